@@ -1,0 +1,156 @@
+#include "common/catalog.h"
+
+#include <xxhash.h>
+
+#include <bit>
+#include <algorithm>
+#include <unordered_set>
+
+namespace capstan {
+
+namespace {
+
+void HashNumber(XXH3_state_t* state, std::uint64_t number) {
+  XXH3_64bits_update(state, &number, sizeof number);
+}
+
+const char* InitName(InitKind kind) {
+  switch (kind) {
+    case InitKind::kZeros: return "zeros";
+    case InitKind::kOnes: return "ones";
+    case InitKind::kNormal: return "normal";
+    case InitKind::kUniform: return "uniform";
+  }
+  return "?";
+}
+
+std::uint64_t HashTensors(const std::vector<TensorSpec>& tensors, std::uint32_t block_elements) {
+  XXH3_state_t* state = XXH3_createState();
+  CAPSTAN_CHECK(state != nullptr);
+  XXH3_64bits_reset(state);
+  HashNumber(state, block_elements);
+  HashNumber(state, tensors.size());
+  for (const TensorSpec& tensor : tensors) {
+    HashNumber(state, tensor.name.size());
+    XXH3_64bits_update(state, tensor.name.data(), tensor.name.size());
+    HashNumber(state, tensor.shape.size());
+    for (std::int64_t extent : tensor.shape) HashNumber(state, static_cast<std::uint64_t>(extent));
+    HashNumber(state, static_cast<std::uint64_t>(tensor.init.kind));
+    HashNumber(state, std::bit_cast<std::uint32_t>(tensor.init.scale));
+    HashNumber(state, tensor.decay ? 1 : 0);
+  }
+  const std::uint64_t hash = XXH3_64bits_digest(state);
+  XXH3_freeState(state);
+  return hash;
+}
+
+Status CheckTensor(const TensorSpec& tensor) {
+  if (tensor.name.empty() || tensor.name.size() > 512) {
+    return Invalid("tensor \"" + tensor.name.substr(0, 64) + "\": a name has 1 to 512 bytes");
+  }
+  if (tensor.shape.size() > 8) return Invalid("tensor \"" + tensor.name + "\": more than 8 dimensions");
+  std::uint64_t count = 1;
+  for (std::int64_t extent : tensor.shape) {
+    if (extent < 1 || static_cast<std::uint64_t>(extent) > kElementsMax / count) {
+      return Invalid("tensor \"" + tensor.name + "\": extent " + std::to_string(extent) +
+                     " is below 1 or makes the tensor too large");
+    }
+    count *= static_cast<std::uint64_t>(extent);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t TensorSpec::ElementCount() const {
+  std::uint64_t count = 1;
+  for (std::int64_t extent : shape) count *= static_cast<std::uint64_t>(extent);
+  return count;
+}
+
+std::string TensorSpec::ToString() const {
+  std::string text = name + " f32[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  text += std::string("] ") + InitName(init.kind);
+  if (init.kind == InitKind::kNormal || init.kind == InitKind::kUniform) text += "(" + std::to_string(init.scale) + ")";
+  return text + (decay ? "" : " no_decay");
+}
+
+Result<Catalog> Catalog::Create(std::vector<TensorSpec> tensors, std::uint32_t block_elements) {
+  if (tensors.empty() || tensors.size() > kTensorsMax) {
+    return Invalid("a catalog has 1 to " + std::to_string(kTensorsMax) + " tensors, not " +
+                   std::to_string(tensors.size()));
+  }
+  if (block_elements == 0) return Invalid("block_elements is 0");
+  std::unordered_set<std::string> names;
+  Catalog catalog;
+  for (const TensorSpec& tensor : tensors) {
+    CAPSTAN_RETURN_IF_ERROR(CheckTensor(tensor));
+    if (!names.insert(tensor.name).second) return Invalid("tensor \"" + tensor.name + "\" is declared twice");
+    catalog.tensor_offsets_.push_back(catalog.element_count_);
+    catalog.element_count_ += tensor.ElementCount();
+    if (catalog.element_count_ > kElementsMax) return Invalid("the catalog holds too many elements");
+  }
+  catalog.tensors_ = std::move(tensors);
+  catalog.block_elements_ = block_elements;
+  catalog.hash_ = HashTensors(catalog.tensors_, block_elements);
+  catalog.CutBlocks();
+  return catalog;
+}
+
+void Catalog::CutBlocks() {
+  const std::uint64_t small = block_elements_ / 4;  // tensors below this share blocks
+  bool open = false;                                // whether the last block may take another small tensor
+  for (TensorIndex index = 0; index < tensors_.size(); ++index) {
+    const std::uint64_t count = tensors_[index].ElementCount();
+    const bool shares = count < small;
+    std::uint64_t offset = 0;
+    while (offset < count) {
+      const bool fits = open && shares && blocks_.back().count + count <= block_elements_;
+      if (!fits) {
+        blocks_.push_back({tensor_offsets_[index] + offset, 0, static_cast<std::uint32_t>(segments_.size()), 0});
+      }
+      Block& block = blocks_.back();
+      const auto taken = static_cast<std::uint32_t>(std::min<std::uint64_t>(count - offset, block_elements_));
+      const auto block_index = static_cast<BlockIndex>(blocks_.size() - 1);
+      segments_.push_back({index, block_index, offset, block.count, taken});
+      if (offset == 0) first_blocks_.push_back(block_index);
+      block.count += taken;
+      ++block.segment_count;
+      offset += taken;
+      open = shares;
+    }
+    last_blocks_.push_back(static_cast<BlockIndex>(blocks_.size() - 1));
+  }
+}
+
+std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::vector<TensorSpec>& theirs) {
+  const std::size_t shared = std::min(job.size(), theirs.size());
+  for (std::size_t i = 0; i < shared; ++i) {
+    if (job[i] == theirs[i]) continue;
+    return "tensor " + std::to_string(i) + " differs: this worker declares " + theirs[i].ToString() + ", the job has " +
+           job[i].ToString();
+  }
+  if (job.size() == theirs.size()) return "";
+  const TensorSpec& extra = job.size() > shared ? job[shared] : theirs[shared];
+  return "this worker declares " + std::to_string(theirs.size()) + " tensors, the job has " +
+         std::to_string(job.size()) + "; the first that one side lacks is " + extra.ToString();
+}
+
+std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count) {
+  CAPSTAN_CHECK(shard_count > 0);
+  std::vector<std::uint64_t> load(shard_count, 0);
+  std::vector<ShardIndex> placement;
+  placement.reserve(catalog.blocks().size());
+  for (const Block& block : catalog.blocks()) {
+    ShardIndex lightest = 0;
+    for (ShardIndex shard = 1; shard < shard_count; ++shard) {
+      if (load[shard] < load[lightest]) lightest = shard;
+    }
+    load[lightest] += block.count;
+    placement.push_back(lightest);
+  }
+  return placement;
+}
+
+}  // namespace capstan

@@ -1,0 +1,59 @@
+// Strong names for the numbers of the protocol: 64-bit, never reused within a job.
+//
+// Kind:   values.
+// Why:    a step in the place of a generation compiles with plain integers and corrupts a run; with these it does not.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <functional>
+
+namespace capstan {
+
+template <class Tag>
+struct Number {
+  std::uint64_t value = 0;
+  constexpr auto operator<=>(const Number&) const = default;
+  constexpr Number Next() const { return {value + 1}; }
+};
+
+using Term = Number<struct TermTag>;                // one start of the coordinator
+using Generation = Number<struct GenerationTag>;    // one history between recoveries
+using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
+using SessionId = Number<struct SessionTag>;        // one life of one worker; 0 is nobody
+using Step = Number<struct StepTag>;                // global batch in sync, sequence number of a slot in async
+using Version = Number<struct VersionTag>;          // weights that step `value` computes with; version k+1 is built by step k
+
+// Random 128 bits, made at the creation of a job, in every directory and Join.
+struct JobId {
+  std::uint64_t high = 0, low = 0;
+  auto operator<=>(const JobId&) const = default;
+  bool IsNull() const { return high == 0 && low == 0; }
+};
+
+using SlotIndex = std::uint32_t;
+using ShardIndex = std::uint32_t;
+using BlockIndex = std::uint32_t;
+using TensorIndex = std::uint32_t;
+
+// Monotonic time since an arbitrary origin. Actors are handed it, they never ask for it.
+using Instant = std::chrono::nanoseconds;
+
+// Address of a process on the other side of a transport, meaningful to one actor only. 0 is nobody.
+struct PeerId {
+  std::uint64_t value = 0;
+  constexpr auto operator<=>(const PeerId&) const = default;
+};
+
+}  // namespace capstan
+
+template <class Tag>
+struct std::hash<capstan::Number<Tag>> {
+  std::size_t operator()(capstan::Number<Tag> number) const noexcept { return std::hash<std::uint64_t>()(number.value); }
+};
+template <>
+struct std::hash<capstan::PeerId> {
+  std::size_t operator()(capstan::PeerId id) const noexcept { return std::hash<std::uint64_t>()(id.value); }
+};
