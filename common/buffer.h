@@ -1,0 +1,119 @@
+// Buffer, BufferRef, Slice, BufferPool: the memory that weights and gradients travel in.
+//
+// Kind:   Buffer is shared by count; a pool is owned by one thread, but buffers come back to it from any thread.
+// Limits: a pool keeps what it has ever handed out; its owner bounds that (PROTOCOL.md 6 is the account).
+// Why:    a received frame is the staged gradient and a published block is the sent frame, so a payload's memory lives
+//         exactly as long as somebody holds it, and the last holder may be the transport's own thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace capstan {
+
+// A counted piece of memory. Made by BufferPool or, for memory that is not ours, by WrapForeign.
+class Buffer {
+ public:
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  // True when the caller's reference is the only one: then, and only then, its owner may write.
+  bool IsUnique() const { return references_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  friend class BufferRef;
+  friend class BufferPool;
+  friend class BufferRecycler;
+  using Release = void (*)(Buffer*);
+
+  Buffer(std::byte* data, std::size_t size, Release release) : data_(data), size_(size), release_(release) {}
+  friend struct ForeignBuffer;
+
+  std::byte* data_;
+  std::size_t size_;
+  Release release_;                         // called by whoever drops the last reference
+  std::atomic<std::uint32_t> references_{0};
+  Buffer* next_free_ = nullptr;             // list of returned buffers
+  std::shared_ptr<class BufferRecycler> home_;  // the pool's return list, kept alive by every buffer that is out
+};
+
+class BufferRef {
+ public:
+  BufferRef() = default;
+  explicit BufferRef(Buffer* buffer) : buffer_(buffer) { Retain(); }
+  BufferRef(const BufferRef& other) : buffer_(other.buffer_) { Retain(); }
+  BufferRef(BufferRef&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+  BufferRef& operator=(BufferRef other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+  ~BufferRef() { Drop(); }
+
+  explicit operator bool() const { return buffer_ != nullptr; }
+  Buffer* get() const { return buffer_; }
+  Buffer* operator->() const { return buffer_; }
+  // Elements of the buffer. Its start is at least 64-byte aligned for pool buffers, not for foreign ones.
+  template <class T>
+  T* As() const {
+    return reinterpret_cast<T*>(buffer_->data());
+  }
+
+ private:
+  void Retain() const {
+    if (buffer_ != nullptr) buffer_->references_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void Drop() {
+    if (buffer_ != nullptr && buffer_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      buffer_->release_(buffer_);
+    }
+  }
+  Buffer* buffer_ = nullptr;
+};
+
+// Bytes within a buffer: what a message carries. Empty when it carries none.
+struct Slice {
+  BufferRef owner;
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+
+  bool empty() const { return size == 0; }
+  std::span<const std::byte> bytes() const { return {data, size}; }
+};
+
+inline Slice WholeBuffer(BufferRef buffer) {
+  const std::byte* data = buffer->data();
+  const std::size_t size = buffer->size();
+  return {std::move(buffer), data, size};
+}
+
+// Wraps memory that somebody else owns; `done(context)` runs once, on any thread, when the last reference is dropped.
+BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), void* context);
+
+// Buffers of one size. Take() on the owner's thread only; references may be dropped on any thread, also after the pool.
+class BufferPool {
+ public:
+  explicit BufferPool(std::size_t buffer_bytes);
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  // A buffer of the pool's size with unspecified contents; allocates only when none has come back.
+  BufferRef Take();
+
+  std::size_t buffer_bytes() const { return buffer_bytes_; }
+  // Bytes of all buffers ever made, in use or free.
+  std::uint64_t allocated_bytes() const { return allocated_bytes_; }
+  std::uint64_t in_use_bytes() const;
+
+ private:
+  std::size_t buffer_bytes_;
+  std::uint64_t allocated_bytes_ = 0;
+  std::shared_ptr<BufferRecycler> recycler_;
+  Buffer* free_ = nullptr;  // taken over from the recycler in one exchange
+};
+
+}  // namespace capstan

@@ -1,0 +1,311 @@
+// Every message of the protocol, as plain structs: what the cores exchange, whatever carries it.
+//
+// Kind:   values.
+// Limits: the codec (wire_codec.h) bounds every list and text.
+// Why:    PROTOCOL.md 3 and 4. A push is named by (generation, step, node, block), never by who sent it; a shard's word
+//         carries its incarnation, a coordinator's its term, so that nothing from another life is believed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/buffer.h"
+#include "common/catalog.h"
+#include "common/reduction_tree.h"
+#include "common/status.h"
+#include "common/types.h"
+
+namespace capstan {
+
+inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // exact in fp32
+
+// All that step k needs before its first block is updated. Decided once, by the coordinator.
+struct StepParameters {
+  std::uint64_t updates = 0;      // updates applied before this step; the optimizer's t is updates + 1
+  float learning_rate = 0.0F;
+  float loss_scale = 1.0F;
+  std::uint32_t good_steps = 0;   // steps since the loss scale last changed
+  bool snapshot = false;          // pin the version that this step publishes
+  bool stop = false;              // there is no step after the version that was just published
+  bool operator==(const StepParameters&) const = default;
+};
+
+enum class StepAction : std::uint8_t { kApply = 0, kSkip = 1 };
+
+// ---- coordinator -> shard ------------------------------------------------------------------------------------------
+
+struct Ping {  // raises term_seen; answered with Hello
+  Term term;
+  Generation generation;
+};
+
+// Throw everything away and serve `version` of generation `generation`. Bound to one incarnation.
+struct Reset {
+  Term term;
+  Generation generation;
+  Incarnation incarnation;
+  Version version;               // 0: weights follow from the seed
+  StepParameters parameters;     // of step `version`
+  SlotIndex slot_count = 0;
+  std::vector<TensorSpec> catalog;
+};
+
+struct Commit {
+  Term term;
+  Generation generation;
+  Step step;
+  std::uint32_t attempt = 0;
+  StepAction action = StepAction::kApply;
+  StepParameters next;           // of step + 1
+  bool operator==(const Commit&) const = default;
+};
+
+struct Redo {  // prepare `step` again, as attempt `attempt`, from the kept sum
+  Term term;
+  Generation generation;
+  Step step;
+  std::uint32_t attempt = 0;
+  float clip = 1.0F;
+};
+
+struct Rates {  // modes without global steps: parameters from now on; `step` is the slowest slot's clock
+  Term term;
+  Generation generation;
+  Step step;
+  StepParameters parameters;
+};
+
+struct Shutdown {  // the job is over: stop serving and exit
+  Term term;
+  Generation generation;
+};
+
+// ---- shard -> coordinator ------------------------------------------------------------------------------------------
+
+// What a slot reports once per step, beside its gradient.
+struct SlotReport {
+  SlotIndex slot = 0;
+  std::uint64_t samples = 0;           // n of the slot
+  double loss_sum = 0.0;               // summed over `predictions`
+  std::uint64_t predictions = 0;
+  double validation_loss_sum = 0.0;    // this slot's share of the validation set, with the weights of this step
+  std::uint64_t validation_predictions = 0;
+  std::uint64_t validation_correct = 0;
+  bool operator==(const SlotReport&) const = default;
+};
+
+// What a shard says of a prepared step: squares of the averaged gradient, before clipping, in catalog order.
+struct PrepareReport {
+  std::vector<double> segment_squares;      // one per segment of this shard's blocks; non-finite when a gradient was
+  std::vector<SlotReport> slots;            // of the slots whose home is this shard
+  std::vector<std::uint64_t> block_samples; // sum of n per block of this shard (all equal in a sound job)
+  bool operator==(const PrepareReport&) const = default;
+};
+
+struct Prepared {
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;
+  Step step;
+  std::uint32_t attempt = 0;
+  PrepareReport report;
+};
+
+struct Committed {
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;
+  Step step;
+};
+
+struct Hello {
+  JobId job;                      // null until a coordinator named it
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Term term;                      // echo of the newest term seen
+  Generation generation;
+  bool serving = false;           // a Reset of `generation` has been carried out
+  Version version;                // published
+  std::optional<Commit> last_commit;
+  std::optional<Prepared> prepared;
+  std::uint64_t config_hash = 0;
+  std::string endpoint;           // where workers reach this shard
+};
+
+struct ResetDone {
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;
+  std::uint64_t digest = 0;       // of the state served
+};
+
+struct ResetBad {                 // the snapshot asked for cannot be served
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;
+  std::string reason;
+};
+
+struct Progress {                 // modes without global steps: clocks and the newest reports of this shard's home slots
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;
+  std::vector<std::uint64_t> clocks;   // per slot: pushes applied on all of this shard's blocks
+  struct Entry {
+    Step step;
+    SlotReport report;
+  };
+  std::vector<Entry> reports;          // repeated until the coordinator's Rates pass them
+};
+
+// ---- worker <-> coordinator ----------------------------------------------------------------------------------------
+
+struct Join {
+  JobId job;                      // null on the first join
+  std::string worker;             // name; a newer join under the same name takes over
+  std::uint64_t nonce = 0;        // one life of the process
+  std::string numeric_class;      // build, machine kind, libraries: what bits depend on
+  std::uint64_t numeric_fingerprint = 0;  // of a fixed probe of every kernel
+  std::uint64_t data_fingerprint = 0;
+  std::vector<TensorSpec> catalog;        // empty until the worker has the job file and has built its model
+};
+
+struct ShardAddress {
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  std::string endpoint;
+  bool operator==(const ShardAddress&) const = default;
+};
+
+enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
+
+struct View {                     // a hint, never a right
+  JobId job;
+  Term term;
+  Generation generation;
+  std::uint64_t sequence = 0;     // rises with every change within a term
+  SessionId session;
+  JobPhase phase = JobPhase::kGathering;
+  SlotIndex slot_count = 0;
+  std::vector<SlotIndex> slots;   // this worker's
+  std::vector<ShardAddress> shards;
+  Step step;                      // the coordinator's current step
+  std::string message;            // for people: whom the job waits for, or why it failed
+  std::string job_file;           // canonical TOML; only in answer to a Join without catalog
+};
+
+struct Beat {
+  SessionId session;
+  std::uint64_t nonce = 0;
+  Generation generation;
+  Step step;
+  std::uint64_t view_sequence = 0;     // the newest view held
+  std::vector<ShardIndex> missing;     // shards that do not answer
+};
+
+struct Leave {
+  SessionId session;
+  std::uint64_t nonce = 0;
+  std::string reason;
+};
+
+// ---- worker <-> shard ----------------------------------------------------------------------------------------------
+
+enum class Encoding : std::uint8_t { kFp32 = 0 };
+
+// Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves' values.
+// samples = 0: no payload, the node contributes nothing.
+struct Push {
+  Generation generation;
+  Incarnation incarnation;        // of the shard it was meant for
+  SessionId session;
+  Step step;                      // async: sequence number of the slot, 1 for its first push
+  Node node;
+  BlockIndex block = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t payload_hash = 0; // XXH3-64
+  Encoding encoding = Encoding::kFp32;
+};
+
+struct EndSlot {
+  Generation generation;
+  Incarnation incarnation;
+  SessionId session;
+  Step step;
+  SlotReport report;
+};
+
+struct CoverageQuery {            // what is held of `step`? answered with Staged{full = true}
+  Generation generation;
+  Incarnation incarnation;
+  SessionId session;
+  Step step;
+};
+
+struct Staged {
+  Generation generation;
+  Incarnation incarnation;
+  ShardIndex shard = 0;
+  Step step;
+  struct Entry {
+    BlockIndex block = 0;
+    Node node;
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> held;        // nodes held (or already applied); cumulative for those named
+  std::vector<SlotIndex> ended;   // slots whose EndSlot is held
+  bool full = false;              // `held` and `ended` are everything there is
+  bool passed = false;            // the step is over on this shard: nothing of it is missing
+  std::uint32_t credit = 0;       // pushes are welcome for the first `credit` blocks of this shard in push order
+};
+
+struct Pull {
+  Generation generation;
+  Incarnation incarnation;
+  SessionId session;
+  Version version;                // async: the least clock asked for
+  std::vector<BlockIndex> blocks;
+};
+
+// Payload: the block's weights, fp32.
+struct Weights {
+  Generation generation;
+  Incarnation incarnation;
+  Version version;                // sync: of all blocks; async: of this block
+  std::uint32_t attempt = 0;
+  bool tentative = false;
+  BlockIndex block = 0;
+  bool stop = false;              // this is the last version
+  float loss_scale = 1.0F;
+  std::uint64_t payload_hash = 0;
+};
+
+// ---- anybody -> anybody --------------------------------------------------------------------------------------------
+
+struct Error {
+  Code code = Code::kInvalid;
+  Generation generation;
+  Incarnation incarnation;
+  Step step;                      // the sender's present step
+  Step last;                      // kInvalid for a gap: the last sequence number applied
+  BlockIndex block = 0;
+  std::string message;
+};
+
+using Header = std::variant<Ping, Reset, Commit, Redo, Rates, Shutdown, Prepared, Committed, Hello, ResetDone, ResetBad,
+                            Progress, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, Error>;
+
+struct Message {
+  Header header;
+  Slice payload;
+};
+
+struct Envelope {
+  PeerId to;
+  Message message;
+};
+
+}  // namespace capstan
