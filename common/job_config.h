@@ -1,0 +1,162 @@
+// JobConfig: the job file, read, checked and with every default filled in.
+//
+// Kind:   values.
+// Fails:  kInvalid, kUnsupported (a word of the design that is not built yet); every message starts with
+//         file:line:column (or the override's text), shows the line, and suggests the nearest word.
+// Why:    one file for every process. The text of PrintJobConfig is what the coordinator hands to workers, so that all
+//         of them run on the same effective values, whatever the defaults of their build.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+
+namespace capstan {
+
+enum class Mode : std::uint8_t { kSync, kAsync };
+enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
+enum class ModelKind : std::uint8_t { kGpt, kMlp };
+enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
+enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad };
+enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
+enum class Device : std::uint8_t { kCpu };
+enum class Precision : std::uint8_t { kFp32 };
+
+struct JobSection {
+  std::string name = "job";
+  Mode mode = Mode::kSync;
+  std::uint64_t steps = 0;         // required; global batches in sync, sequence numbers of each slot in async
+  std::uint64_t seed = 1;
+  std::uint32_t global_batch = 0;  // required; samples of all slots together
+  std::uint32_t slots = 0;         // 0 in the file: as many as workers; after reading never 0
+  std::uint64_t eval_every = 0;    // steps between validations; 0: never
+  NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
+  bool operator==(const JobSection&) const = default;
+};
+
+struct ModelSection {
+  ModelKind kind = ModelKind::kMlp;  // required
+  // gpt
+  std::uint32_t layers = 4;
+  std::uint32_t heads = 4;
+  std::uint32_t width = 128;
+  std::uint32_t context = 128;  // tokens of a sample
+  // mlp
+  std::vector<std::uint32_t> hidden = {128};
+  // both
+  double dropout = 0.0;  // in [0, 1)
+  bool operator==(const ModelSection&) const = default;
+};
+
+struct DataSection {
+  DataKind kind = DataKind::kSynthetic;  // required
+  std::string path;                      // text: a file or a folder; idx: the images; csv: the table
+  double validation = 0.1;               // fraction of the samples that is held out
+  // text
+  std::vector<std::string> include;  // shell patterns for files of a folder; empty: all files
+  std::uint64_t max_bytes = 0;       // read no more than this; 0: no limit
+  // idx
+  std::string labels;
+  // csv
+  std::int64_t label_column = -1;  // from 0; negative: from the end
+  std::uint32_t header_lines = 0;  // lines to skip at the top
+  // idx, csv
+  double scale = 1.0;  // inputs are divided by it; default 255 for idx, 1 for csv
+  // synthetic
+  std::uint64_t samples = 4096;
+  std::uint32_t features = 32;    // mlp
+  std::uint32_t classes = 10;     // mlp
+  std::uint32_t vocabulary = 64;  // gpt
+  bool operator==(const DataSection&) const = default;
+};
+
+// The defaults are PyTorch's for each kind; `momentum` defaults to 0.9 where PyTorch has 0.
+struct OptimizerSection {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double lr = 1e-3;    // adagrad: 1e-2
+  double beta1 = 0.9;  // adam, adamw: betas = [beta1, beta2]
+  double beta2 = 0.999;
+  double eps = 1e-8;      // adam, adamw; adagrad: 1e-10
+  double momentum = 0.9;  // momentum
+  bool nesterov = false;  // momentum
+  double weight_decay = 0.0;          // adamw (decoupled): 0.01; the others: L2
+  std::vector<std::string> no_decay;  // shell patterns of tensor names without weight decay
+  double clip_norm = 0.0;             // 0: no clipping
+  bool operator==(const OptimizerSection&) const = default;
+};
+
+// Whether weight decay applies to the tensor of this name.
+bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name);
+
+struct ScheduleSection {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  std::uint64_t warmup_steps = 0;
+  double min_lr = 0.0;  // cosine, linear: the rate at the last step
+  bool operator==(const ScheduleSection&) const = default;
+};
+
+// Endpoints are "host:port"; port 0 is any free port, published in the run directory.
+struct ClusterSection {
+  std::uint32_t servers = 1;
+  std::uint32_t shards_per_server = 1;
+  std::uint32_t workers = 1;
+  std::uint32_t min_workers = 1;  // fewer than these and the job waits
+  std::string coordinator = "127.0.0.1:0";
+  std::string listen = "127.0.0.1:0";  // of shards; shard j of a server takes port + j unless it is 0
+  std::string advertise;               // host that others reach this one by; empty: the host of `listen`
+  bool operator==(const ClusterSection&) const = default;
+};
+
+struct WorkerSection {
+  Device device = Device::kCpu;
+  Precision precision = Precision::kFp32;
+  std::uint32_t accumulate = 1;  // micro-batches of a slot
+  std::uint32_t threads = 0;     // 0: the worker chooses
+  bool operator==(const WorkerSection&) const = default;
+};
+
+// Seconds.
+struct LimitsSection {
+  double join = 60;    // until every server and min_workers are there
+  double lease = 10;   // silence after which a worker is lost
+  double report = 5;   // between two lines that say what is waited for
+  double stall = 600;  // without progress, then the job fails; 0: never
+  bool operator==(const LimitsSection&) const = default;
+};
+
+struct MetricsSection {
+  std::string listen = "127.0.0.1:0";
+  bool operator==(const MetricsSection&) const = default;
+};
+
+struct JobConfig {
+  JobSection job;
+  ModelSection model;
+  DataSection data;
+  OptimizerSection optimizer;
+  ScheduleSection schedule;
+  ClusterSection cluster;
+  WorkerSection worker;
+  LimitsSection limits;
+  MetricsSection metrics;
+  bool operator==(const JobConfig&) const = default;
+
+  std::uint32_t shard_count() const { return cluster.servers * cluster.shards_per_server; }
+};
+
+// An override is "section.key=value", the value in TOML or a bare string; the last one of a key counts.
+Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
+                                 const std::vector<std::string>& overrides = {});
+Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
+
+// Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
+std::string PrintJobConfig(const JobConfig& config);
+
+// XXH3 of what the bits of the weights depend on and what members must share. Left out: cluster.workers, min_workers and
+// addresses, worker.threads, limits, metrics.
+std::uint64_t HashJobConfig(const JobConfig& config);
+
+}  // namespace capstan
