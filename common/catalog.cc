@@ -1,18 +1,14 @@
 #include "common/catalog.h"
 
-#include <xxhash.h>
-
-#include <bit>
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
+
+#include "common/hash.h"
 
 namespace capstan {
 
 namespace {
-
-void HashNumber(XXH3_state_t* state, std::uint64_t number) {
-  XXH3_64bits_update(state, &number, sizeof number);
-}
 
 const char* InitName(InitKind kind) {
   switch (kind) {
@@ -25,23 +21,19 @@ const char* InitName(InitKind kind) {
 }
 
 std::uint64_t HashTensors(const std::vector<TensorSpec>& tensors, std::uint32_t block_elements) {
-  XXH3_state_t* state = XXH3_createState();
-  CAPSTAN_CHECK(state != nullptr);
-  XXH3_64bits_reset(state);
-  HashNumber(state, block_elements);
-  HashNumber(state, tensors.size());
+  Hasher hasher;
+  hasher.Add(block_elements);
+  hasher.Add(tensors.size());
   for (const TensorSpec& tensor : tensors) {
-    HashNumber(state, tensor.name.size());
-    XXH3_64bits_update(state, tensor.name.data(), tensor.name.size());
-    HashNumber(state, tensor.shape.size());
-    for (std::int64_t extent : tensor.shape) HashNumber(state, static_cast<std::uint64_t>(extent));
-    HashNumber(state, static_cast<std::uint64_t>(tensor.init.kind));
-    HashNumber(state, std::bit_cast<std::uint32_t>(tensor.init.scale));
-    HashNumber(state, tensor.decay ? 1 : 0);
+    hasher.Add(tensor.name.size());
+    hasher.Add(tensor.name);
+    hasher.Add(tensor.shape.size());
+    for (std::int64_t extent : tensor.shape) hasher.Add(static_cast<std::uint64_t>(extent));
+    hasher.Add(static_cast<std::uint64_t>(tensor.init.kind));
+    hasher.Add(std::bit_cast<std::uint32_t>(tensor.init.scale));
+    hasher.Add(tensor.decay ? 1 : 0);
   }
-  const std::uint64_t hash = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  return hash;
+  return hasher.Digest();
 }
 
 Status CheckTensor(const TensorSpec& tensor) {
