@@ -1,0 +1,122 @@
+// ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics: everything that is counted, one struct per actor.
+//
+// Kind:   shared; each struct is written by its actor's thread alone and held by the registry as shared_ptr<const ...>.
+// Limits: the values of metric_types.h: no lock and no allocation in any call.
+// Why:    header only, so that who counts does not link the exporter; names and help texts are in metric_families.cc.
+#pragma once
+
+#include <array>
+
+#include "common/status.h"
+#include "monitoring/metric_types.h"
+
+namespace capstan::monitoring {
+
+inline constexpr std::array kRequestSeconds = {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3,
+                                               50e-3, 0.1,    0.25,   0.5,    1.0,  2.5,    5.0,  10.0};
+inline constexpr std::array kStepSeconds = {1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25,
+                                            0.5,  1.0,    2.5,  5.0,   10.0,  30.0,  60.0};
+inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0};
+
+// What a peer asked for.
+enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kAssign, kPullState, kHeartbeat, kOther };
+// Payload of tensors, or the small messages around it.
+enum class Plane { kData, kControl };
+enum class NetworkError { kDecode, kTimeout, kDisconnect, kRefused, kOversize };
+enum class MemberState { kJoining, kAlive, kSlow, kLost };
+// Where the time of a worker's step goes.
+enum class WorkerPhase { kData, kForward, kBackward, kEncode, kWait, kApply };
+// What a worker waits for.
+enum class WaitPhase { kSlots, kWeights, kCredit, kStaged, kCommit };
+
+template <class T>
+using ByOp = Labelled<T, RequestOp, RequestOp::kOther>;
+template <class T>
+using ByCode = Labelled<T, Code, Code::kRefused>;
+template <class T>
+using ByPlane = Labelled<T, Plane, Plane::kControl>;
+template <class T>
+using ByNetworkError = Labelled<T, NetworkError, NetworkError::kOversize>;
+template <class T>
+using ByMemberState = Labelled<T, MemberState, MemberState::kLost>;
+template <class T>
+using ByWorkerPhase = Labelled<T, WorkerPhase, WorkerPhase::kApply>;
+template <class T>
+using ByWaitPhase = Labelled<T, WaitPhase, WaitPhase::kCommit>;
+
+struct alignas(64) ShardMetrics {
+  ByOp<ByCode<Counter>> requests;  // finished, requests[op][code]
+
+  Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
+  Counter hash_mismatches;    // equal nodes from two workers with different payload
+  Counter hashes_unverified;  // nodes that no second worker sent again
+
+  Counter steps_applied, steps_skipped, steps_redone;
+  Counter updates_applied;  // blocks that got a new version
+  Gauge version;            // newest published
+
+  Histogram<kRequestSeconds> push_seconds;       // received to acknowledged
+  Histogram<kRequestSeconds> pull_seconds;       // received to answered
+  Histogram<kRequestSeconds> apply_seconds;      // reduction and optimizer of one block
+  Histogram<kStepSeconds> pull_wait_seconds;     // a parked pull, parked to answered
+  Histogram<kStepSeconds> verdict_wait_seconds;  // prepared to committed
+  Histogram<kStalenessSteps> staleness_steps;    // newest version minus the one the gradient was computed with
+
+  Gauge parameter_bytes, optimizer_bytes;  // in the published version
+  Gauge staging_bytes;                     // received and not yet reduced
+  Gauge pool_used_bytes, pool_free_bytes;
+  Gauge queue_messages, queue_bytes;  // received and not yet handled
+  Gauge waiting_pulls;
+
+  Gauge generation, term, incarnation;
+};
+
+struct alignas(64) CoordinatorMetrics {
+  ByOp<ByCode<Counter>> requests;
+
+  Counter steps_applied, steps_skipped, steps_redone, steps_nonfinite;
+  Counter samples;
+  Gauge step;                                 // newest committed
+  Gauge steps_wanted;                         // the job's length
+  Histogram<kStepSeconds> step_seconds;       // commit to commit
+  Histogram<kStepSeconds> straggler_seconds;  // first shard prepared to last
+
+  OptionalGauge loss, validation_loss, gradient_norm, learning_rate, loss_scale;
+
+  ByMemberState<Gauge> workers, shards;
+  Counter joins, joins_refused, leases_lost, slots_moved, recoveries;
+  Gauge slots, slots_unassigned;
+  Gauge generation, term;
+};
+
+struct alignas(64) WorkerMetrics {
+  Counter steps, samples;
+  Gauge step;   // the one being computed
+  Gauge slots;  // held now
+  Histogram<kStepSeconds> step_seconds;
+  ByWorkerPhase<SecondsCounter> phase_seconds;
+  ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
+  SecondsCounter communication_seconds;          // at least one transfer in flight
+  SecondsCounter exposed_communication_seconds;  // the step waited for it
+
+  Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
+  Histogram<kRequestSeconds> push_seconds;  // sent to acknowledged
+  Histogram<kRequestSeconds> pull_seconds;  // sent to complete
+  Gauge unstaged_bytes;                     // gradients kept until they are staged everywhere
+  Gauge inflight_pushes, inflight_pulls;
+
+  OptionalGauge loss, gradient_norm, learning_rate;
+  Gauge generation, term;
+};
+
+// One per socket, written by the thread that owns the socket.
+struct alignas(64) TransportMetrics {
+  ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
+  ByNetworkError<Counter> errors;
+  ByOp<Counter> retries;  // requests sent again
+  Counter sends_blocked;  // a full pipe put a message back
+  Gauge send_queue_messages, send_queue_bytes;
+  Gauge peers;
+};
+
+}  // namespace capstan::monitoring
