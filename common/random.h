@@ -55,7 +55,8 @@ class RandomStream {
   }
   // Uniform in [0, bound) by multiplication; the bias is below bound / 2^64.
   std::uint64_t Below(std::uint64_t bound) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(Next64()) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(Next64()) * bound) >> 64);
   }
   double Unit() { return static_cast<double>(Next64() >> 11) * 0x1p-53; }
 

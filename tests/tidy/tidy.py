@@ -1,0 +1,335 @@
+#!/usr/bin/python3
+"""Holds the rules of the house that a machine can hold: layers, confinement of libraries, cycles, banned words.
+
+    tidy.py [--root DIR]     names every violation as file:line: [rule] what; exits 1 when there is one
+
+Needs nothing but Python's standard library. The rules are the tables below; tidy_test.py plants a violation of each.
+"""
+import argparse
+import fnmatch
+import os
+import re
+import sys
+
+# ---------------------------------------------------------------------------------------------------------- the rules
+
+# Who may include whom. A folder belongs to the longest name that is a prefix of its path and sees itself and these.
+LAYERS = {
+    "schema": [],
+    "common": ["schema"],
+    "kernels": ["common"],
+    "monitoring": ["common"],
+    "server": ["common", "kernels", "monitoring"],
+    "worker/client": ["common", "monitoring"],
+    "worker/collective": ["common", "kernels", "monitoring"],
+    "worker/nn": ["common", "kernels", "monitoring"],
+    "worker/train": ["common", "kernels", "monitoring", "worker/client", "worker/collective", "worker/nn"],
+    "worker/python": ["worker/client"],
+    "cli": ["common", "kernels", "monitoring", "server", "worker/client", "worker/collective", "worker/nn", "worker/train"],
+    "examples": ["worker/client", "worker/train"],
+    "tests": ["schema", "common", "kernels", "monitoring", "server", "worker/client", "worker/collective", "worker/nn",
+              "worker/train", "cli", "examples", "tests"],
+}
+
+# Where an outside library's headers may appear: name, pattern of its headers, files. A header that is neither here nor
+# of the language or the operating system is a violation too, so a new library begins with a line in this table.
+LIBRARIES = [
+    ("zmq", r"zmq(\.h|\.hpp|_addon\.hpp)", ["common/zmq_transport.cc", "cli/bench/*", "tests/*"]),
+    ("capnp", r"(capnp|kj)/.*", ["common/wire_codec.cc"]),
+    ("prometheus", r"prometheus/.*", ["monitoring/exporter.cc"]),
+    ("civetweb", r"(civetweb\.h|CivetServer\.h)", ["monitoring/exporter.cc"]),
+    ("cblas", r"(cblas|openblas_config|f77blas|lapacke)\.h", ["kernels/matmul_cpu.cc", "tests/bench/*"]),
+    ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/toml_document.cc"]),
+    ("zlib", r"zlib\.h", ["worker/train/data/*.cc", "tests/*"]),
+    ("CLI11", r"CLI/.*", ["cli/*"]),
+    ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "tests/*"]),
+    ("spdlog", r"spdlog/.*", ["cli/*"]),
+    ("fmt", r"fmt/.*", ["cli/*", "tests/*"]),
+    ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
+    ("catch2", r"catch2/catch\.hpp", ["tests/*"]),
+    ("benchmark", r"benchmark/benchmark\.h", ["tests/bench/*"]),
+    ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*"]),
+]
+
+# Headers that the build makes.
+GENERATED = {"schema/wire.capnp.h": ["common/wire_codec.cc"]}
+
+# The public headers of the embeddable library, and the folder from which they are included as <capstan/...>.
+PUBLIC = "worker/client/include"
+
+# The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
+CORES = ["server/shard.*", "server/coordinator.*", "worker/client/session.*"]
+CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
+                       r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")
+
+PRODUCT = ["common/*", "kernels/*", "monitoring/*", "server/*", "worker/*", "cli/*"]
+
+# Words in code (comments and strings do not count): rule, pattern, where it is banned, files that may, why.
+WORDS = [
+    ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b", PRODUCT + ["examples/*", "tests/*"], [],
+     "wait for an event with a deadline instead of sleeping"),
+    ("environment", r"\b(secure_)?getenv\b|\benviron\b", PRODUCT, ["cli/*"], "only main reads the environment"),
+    ("mutex", r"\b(std::(\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)|pthread_mutex\w*)\b",
+     PRODUCT, ["common/mailbox.h", "common/mailbox.cc", "monitoring/registry.h", "monitoring/registry.cc"],
+     "objects have one owner and talk by message; mutexes live in two files"),
+    ("detach", r"\.detach\s*\(\s*\)", PRODUCT + ["tests/*"], [], "a thread is joined by its owner"),
+    ("throw", r"\bthrow\b", PRODUCT, [], "our code returns Status"),
+    ("singleton", r"\bthread_local\b", PRODUCT, [], "pass it in by constructor"),
+    ("random", r"\b(random_device|s?rand|mt19937\w*|default_random_engine)\b", PRODUCT + ["tests/*"],
+     ["cli/*"], "draw from common/random.h, keyed by the seed"),
+    ("core clock", r"\b(steady_clock|system_clock|high_resolution_clock)::now\b|\bclock_gettime\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)",
+     CORES, [], "a core is handed the time"),
+]
+
+# Conditional compilation: the files that may.
+CONDITIONALS = ["worker/client/include/capstan/capi.h"]
+
+# Compiler flags that would let a compiler, a machine or a scheduler choose the bits of a weight.
+FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsafe-math\S*|-fassociative-math|-ffp-contract=(fast|on)"
+
+LINES_MAX = 600
+LINES_FREE = []
+
+# ---------------------------------------------------------------------------------------------------- reading sources
+
+CPP = (".h", ".hpp", ".cc", ".cu")
+TEXT = CPP + (".py", ".txt", ".cmake", ".md", ".toml", ".json", ".capnp", ".sh", ".yml", ".yaml", ".service", "")
+SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
+
+STANDARD = set("""
+algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits
+clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint cstdio
+cstdlib cstring ctime cuchar cwchar cwctype deque exception execution filesystem forward_list fstream functional future
+initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource mutex new
+numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set shared_mutex
+source_location span sstream stack stdexcept stop_token streambuf string string_view strstream syncstream system_error
+thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
+assert.h ctype.h errno.h float.h inttypes.h limits.h math.h setjmp.h stdarg.h stdbool.h stddef.h stdint.h stdio.h
+stdlib.h string.h time.h
+""".split())
+SYSTEM = re.compile(r"(sys|netinet|arpa|net|linux)/\w+\.h|"
+                    r"(unistd|fcntl|poll|signal|pthread|sched|dlfcn|netdb|dirent|termios|malloc|execinfo|ftw|glob|spawn|pwd)\.h")
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b[^\n]*", re.M)
+NOT_CODE = re.compile(
+    r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'"
+    r"|//[^\n]*"
+    r"|/\*.*?\*/", re.S)
+WORK_LEFT = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$})>-])/(?:home|root|work|workspace|Users|mnt)/[\w.]|/tmp/(?:build|brief)")
+
+
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+class Source:
+    """One file: its path from the root, text, and for C++ the code alone (comments and strings blanked) and includes."""
+
+    def __init__(self, root, path):
+        self.path = path
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            self.text = file.read()
+        self.is_cpp = path.endswith(CPP)
+        self.is_header = path.endswith((".h", ".hpp"))
+        self.code = NOT_CODE.sub(blank, self.text) if self.is_cpp else ""
+        self.includes = []  # (line, name, quoted)
+        if self.is_cpp:
+            for match in INCLUDE.finditer(self.text):
+                start = match.start() + match.group(0).index("#")
+                if self.code[start] == "#":
+                    self.includes.append((self.line(start), match.group(1) or match.group(2), match.group(1) is not None))
+
+    def line(self, offset):
+        return self.text.count("\n", 0, offset) + 1
+
+    def one_of(self, patterns):
+        return any(fnmatch.fnmatchcase(self.path, pattern) for pattern in patterns)
+
+
+def read_tree(root):
+    sources = {}
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if name not in SKIPPED)
+        for name in sorted(files):
+            path = os.path.relpath(os.path.join(folder, name), root)
+            extension = os.path.splitext(name)[1]
+            if extension in TEXT and name != "LICENSE" and not os.path.islink(os.path.join(root, path)):
+                sources[path] = Source(root, path)
+    return sources
+
+
+def layer_of(path):
+    found = [layer for layer in LAYERS if path.startswith(layer + "/")]
+    return max(found, key=len) if found else None
+
+
+def resolve(sources, name, quoted):
+    """The file of the tree that an include names, or None."""
+    if quoted:
+        return name if name in sources else None
+    path = f"{PUBLIC}/{name}"
+    return path if path in sources else None
+
+
+# ------------------------------------------------------------------------------------------------------------- checks
+# Each takes all sources and yields (path, line, rule, message).
+
+def check_layers(sources):
+    for source in sources.values():
+        own = layer_of(source.path)
+        for line, name, quoted in source.includes:
+            if name in GENERATED:
+                if not source.one_of(GENERATED[name]):
+                    yield source.path, line, "library", f'"{name}" belongs to {", ".join(GENERATED[name])} alone'
+                continue
+            if quoted and name not in sources:
+                yield source.path, line, "include path", f'"{name}" is not a file of this tree, seen from its root'
+                continue
+            target = resolve(sources, name, quoted)
+            other = layer_of(target) if target else None
+            if own is None or other is None or own == other or other in LAYERS[own]:
+                continue
+            yield source.path, line, "layer", f"{own} must not see {other} ({name})"
+        if source.is_cpp and own is None:
+            yield source.path, 1, "layer", "this folder has no place in the table of layers"
+
+
+def check_libraries(sources):
+    for source in sources.values():
+        for line, name, quoted in source.includes:
+            if quoted or name in STANDARD or resolve(sources, name, quoted):
+                continue
+            known = [entry for entry in LIBRARIES if re.fullmatch(entry[1], name)]
+            if known:
+                library, _, allowed = known[0]
+                if not source.one_of(allowed):
+                    yield source.path, line, "library", f"<{name}>: {library} is confined to {', '.join(allowed)}"
+            elif not SYSTEM.fullmatch(name):
+                yield source.path, line, "library", f"<{name}> is of no library in the table"
+
+
+def check_public_headers(sources):
+    for source in sources.values():
+        if source.path.startswith(PUBLIC + "/"):
+            for line, name, quoted in source.includes:
+                own = not quoted and resolve(sources, name, quoted)
+                if name not in STANDARD and not own:
+                    yield source.path, line, "public header", f"{name}: public headers include the standard library only"
+
+
+def check_cores(sources):
+    for source in sources.values():
+        if source.one_of(CORES):
+            for line, name, _ in source.includes:
+                if re.fullmatch(CORE_HEADERS_BANNED, name) or re.fullmatch(r"common/(zmq_transport|clock|mailbox)\.h", name):
+                    yield source.path, line, "core", f"{name}: a core has no thread, clock, disk or socket"
+
+
+def check_cycles(sources):
+    graph = {path: sorted({target for _, name, quoted in source.includes
+                           if (target := resolve(sources, name, quoted)) and target != path})
+             for path, source in sources.items() if source.is_cpp}
+    for path, source in sources.items():
+        for line, name, quoted in source.includes:
+            if resolve(sources, name, quoted) == path:
+                yield path, line, "cycle", "includes itself"
+    done, on_way, way = set(), set(), []
+
+    def visit(path):
+        on_way.add(path)
+        way.append(path)
+        for target in graph[path]:
+            if target in on_way:
+                yield path, 1, "cycle", " -> ".join(way[way.index(target):] + [target])
+            elif target not in done and target in graph:
+                yield from visit(target)
+        way.pop()
+        on_way.discard(path)
+        done.add(path)
+
+    for path in graph:
+        if path not in done:
+            yield from visit(path)
+
+
+def check_words(sources):
+    for source in sources.values():
+        if source.is_cpp:
+            for rule, pattern, banned, allowed, why in WORDS:
+                if source.one_of(banned) and not source.one_of(allowed):
+                    for match in re.finditer(pattern, source.code):
+                        yield source.path, source.line(match.start()), rule, f"{match.group(0).strip()}: {why}"
+            if not source.one_of(CONDITIONALS):
+                for match in CONDITIONAL.finditer(source.code):
+                    yield (source.path, source.line(match.start()), "conditional",
+                           f"{match.group(0).strip()}: select a file in CMake instead")
+
+
+def check_files(sources):
+    for source in sources.values():
+        if source.is_header and not re.search(r"^#pragma once$", source.text, re.M):
+            yield source.path, 1, "pragma once", "every header says #pragma once"
+        lines = source.text.count("\n")
+        if source.path.endswith(CPP + (".py", ".txt", ".cmake", ".sh")) and lines > LINES_MAX and not source.one_of(LINES_FREE):
+            yield source.path, lines, "length", f"{lines} lines; over {LINES_MAX} a file holds more than one idea"
+        if source.text and not source.text.endswith("\n"):
+            yield source.path, lines + 1, "text", "the last line does not end"
+        if source.is_cpp and "\t" in source.text:
+            yield source.path, source.line(source.text.index("\t")), "text", "a tab"
+        if match := re.search(r"[ \t]+$", source.text, re.M):
+            if not source.path.endswith(".md"):
+                yield source.path, source.line(match.start()), "text", "blanks at the end of a line"
+        if source.path.startswith("tests/tidy/"):
+            continue
+        for match in WORK_LEFT.finditer(source.text):
+            yield source.path, source.line(match.start()), "work left", f"{match.group(0)}: do it, or write an issue"
+        for match in MACHINE_PATH.finditer(source.text):
+            yield source.path, source.line(match.start()), "machine path", "a path that exists on one machine only"
+
+
+def check_cmake(sources):
+    lists = {path: source for path, source in sources.items() if path.endswith(("CMakeLists.txt", ".cmake", "Presets.json"))}
+    for path, source in lists.items():
+        for match in re.finditer(FLAGS_BANNED, source.text):
+            yield path, source.line(match.start()), "flag", f"{match.group(0)}: the bits of a weight are ours to choose"
+    for path, source in sources.items():
+        if not path.endswith((".cc", ".cu")):
+            continue
+        folder, listed = os.path.dirname(path), False
+        while not listed:
+            text = lists.get(os.path.join(folder, "CMakeLists.txt"))
+            relative = os.path.relpath(path, folder or ".")
+            listed = text is not None and re.search(rf"(?<![\w/]){re.escape(relative)}(?!\w)", text.text) is not None
+            if not folder:
+                break
+            folder = os.path.dirname(folder)
+        if not listed:
+            yield path, 1, "unlisted", "no CMakeLists.txt names this source"
+
+
+CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_words, check_files, check_cmake]
+
+
+def violations(root):
+    sources = read_tree(root)
+    return sorted(found for check in CHECKS for found in check(sources))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    root = os.path.abspath(parser.parse_args().root)
+    found = violations(root)
+    for path, line, rule, message in found:
+        print(f"{path}:{line}: [{rule}] {message}")
+    sources = len(read_tree(root))
+    print(f"tidy: {sources} files, {len(found)} violations")
+    return 1 if found or not sources else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

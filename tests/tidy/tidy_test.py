@@ -1,0 +1,156 @@
+#!/usr/bin/python3
+"""The checker must be able to fail: each rule gets a sound tree with one violation planted, and must name it."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+import tidy
+
+SOUND = {
+    "CMakeLists.txt": "add_subdirectory(common)\n",
+    "common/CMakeLists.txt": "add_library(common STATIC\n  status.cc hash.cc zmq_transport.cc)\n",
+    "common/status.h": '// Status: TITLE.\n#pragma once\n#include <string>\n#define CHECK_SOUND(x) (x)\n',
+    "common/status.cc": '#include "common/status.h"\n',
+    "common/hash.cc": "#include <xxhash.h>\n",
+    "common/zmq_transport.cc": "#include <poll.h>\n#include <zmq.h>\n",
+    "common/mailbox.h": "#pragma once\n#include <mutex>\nstruct Mailbox { std::mutex mutex; };\n",
+    "kernels/gelu.h": '#pragma once\n#include "common/status.h"\n',
+    "server/shard.h": '#pragma once\n#include "common/status.h"\n#include "kernels/gelu.h"\n',
+    "worker/client/include/capstan/client.h": "#pragma once\n#include <memory>\n",
+    "worker/client/session.h": '#pragma once\n#include <capstan/client.h>\n#include "common/status.h"\n',
+    "worker/train/trainer.h": '#pragma once\n#include "worker/client/session.h"\n',
+    "cli/launch.h": '#pragma once\n#include <CLI/CLI.hpp>\n#include "server/shard.h"\n#include "worker/train/trainer.h"\n',
+    "tests/test_main.cc": "#include <catch2/catch.hpp>\n",
+    "tests/CMakeLists.txt": "add_library(main STATIC test_main.cc)\n",
+    # What must not be taken for a violation.
+    "common/innocent.h": '#pragma once\n// sleep_for, getenv, throw and std::mutex are words here; #if too\n'
+                         'inline const char* kText = "throw std::mutex /* getenv( */";\n'
+                         "inline int Million() { return 1'000'000; }\n"
+                         'inline const char* kRaw = R"(\n#if 0\n#include "nowhere.h"\nthrow)";\n'
+                         "/*\n#include <zmq.h>\n#ifdef X\n*/\n",
+}
+
+# rule, file, what it holds, and where the violation is expected
+PLANTED = [
+    ("layer", "common/up.h", '#pragma once\n#include "server/shard.h"\n', 2),
+    ("layer", "kernels/sideways.h", '#pragma once\n#include "worker/client/session.h"\n', 2),
+    ("layer", "server/worker.h", '#pragma once\n#include "worker/client/session.h"\n', 2),
+    ("layer", "server/public.h", "#pragma once\n#include <capstan/client.h>\n", 2),
+    ("layer", "worker/train/server.h", '#pragma once\n#include "server/shard.h"\n', 2),
+    ("layer", "worker/client/kernels.h", '#pragma once\n#include "kernels/gelu.h"\n', 2),
+    ("layer", "monitoring/kernels.h", '#pragma once\n#include "kernels/gelu.h"\n', 2),
+    ("layer", "worker/nn/client.h", '#pragma once\n#include "worker/client/session.h"\n', 2),
+    ("layer", "worker/stray.h", "#pragma once\n", 1),
+    ("layer", "attic/stray.h", "#pragma once\n", 1),
+    ("include path", "common/relative.h", '#pragma once\n#include "status.h"\n', 2),
+    ("include path", "common/missing.h", '#pragma once\n\n#include "common/nowhere.h"\n', 3),
+    ("library", "server/socket.h", "#pragma once\n#include <zmq.hpp>\n", 2),
+    ("library", "common/wire.h", "#pragma once\n#include <capnp/message.h>\n", 2),
+    ("library", "worker/train/wire.h", '#pragma once\n#include "schema/wire.capnp.h"\n', 2),
+    ("library", "server/exporter.h", "#pragma once\n#include <prometheus/registry.h>\n", 2),
+    ("library", "monitoring/page.h", "#pragma once\n#include <CivetServer.h>\n", 2),
+    ("library", "worker/nn/linear.h", "#pragma once\n#include <cblas.h>\n", 2),
+    ("library", "cli/config.h", "#pragma once\n#include <toml++/toml.h>\n", 2),
+    ("library", "worker/train/gzip.h", "#pragma once\n#include <zlib.h>\n", 2),
+    ("library", "common/flags.h", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),
+    ("library", "common/json.h", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
+    ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),
+    ("library", "common/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),
+    ("library", "server/simd.h", "#pragma once\n#include <immintrin.h>\n", 2),
+    ("library", "common/other.h", "#pragma once\n#include <boost/any.hpp>\n", 2),
+    ("public header", "worker/client/include/capstan/posix.h", "#pragma once\n#include <unistd.h>\n", 2),
+    ("public header", "worker/client/include/capstan/inner.h", '#pragma once\n#include "common/status.h"\n', 2),
+    ("core", "server/coordinator.h", "#pragma once\n#include <thread>\n", 2),
+    ("core", "server/shard.h", "#pragma once\n#include <fstream>\n", 2),
+    ("core", "worker/client/session.h", "#pragma once\n#include <sys/socket.h>\n", 2),
+    ("core clock", "server/shard.h", "#pragma once\ninline auto Now() { return std::chrono::steady_clock::now(); }\n", 2),
+    ("cycle", "common/status.h", '#pragma once\n#include "common/hash.h"\n', None),
+    ("cycle", "common/self.h", '#pragma once\n#include "common/self.h"\n', 2),
+    ("sleep", "tests/wait.h", "#pragma once\ninline void Wait() { std::this_thread::sleep_for(1s); }\n", 2),
+    ("sleep", "server/wait.h", "#pragma once\ninline void Wait() { usleep(1); }\n", 2),
+    ("environment", "common/env.h", '#pragma once\ninline auto Env() { return std::getenv("X"); }\n', 2),
+    ("mutex", "server/lock.h", "#pragma once\nstd::mutex lock;\n", 2),
+    ("mutex", "worker/nn/lock.h", "#pragma once\nstd::condition_variable_any wake;\n", 2),
+    ("detach", "common/thread.h", "#pragma once\ninline void Go() { std::thread(Run).detach(); }\n", 2),
+    ("throw", "common/throw.h", "#pragma once\ninline void Fail() { throw 1; }\n", 2),
+    ("singleton", "common/local.h", "#pragma once\nthread_local int count = 0;\n", 2),
+    ("random", "worker/nn/init.h", "#pragma once\nstd::mt19937 generator;\n", 2),
+    ("conditional", "common/if.h", "#pragma once\n#ifdef CAPSTAN_CUDA\n#endif\n", 2),
+    ("conditional", "kernels/if.h", "#pragma once\n# if 1\n#endif\n", 2),
+    ("pragma once", "common/guard.h", "inline int x = 0;\n", 1),
+    ("length", "common/long.h", "#pragma once\n" + "\n" * 600, 601),
+    ("text", "common/unended.h", "#pragma once\nstruct X;", 2),
+    ("text", "common/tab.h", "#pragma once\n\tstruct X;\n", 2),
+    ("text", "common/blanks.h", "#pragma once\nstruct X; \n", 2),
+    ("work left", "common/later.h", "#pragma once\n// TODO: later\n", 2),
+    ("work left", "docs/later.md", "A page. FIXME\n", 1),
+    ("machine path", "cli/path.h", '#pragma once\ninline const char* kPath = "/home/ann/capstan";\n', 2),
+    ("machine path", "tests/run.sh", "cmake -B /tmp/build-x\n", 1),
+    ("flag", "kernels/CMakeLists.txt", "target_compile_options(k PRIVATE -ffast-math)\n", 1),
+    ("flag", "CMakePresets.json", '{"CMAKE_CXX_FLAGS": "-march=native"}\n', 1),
+    ("unlisted", "common/orphan.cc", "int x = 0;\n", 1),
+    ("unlisted", "common/tus.cc", "int x = 0;\n", 1),
+]
+
+
+def build(folder, files):
+    for path, text in files.items():
+        full = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+class Tidy(unittest.TestCase):
+    def check(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            build(folder, files)
+            return tidy.violations(folder)
+
+    def test_a_sound_tree_has_no_violation(self):
+        self.assertEqual(self.check(SOUND), [])
+
+    def test_each_planted_violation_is_named(self):
+        for rule, path, text, line in PLANTED:
+            with self.subTest(rule=rule, path=path):
+                files = {**SOUND, path: text}
+                if rule == "cycle":
+                    files["common/hash.h"] = '#pragma once\n#include "common/status.h"\n'
+                found = [(found_rule, found_path, found_line) for found_path, found_line, found_rule, _ in self.check(files)]
+                if line is None:
+                    self.assertIn(rule, [entry[0] for entry in found])
+                else:
+                    self.assertIn((rule, path, line), found)
+
+    def test_a_planted_violation_is_named_once_and_nothing_else(self):
+        for rule, path, text, line in PLANTED:
+            if rule in ("cycle", "public header"):
+                continue  # these break two rules by nature
+            with self.subTest(rule=rule, path=path):
+                found = [entry[2] for entry in self.check({**SOUND, path: text})]
+                self.assertEqual(found, [rule])
+
+    def test_every_rule_has_a_planted_violation(self):
+        with open(tidy.__file__, encoding="utf-8") as file:
+            text = file.read()
+        rules = set(re.findall(r'yield \(?[\w.]+, [^"]*?"([a-z ]+)"', text)) | {entry[0] for entry in tidy.WORDS}
+        self.assertLessEqual({"layer", "cycle", "library", "unlisted"}, rules)
+        self.assertEqual(rules - {entry[0] for entry in PLANTED}, set())
+        for library, pattern, _ in tidy.LIBRARIES:
+            if library not in ("fmt", "catch2", "benchmark"):
+                self.assertTrue(any(re.search(rf"<({pattern})>", entry[2]) for entry in PLANTED), library)
+
+    def test_the_command_fails_on_a_violation_and_on_an_empty_tree(self):
+        for files, code in ((SOUND, 0), ({**SOUND, "common/x.h": "#pragma once\n#if 1\n"}, 1), ({}, 1)):
+            with tempfile.TemporaryDirectory() as folder:
+                build(folder, files)
+                ran = subprocess.run([sys.executable, "-B", tidy.__file__, "--root", folder], capture_output=True, text=True)
+                self.assertEqual(ran.returncode, code, ran.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
