@@ -28,7 +28,7 @@ enum class Precision : std::uint8_t { kFp32 };
 struct JobSection {
   std::string name = "job";
   Mode mode = Mode::kSync;
-  std::uint64_t steps = 0;         // required; global batches in sync, sequence numbers of each slot in async
+  std::uint64_t steps = 0;  // required; global batches in sync, sequence numbers of each slot in async
   std::uint64_t seed = 1;
   std::uint32_t global_batch = 0;  // required; samples of all slots together
   std::uint32_t slots = 0;         // 0 in the file: as many as workers; after reading never 0
@@ -79,9 +79,9 @@ struct OptimizerSection {
   double lr = 1e-3;    // adagrad: 1e-2
   double beta1 = 0.9;  // adam, adamw: betas = [beta1, beta2]
   double beta2 = 0.999;
-  double eps = 1e-8;      // adam, adamw; adagrad: 1e-10
-  double momentum = 0.9;  // momentum
-  bool nesterov = false;  // momentum
+  double eps = 1e-8;                  // adam, adamw; adagrad: 1e-10
+  double momentum = 0.9;              // momentum
+  bool nesterov = false;              // momentum
   double weight_decay = 0.0;          // adamw (decoupled): 0.01; the others: L2
   std::vector<std::string> no_decay;  // shell patterns of tensor names without weight decay
   double clip_norm = 0.0;             // 0: no clipping
@@ -155,8 +155,8 @@ Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::
 // Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 
-// XXH3 of what the bits of the weights depend on and what members must share. Left out: cluster.workers, min_workers and
-// addresses, worker.threads, limits, metrics.
+// XXH3 of what the bits of the weights depend on and what members must share. Left out: cluster.workers, min_workers
+// and addresses, worker.threads, limits, metrics.
 std::uint64_t HashJobConfig(const JobConfig& config);
 
 }  // namespace capstan

@@ -1,0 +1,234 @@
+// Every section and key of the job file, named once: the reader, the printer and the list of names are visitors of it.
+//
+// Kind:   internal to common/job_config*.cc.
+// Why:    what is read, printed, hashed and suggested cannot drift apart.
+//
+// A visitor has Begin(section), End(), Later(word) for a key that the design knows and this build does not,
+// Default(field, value) for a default that depends on a kind, and one method per type of value, each (Key, field&,
+// limits).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "common/job_config.h"
+
+namespace capstan::job_config {
+
+// The kinds a key belongs to.
+struct When {
+  bool applies = true;
+  std::string_view condition;  // kind = "gpt"
+};
+
+enum class Need : std::uint8_t { kOptional, kRequired };
+
+struct Key {
+  std::string_view name;
+  When when = {};
+  Need need = Need::kOptional;
+};
+
+struct IntegerRange {
+  std::int64_t min = 0;
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+
+enum class Bound : std::uint8_t { kIncluded, kExcluded };
+
+struct NumberRange {
+  double min = 0;
+  double max = std::numeric_limits<double>::max();
+  Bound min_bound = Bound::kIncluded;
+  Bound max_bound = Bound::kIncluded;
+};
+
+template <class Value>
+struct Word {
+  std::string_view text;
+  Value value;
+};
+
+// The words an enumeration is written as, and those that are not built yet.
+template <class Value>
+struct Words {
+  std::span<const Word<Value>> built;
+  std::span<const std::string_view> later;
+};
+
+inline constexpr Word<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}};
+inline constexpr std::string_view kModesLater[] = {"bounded", "local", "allreduce"};
+inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
+                                                      {"skip", NonFinitePolicy::kSkip}};
+inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}};
+inline constexpr std::string_view kModelsLater[] = {"convnet", "resnet", "dlrm"};
+inline constexpr Word<DataKind> kData[] = {
+    {"text", DataKind::kText}, {"idx", DataKind::kIdx}, {"csv", DataKind::kCsv}, {"synthetic", DataKind::kSynthetic}};
+inline constexpr std::string_view kDataLater[] = {"tokens", "cifar10", "criteo"};
+inline constexpr Word<OptimizerKind> kOptimizers[] = {{"sgd", OptimizerKind::kSgd},
+                                                      {"momentum", OptimizerKind::kMomentum},
+                                                      {"adam", OptimizerKind::kAdam},
+                                                      {"adamw", OptimizerKind::kAdamW},
+                                                      {"adagrad", OptimizerKind::kAdagrad}};
+inline constexpr std::string_view kOptimizersLater[] = {"lars", "lamb"};
+inline constexpr Word<ScheduleKind> kSchedules[] = {
+    {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
+inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
+inline constexpr std::string_view kDevicesLater[] = {"cuda", "emulated"};
+inline constexpr Word<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}};
+inline constexpr std::string_view kPrecisionsLater[] = {"bf16", "fp16"};
+inline constexpr std::string_view kSectionsLater[] = {"allreduce", "snapshot", "security"};
+
+inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
+inline constexpr std::int64_t kMembersMax = 4096;
+inline constexpr NumberRange kBeta{0, 1, Bound::kIncluded, Bound::kExcluded};
+inline constexpr NumberRange kSeconds{0, 1e9, Bound::kExcluded};
+
+template <class Visitor>
+void VisitJob(Visitor& v, JobSection& s) {
+  v.Begin("job");
+  v.Text({"name"}, s.name);
+  v.Choice({"mode"}, s.mode, {kModes, kModesLater});
+  v.Integer({"steps", {}, Need::kRequired}, s.steps, {1, std::int64_t{1} << 40});
+  v.Integer({"seed"}, s.seed, {});
+  v.Integer({"global_batch", {}, Need::kRequired}, s.global_batch, {1, kBatchMax});
+  v.Integer({"slots"}, s.slots, {0, kMembersMax});
+  v.Integer({"eval_every"}, s.eval_every, {});
+  v.Choice({"on_nonfinite"}, s.on_nonfinite, {kPolicies, {}});
+  v.Later("staleness");
+  v.Later("sync_every");
+  v.End();
+}
+
+template <class Visitor>
+void VisitModel(Visitor& v, ModelSection& s) {
+  v.Begin("model");
+  v.Choice({"kind", {}, Need::kRequired}, s.kind, {kModels, kModelsLater});
+  const When gpt{s.kind == ModelKind::kGpt, "kind = \"gpt\""};
+  const When mlp{s.kind == ModelKind::kMlp, "kind = \"mlp\""};
+  v.Integer({"layers", gpt}, s.layers, {1, 1024});
+  v.Integer({"heads", gpt}, s.heads, {1, 1024});
+  v.Integer({"width", gpt}, s.width, {1, 1 << 16});
+  v.Integer({"context", gpt}, s.context, {1, 1 << 20});
+  v.Integers({"hidden", mlp}, s.hidden, {1, 1 << 20});
+  v.Number({"dropout"}, s.dropout, {0, 1, Bound::kIncluded, Bound::kExcluded});
+  v.Later("preset");
+  v.End();
+}
+
+template <class Visitor>
+void VisitData(Visitor& v, DataSection& s) {
+  v.Begin("data");
+  v.Choice({"kind", {}, Need::kRequired}, s.kind, {kData, kDataLater});
+  const When text{s.kind == DataKind::kText, "kind = \"text\""};
+  const When idx{s.kind == DataKind::kIdx, "kind = \"idx\""};
+  const When csv{s.kind == DataKind::kCsv, "kind = \"csv\""};
+  const When synthetic{s.kind == DataKind::kSynthetic, "kind = \"synthetic\""};
+  const When files{!synthetic.applies, "a kind that reads files"};
+  v.Text({"path", files, Need::kRequired}, s.path);
+  v.Text({"labels", idx, Need::kRequired}, s.labels);
+  v.Number({"validation"}, s.validation, {0, 1, Bound::kIncluded, Bound::kExcluded});
+  v.Texts({"include", text}, s.include);
+  v.Integer({"max_bytes", text}, s.max_bytes, {});
+  v.Integer({"label_column", csv}, s.label_column, {-(1 << 20), 1 << 20});
+  v.Integer({"header_lines", csv}, s.header_lines, {0, 1 << 20});
+  v.Default(s.scale, s.kind == DataKind::kIdx ? 255.0 : 1.0);
+  v.Number({"scale", {idx.applies || csv.applies, "kind = \"idx\" or \"csv\""}}, s.scale, {0, 1e30, Bound::kExcluded});
+  v.Integer({"samples", synthetic}, s.samples, {1, std::int64_t{1} << 40});
+  v.Integer({"features", synthetic}, s.features, {1, 1 << 20});
+  v.Integer({"classes", synthetic}, s.classes, {2, 1 << 20});
+  v.Integer({"vocabulary", synthetic}, s.vocabulary, {2, 1 << 20});
+  v.Later("augment");
+  v.End();
+}
+
+template <class Visitor>
+void VisitOptimizer(Visitor& v, OptimizerSection& s) {
+  v.Begin("optimizer");
+  v.Choice({"kind"}, s.kind, {kOptimizers, kOptimizersLater});
+  const bool is_adam = s.kind == OptimizerKind::kAdam || s.kind == OptimizerKind::kAdamW;
+  const bool is_adagrad = s.kind == OptimizerKind::kAdagrad;
+  const When adam{is_adam, "kind = \"adam\" or \"adamw\""};
+  const When adaptive{is_adam || is_adagrad, "kind = \"adam\", \"adamw\" or \"adagrad\""};
+  const When momentum{s.kind == OptimizerKind::kMomentum, "kind = \"momentum\""};
+  v.Default(s.lr, is_adagrad ? 1e-2 : 1e-3);
+  v.Default(s.eps, is_adagrad ? 1e-10 : 1e-8);
+  v.Default(s.weight_decay, s.kind == OptimizerKind::kAdamW ? 1e-2 : 0.0);
+  v.Number({"lr"}, s.lr, {0, 1e6});
+  v.Pair({"betas", adam}, s.beta1, s.beta2, kBeta);
+  v.Number({"eps", adaptive}, s.eps, {0, 1});
+  v.Number({"momentum", momentum}, s.momentum, kBeta);
+  v.Flag({"nesterov", momentum}, s.nesterov);
+  v.Number({"weight_decay"}, s.weight_decay, {0, 1e6});
+  v.Texts({"no_decay"}, s.no_decay);
+  v.Number({"clip_norm"}, s.clip_norm, {0, 1e30});
+  v.End();
+}
+
+template <class Visitor>
+void VisitSchedule(Visitor& v, ScheduleSection& s) {
+  v.Begin("schedule");
+  v.Choice({"kind"}, s.kind, {kSchedules, {}});
+  v.Integer({"warmup_steps"}, s.warmup_steps, {});
+  v.Number({"min_lr", {s.kind != ScheduleKind::kConstant, "kind = \"cosine\" or \"linear\""}}, s.min_lr, {0, 1e6});
+  v.End();
+}
+
+template <class Visitor>
+void VisitCluster(Visitor& v, ClusterSection& s) {
+  v.Begin("cluster");
+  v.Integer({"servers"}, s.servers, {1, kMembersMax});
+  v.Integer({"shards_per_server"}, s.shards_per_server, {1, kMembersMax});
+  v.Integer({"workers"}, s.workers, {1, kMembersMax});
+  v.Integer({"min_workers"}, s.min_workers, {1, kMembersMax});
+  v.Endpoint({"coordinator"}, s.coordinator);
+  v.Endpoint({"listen"}, s.listen);
+  v.Text({"advertise"}, s.advertise);
+  v.Later("mixed");
+  v.End();
+}
+
+template <class Visitor>
+void VisitWorker(Visitor& v, WorkerSection& s) {
+  v.Begin("worker");
+  v.Choice({"device"}, s.device, {kDevices, kDevicesLater});
+  v.Choice({"precision"}, s.precision, {kPrecisions, kPrecisionsLater});
+  v.Integer({"accumulate"}, s.accumulate, {1, kBatchMax});
+  v.Integer({"threads"}, s.threads, {0, 1024});
+  v.Later("recompute");
+  v.End();
+}
+
+template <class Visitor>
+void VisitLimits(Visitor& v, LimitsSection& s) {
+  v.Begin("limits");
+  v.Number({"join"}, s.join, kSeconds);
+  v.Number({"lease"}, s.lease, kSeconds);
+  v.Number({"report"}, s.report, kSeconds);
+  v.Number({"stall"}, s.stall, {0, 1e9});
+  v.End();
+}
+
+template <class Visitor>
+void VisitMetrics(Visitor& v, MetricsSection& s) {
+  v.Begin("metrics");
+  v.Endpoint({"listen"}, s.listen);
+  v.End();
+}
+
+template <class Visitor>
+void VisitJobConfig(Visitor& v, JobConfig& config) {
+  VisitJob(v, config.job);
+  VisitModel(v, config.model);
+  VisitData(v, config.data);
+  VisitOptimizer(v, config.optimizer);
+  VisitSchedule(v, config.schedule);
+  VisitCluster(v, config.cluster);
+  VisitWorker(v, config.worker);
+  VisitLimits(v, config.limits);
+  VisitMetrics(v, config.metrics);
+}
+
+}  // namespace capstan::job_config

@@ -1,0 +1,126 @@
+// The job file written out: PrintJobConfig, HashJobConfig.
+#include <array>
+#include <charconv>
+
+#include "common/glob.h"
+#include "common/hash.h"
+#include "common/job_config.h"
+#include "common/job_config_keys.h"
+
+namespace capstan {
+
+namespace {
+
+using job_config::IntegerRange;
+using job_config::Key;
+using job_config::NumberRange;
+using job_config::Words;
+
+std::string Quoted(std::string_view text) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out = "\"";
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// The shortest text that reads back as the same double, and as a float in TOML.
+std::string Shortest(double number) {
+  std::array<char, 64> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
+  std::string text(buffer.data(), end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+class Printer {
+ public:
+  std::string Take() { return std::move(text_); }
+
+  void Begin(std::string_view section) {
+    if (!text_.empty()) text_ += "\n";
+    text_ += "[" + std::string(section) + "]\n";
+  }
+  void End() {}
+  void Later(std::string_view) {}
+  void Default(double&, double) {}
+
+  void Text(Key key, std::string& field) { Line(key, Quoted(field)); }
+  void Endpoint(Key key, std::string& field) { Line(key, Quoted(field)); }
+  void Flag(Key key, bool& field) { Line(key, field ? "true" : "false"); }
+  void Number(Key key, double& field, NumberRange) { Line(key, Shortest(field)); }
+  void Pair(Key key, double& first, double& second, NumberRange) {
+    Line(key, "[" + Shortest(first) + ", " + Shortest(second) + "]");
+  }
+  template <class T>
+  void Integer(Key key, T& field, IntegerRange) {
+    Line(key, std::to_string(field));
+  }
+  void Texts(Key key, std::vector<std::string>& field) { Line(key, List(field, Quoted)); }
+  void Integers(Key key, std::vector<std::uint32_t>& field, IntegerRange) {
+    Line(key, List(field, [](std::uint32_t number) { return std::to_string(number); }));
+  }
+  template <class Value>
+  void Choice(Key key, Value& field, Words<Value> words) {
+    for (const auto& word : words.built) {
+      if (word.value == field) Line(key, Quoted(word.text));
+    }
+  }
+
+ private:
+  void Line(Key key, const std::string& value) {
+    if (key.when.applies) text_ += std::string(key.name) + " = " + value + "\n";
+  }
+  template <class Item, class Print>
+  static std::string List(const std::vector<Item>& items, Print print) {
+    std::string text = "[";
+    for (const Item& item : items) text += (text.size() > 1 ? ", " : "") + print(item);
+    return text + "]";
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PrintJobConfig(const JobConfig& config) {
+  Printer printer;
+  JobConfig copy = config;  // visitors take fields by reference
+  job_config::VisitJobConfig(printer, copy);
+  return printer.Take();
+}
+
+std::uint64_t HashJobConfig(const JobConfig& config) {
+  const ClusterSection defaults;
+  JobConfig shared = config;
+  shared.cluster.workers = defaults.workers;
+  shared.cluster.min_workers = defaults.min_workers;
+  shared.cluster.coordinator = defaults.coordinator;
+  shared.cluster.listen = defaults.listen;
+  shared.cluster.advertise = defaults.advertise;
+  shared.worker.threads = WorkerSection().threads;
+  shared.limits = {};
+  shared.metrics = {};
+  const std::string text = PrintJobConfig(shared);
+  return Hash64(std::as_bytes(std::span(text)));
+}
+
+bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name) {
+  for (const std::string& pattern : optimizer.no_decay) {
+    if (GlobMatches(pattern, tensor_name)) return false;
+  }
+  return true;
+}
+
+}  // namespace capstan
