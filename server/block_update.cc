@@ -1,0 +1,357 @@
+#include "server/block_update.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "common/status.h"
+
+namespace capstan::server {
+
+namespace {
+
+// Vectors of the compiler, not of one instruction set; the same expressions run on V8 and on float.
+using V8 = float __attribute__((vector_size(32)));
+using D4 = double __attribute__((vector_size(32)));
+
+constexpr std::size_t kLanes = 16;         // of the sum of squares, by element index within the segment
+constexpr std::size_t kTileElements = 2048;  // a multiple of kLanes; its buffers stay in the first-level cache
+
+template <class V>
+V Load(const void* values, std::size_t index) {
+  V v;
+  std::memcpy(&v, static_cast<const std::byte*>(values) + index * sizeof(float), sizeof(V));
+  return v;
+}
+
+template <class V>
+void Store(float* values, std::size_t index, V v) {
+  std::memcpy(values + index, &v, sizeof(V));
+}
+
+float Sqrt(float x) { return std::sqrt(x); }
+V8 Sqrt(V8 x) {
+  V8 root;
+  for (int lane = 0; lane < 8; ++lane) root[lane] = std::sqrt(x[lane]);
+  return root;
+}
+
+// base^exponent by squaring, in double: libm's pow differs between versions in its last bit.
+double IntegerPower(double base, std::uint64_t exponent) {
+  double power = 1.0;
+  for (; exponent > 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) power *= base;
+    base *= base;
+  }
+  return power;
+}
+
+// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` of a segment without it is 0.
+
+struct SgdUpdate {
+  static constexpr int kStates = 0;
+  float lr, decay;
+  template <class V>
+  void operator()(V g, V& w, V*) const {
+    w = w - (g + w * decay) * lr;
+  }
+};
+
+template <bool kNesterov>
+struct MomentumUpdate {
+  static constexpr int kStates = 1;
+  float lr, decay, momentum;
+  template <class V>
+  void operator()(V g, V& w, V* state) const {
+    const V d = g + w * decay;
+    state[0] = state[0] * momentum + d;
+    if constexpr (kNesterov) {
+      w = w - (d + state[0] * momentum) * lr;
+    } else {
+      w = w - state[0] * lr;
+    }
+  }
+};
+
+// Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
+template <bool kDecoupled>
+struct AdamUpdate {
+  static constexpr int kStates = 2;
+  float decay;  // decoupled: the factor 1 - lr * weight_decay
+  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, step_size, root_scale;
+
+  AdamUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, double weight_decay) {
+    const double lr = static_cast<double>(scalars.learning_rate);
+    const double correction1 = 1.0 - IntegerPower(rule.beta1, scalars.step);
+    const double correction2 = 1.0 - IntegerPower(rule.beta2, scalars.step);
+    decay = static_cast<float>(kDecoupled ? 1.0 - lr * weight_decay : weight_decay);
+    beta1 = static_cast<float>(rule.beta1);
+    one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
+    beta2 = static_cast<float>(rule.beta2);
+    one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
+    eps = static_cast<float>(rule.eps);
+    step_size = static_cast<float>(lr / correction1);
+    root_scale = static_cast<float>(1.0 / std::sqrt(correction2));
+  }
+
+  template <class V>
+  void operator()(V g, V& w, V* state) const {
+    if constexpr (kDecoupled) {
+      w = w * decay;
+    } else {
+      g = g + w * decay;
+    }
+    state[0] = state[0] * beta1 + g * one_minus_beta1;
+    state[1] = state[1] * beta2 + g * one_minus_beta2 * g;
+    w = w - state[0] * step_size / (Sqrt(state[1]) * root_scale + eps);
+  }
+};
+
+// Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
+struct AdagradUpdate {
+  static constexpr int kStates = 1;
+  float lr, decay, eps;
+  template <class V>
+  void operator()(V g, V& w, V* state) const {
+    const V d = g + w * decay;
+    state[0] = state[0] + d * d;
+    w = w - d * lr / (Sqrt(state[0]) + eps);
+  }
+};
+
+// Calls use(update) with the optimizer of `rule`, its factors computed.
+template <class Use>
+void WithOptimizer(const OptimizerRule& rule, const UpdateScalars& scalars, double weight_decay, const Use& use) {
+  const float lr = scalars.learning_rate;
+  const float decay = static_cast<float>(weight_decay);
+  const float momentum = static_cast<float>(rule.momentum);
+  switch (rule.kind) {
+    case OptimizerKind::kSgd: return use(SgdUpdate{lr, decay});
+    case OptimizerKind::kMomentum:
+      return rule.nesterov ? use(MomentumUpdate<true>{lr, decay, momentum})
+                           : use(MomentumUpdate<false>{lr, decay, momentum});
+    case OptimizerKind::kAdam: return use(AdamUpdate<false>(rule, scalars, weight_decay));
+    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(rule, scalars, weight_decay));
+    case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
+  }
+}
+
+// ---- Where an element of the tree sum comes from.
+
+struct OneInput {
+  const void* values;
+  float factor;
+  template <class V>
+  V At(std::size_t i) const {
+    return Load<V>(values, i) * factor;
+  }
+};
+
+struct TwoInputs {
+  OneInput left, right;
+  template <class V>
+  V At(std::size_t i) const {
+    return left.At<V>(i) + right.At<V>(i);
+  }
+};
+
+OneInput InputOf(const StagedInput& input) {
+  return {input.values, input.node.IsLeaf() ? static_cast<float>(input.samples) : 1.0F};
+}
+
+template <class Source>
+void CopySum(const Source& source, std::size_t begin, std::size_t count, float* out) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) Store(out, i, source.template At<V8>(begin + i));
+  for (; i < count; ++i) Store(out, i, source.template At<float>(begin + i));
+}
+
+// Sums of squares of a segment so far; element e of the segment belongs to lane e mod kLanes.
+struct SquareLanes {
+  D4 quads[kLanes / 4] = {};
+
+  void Add(V8 g, std::size_t first_lane) {
+    D4 low, high;
+    for (int lane = 0; lane < 4; ++lane) low[lane] = static_cast<double>(g[lane]);
+    for (int lane = 0; lane < 4; ++lane) high[lane] = static_cast<double>(g[lane + 4]);
+    quads[first_lane / 4] += low * low;
+    quads[first_lane / 4 + 1] += high * high;
+  }
+  double Fold() const {
+    const D4 four = (quads[0] + quads[2]) + (quads[1] + quads[3]);
+    return (four[0] + four[2]) + (four[1] + four[3]);
+  }
+};
+
+// ---- The pass.
+
+// Arrays of a block from one of its elements on.
+struct Arrays {
+  const float* weights_in;
+  const float* state_in[kStatesMax];
+  float* weights_out;
+  float* state_out[kStatesMax];
+  float* sum_out;  // or null
+
+  Arrays(const BlockIn& in, const BlockOut& out, int states, std::size_t offset)
+      : weights_in(in.weights + offset),
+        state_in{},
+        weights_out(out.weights + offset),
+        state_out{},
+        sum_out(out.sum == nullptr ? nullptr : out.sum + offset) {
+    for (int s = 0; s < states; ++s) {
+      state_in[s] = in.state[s] + offset;
+      state_out[s] = out.state[s] + offset;
+    }
+  }
+};
+
+// One element or eight: everything between reading and writing. Returns the averaged gradient before clipping.
+template <class V, class Source, class Update>
+V UpdateAt(std::size_t i, const Source& source, const Update& update, float mean_scale, float clip, const Arrays& at) {
+  const V sum = source.template At<V>(i);
+  if (at.sum_out != nullptr) Store(at.sum_out, i, sum);
+  const V mean = sum * mean_scale;
+  V w = Load<V>(at.weights_in, i);
+  V state[kStatesMax] = {};
+  for (int s = 0; s < Update::kStates; ++s) state[s] = Load<V>(at.state_in[s], i);
+  update(mean * clip, w, state);
+  Store(at.weights_out, i, w);
+  for (int s = 0; s < Update::kStates; ++s) Store(at.state_out[s], i, state[s]);
+  return mean;
+}
+
+// `count` elements from a multiple of kLanes within their segment on. Only a segment's last call has a ragged count.
+template <class Source, class Update>
+void UpdateRange(std::size_t count, const Source source, const Update update, const float mean_scale, const float clip,
+                 const Arrays at, SquareLanes* segment_squares) {
+  SquareLanes squares = *segment_squares;
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    squares.Add(UpdateAt<V8>(i, source, update, mean_scale, clip, at), 0);
+    squares.Add(UpdateAt<V8>(i + 8, source, update, mean_scale, clip, at), 8);
+  }
+  if (i < count) {
+    float means[kLanes] = {};  // a lane without an element adds +0, which changes no bit
+    for (std::size_t lane = 0; i < count; ++i, ++lane) {
+      means[lane] = UpdateAt<float>(i, source, update, mean_scale, clip, at);
+    }
+    squares.Add(Load<V8>(means, 0), 0);
+    squares.Add(Load<V8>(means, 8), 8);
+  }
+  *segment_squares = squares;
+}
+
+float ClipFactor(const UpdateScalars& scalars) { return scalars.clip < 1.0F ? scalars.clip : 1.0F; }
+
+double DecayOf(const OptimizerRule& rule, const SegmentRange& segment) {
+  return segment.decay ? rule.weight_decay : 0.0;
+}
+
+// The sum of `node` for `count` elements from `begin` on; takes its part of the cover off the front of `rest`.
+// False, and `out` unspecified, when no slot of it has samples.
+bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, std::size_t count, float* out) {
+  CAPSTAN_CHECK(!rest->empty());
+  const StagedInput& next = rest->front();
+  if (next.node == node) {
+    *rest = rest->subspan(1);
+    if (next.samples > 0) CopySum(InputOf(next), begin, count, out);
+    return next.samples > 0;
+  }
+  const SlotIndex split = SplitPoint(node);
+  const bool has_left = SumTile({node.begin, split}, rest, begin, count, out);
+  float right[kTileElements];
+  const bool has_right = SumTile({split, node.end}, rest, begin, count, right);
+  if (has_left && has_right) {
+    CopySum(TwoInputs{{out, 1.0F}, {right, 1.0F}}, 0, count, out);
+  } else if (has_right) {
+    std::memcpy(out, right, count * sizeof(float));
+  }
+  return has_left || has_right;
+}
+
+OneInput Advance(const OneInput& source, std::size_t offset) {
+  return {static_cast<const std::byte*>(source.values) + offset * sizeof(float), source.factor};
+}
+TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
+  return {Advance(source.left, offset), Advance(source.right, offset)};
+}
+
+// One or two inputs: straight from the payloads.
+template <class Source>
+double UpdateSegment(const OptimizerRule& rule, const UpdateScalars& scalars, const Source& source,
+                     const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
+  SquareLanes squares;
+  WithOptimizer(rule, scalars, DecayOf(rule, segment), [&](const auto& update) {
+    const Arrays at(in, out, update.kStates, segment.offset);
+    UpdateRange(segment.count, Advance(source, segment.offset), update, scalars.mean_scale, ClipFactor(scalars), at,
+                &squares);
+  });
+  return squares.Fold();
+}
+
+// More inputs: tile by tile, the tree's sum first.
+double UpdateSegmentByTiles(const OptimizerRule& rule, const UpdateScalars& scalars,
+                            std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
+                            const BlockIn& in, const BlockOut& out) {
+  SquareLanes squares;
+  WithOptimizer(rule, scalars, DecayOf(rule, segment), [&](const auto& update) {
+    float sum[kTileElements];
+    const std::size_t end = std::size_t{segment.offset} + segment.count;
+    for (std::size_t begin = segment.offset; begin < end; begin += kTileElements) {
+      const std::size_t count = std::min(kTileElements, end - begin);
+      std::span<const StagedInput> rest = cover;
+      SumTile({0, slots}, &rest, begin, count, sum);
+      const Arrays at(in, out, update.kStates, begin);
+      UpdateRange(count, OneInput{sum, 1.0F}, update, scalars.mean_scale, ClipFactor(scalars), at, &squares);
+    }
+  });
+  return squares.Fold();
+}
+
+}  // namespace
+
+void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out) {
+  if (left.samples > 0 && right.samples > 0) {
+    CopySum(TwoInputs{InputOf(left), InputOf(right)}, 0, count, out);
+  } else if (left.samples > 0 || right.samples > 0) {
+    CopySum(InputOf(left.samples > 0 ? left : right), 0, count, out);
+  }
+}
+
+void ReduceAndUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, std::span<const StagedInput> cover,
+                     SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
+                     std::span<double> segment_squares) {
+  CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
+  std::array<const StagedInput*, 2> live{};
+  std::size_t live_count = 0;
+  for (const StagedInput& input : cover) {
+    if (input.samples == 0) continue;
+    if (live_count < live.size()) live[live_count] = &input;
+    ++live_count;
+  }
+  CAPSTAN_CHECK(live_count > 0);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (live_count == 1) {
+      segment_squares[i] = UpdateSegment(rule, scalars, InputOf(*live[0]), segments[i], in, out);
+    } else if (live_count == 2) {  // whatever the tree, what has samples is added left to right
+      const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
+      segment_squares[i] = UpdateSegment(rule, scalars, both, segments[i], in, out);
+    } else {
+      segment_squares[i] = UpdateSegmentByTiles(rule, scalars, cover, slots, segments[i], in, out);
+    }
+  }
+}
+
+void UpdateFromSum(const OptimizerRule& rule, const UpdateScalars& scalars, const float* sum,
+                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out) {
+  CAPSTAN_CHECK(scalars.step > 0);
+  BlockOut without_sum = out;
+  without_sum.sum = nullptr;
+  for (const SegmentRange& segment : segments) {
+    UpdateSegment(rule, scalars, OneInput{sum, 1.0F}, segment, in, without_sum);
+  }
+}
+
+}  // namespace capstan::server

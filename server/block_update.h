@@ -1,0 +1,73 @@
+// ReduceAndUpdate: one fused pass over a block that adds its contributions and runs the optimizer.
+//
+// Shapes: every array has the block's elements; segments are ranges of it, and the block is the union of them.
+// Types:  fp32; sums of squares in double. Payloads need no alignment.
+// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip when below 1, L2 decay, optimizer.
+//         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's.
+// Limits: no allocation; stack below 10 KiB per level of the reduction tree.
+// Why:    the update is bound by memory, so every array is read once and written once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/reduction_tree.h"
+#include "common/types.h"
+#include "server/optimizer.h"
+
+namespace capstan::server {
+
+inline constexpr int kStatesMax = 2;
+
+// What changes from update to update.
+struct UpdateScalars {
+  std::uint64_t step = 1;       // counts applied updates (skipped ones not); 1 for the first
+  float learning_rate = 0.0F;
+  float mean_scale = 1.0F;      // float(1 / (samples * loss scale)), computed once in double
+  float clip = 1.0F;            // factor of clipping by global norm; 1 or more: none
+};
+
+// The value of one node of the tree. A leaf carries its slot's mean gradient, its value is values * fp32(samples); a
+// node above carries the sum of its leaves' values. samples 0: no value, `values` is not looked at.
+struct StagedInput {
+  Node node;
+  std::uint64_t samples = 0;
+  const std::byte* values = nullptr;
+};
+
+// One tensor's part of a block.
+struct SegmentRange {
+  std::uint32_t offset = 0;  // within the block
+  std::uint32_t count = 0;
+  bool decay = true;  // whether weight decay applies
+};
+
+// Arrays beyond StateCount(kind) are not looked at.
+struct BlockIn {
+  const float* weights = nullptr;
+  const float* state[kStatesMax] = {};
+};
+
+// May be the same arrays as BlockIn's, for an update in place; may not overlap them in any other way.
+struct BlockOut {
+  float* weights = nullptr;
+  float* state[kStatesMax] = {};
+  float* sum = nullptr;  // the tree sum, kept for UpdateFromSum; null: not wanted
+};
+
+// The sum of two siblings, as their parent's value. With samples 0 on one side the parent is the other's value alone;
+// with samples 0 on both, nothing is written. `out` may be one of the inputs.
+void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
+
+// `cover`: disjoint nodes of the tree over [0, slots), from left to right, that cover it; some samples are not 0.
+// segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; non-finite when a gradient is.
+void ReduceAndUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, std::span<const StagedInput> cover,
+                     SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
+                     std::span<double> segment_squares);
+
+// The same update again from the kept sum, with other scalars.
+void UpdateFromSum(const OptimizerRule& rule, const UpdateScalars& scalars, const float* sum,
+                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out);
+
+}  // namespace capstan::server

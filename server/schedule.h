@@ -1,0 +1,27 @@
+// LearningRate: the learning rate of an update, by the job's schedule.
+//
+// Kind:   a pure function, in double; evaluated once per step, by the coordinator, which sends its bits.
+// Why:    a replayed step must find the same rate, on a machine with another libm too.
+#pragma once
+
+#include <cstdint>
+
+#include "common/job_config.h"
+
+namespace capstan::server {
+
+using capstan::ScheduleKind;
+
+struct ScheduleRule {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  std::uint64_t warmup_steps = 0;
+  double min_lr = 0.0;
+};
+
+ScheduleRule MakeScheduleRule(const ScheduleSection& section);
+
+// `updates`: updates applied so far; 0 before the first. The rate rises linearly from min_lr to base_lr during
+// warmup_steps updates; then it stays (constant), or falls to min_lr at total_steps along half a cosine or a line.
+float LearningRate(const ScheduleRule& rule, double base_lr, std::uint64_t updates, std::uint64_t total_steps);
+
+}  // namespace capstan::server
