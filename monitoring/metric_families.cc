@@ -1,0 +1,201 @@
+#include "monitoring/metric_families.h"
+
+#include <array>
+
+namespace capstan::monitoring {
+namespace {
+
+constexpr std::array kOpValues = {"join", "push", "pull", "end_slot", "assign", "pull_state", "heartbeat", "other"};
+constexpr std::array kCodeValues = {"ok",          "invalid", "busy",        "stale",  "timeout",
+                                    "unreachable", "corrupt", "unsupported", "refused"};
+constexpr std::array kPlaneValues = {"data", "control"};
+constexpr std::array kNetworkErrorValues = {"decode", "timeout", "disconnect", "refused", "oversize"};
+constexpr std::array kMemberStateValues = {"joining", "alive", "slow", "lost"};
+constexpr std::array kWorkerPhaseValues = {"data", "forward", "backward", "encode", "wait", "apply"};
+constexpr std::array kWaitPhaseValues = {"slots", "weights", "credit", "staged", "commit"};
+
+constexpr LabelValues kOp{"op", kOpValues};
+constexpr LabelValues kCode{"code", kCodeValues};
+constexpr LabelValues kPlane{"plane", kPlaneValues};
+constexpr LabelValues kErrorKind{"kind", kNetworkErrorValues};
+constexpr LabelValues kState{"state", kMemberStateValues};
+constexpr LabelValues kWorkerPhase{"phase", kWorkerPhaseValues};
+constexpr LabelValues kWaitPhase{"phase", kWaitPhaseValues};
+
+void DescribeHistory(const Gauge& generation, const Gauge& term, FamilyTable& table) {
+  table.Gauges("capstan_cluster_generation", "History between recoveries; grows at every rollback.", Merge::kMax)
+      .Add(generation);
+  table.Gauges("capstan_cluster_term", "Start of the coordinator that is obeyed.", Merge::kMax).Add(term);
+}
+
+// Both sides count pushes by what became of them; the fields have the same names.
+template <class Metrics>
+void DescribePushes(const Metrics& m, FamilyTable::Row row) {
+  row.Add(m.pushes_staged, {{"outcome", "staged"}})
+      .Add(m.pushes_duplicate, {{"outcome", "duplicate"}})
+      .Add(m.pushes_stale, {{"outcome", "stale"}})
+      .Add(m.pushes_invalid, {{"outcome", "invalid"}})
+      .Add(m.pushes_busy, {{"outcome", "busy"}})
+      .Add(m.pushes_corrupt, {{"outcome", "corrupt"}});
+}
+
+void DescribeSteps(const ShardMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_server_steps_total", "Steps published, by verdict, summed over the shards of the process.")
+      .Add(m.steps_applied, {{"action", "apply"}})
+      .Add(m.steps_skipped, {{"action", "skip"}});
+  table.Counters("capstan_server_steps_redone_total", "Times a step was prepared again with other coefficients.")
+      .Add(m.steps_redone);
+  table.Counters("capstan_server_updates_applied_total", "New versions of blocks built by the optimizer.")
+      .Add(m.updates_applied);
+  table.Gauges("capstan_server_step", "Newest version of the weights published here.", Merge::kMax).Add(m.version);
+  table.Histograms("capstan_server_apply_duration_seconds", "Time to reduce and update one block.")
+      .Add(m.apply_seconds);
+  table.Histograms("capstan_server_verdict_wait_seconds", "Time from a prepared step to its verdict.")
+      .Add(m.verdict_wait_seconds);
+  table
+      .Histograms("capstan_server_update_staleness_steps",
+                  "Newest version minus the version that a pushed gradient was computed with.")
+      .Add(m.staleness_steps);
+}
+
+void DescribeMemory(const ShardMetrics& m, FamilyTable& table) {
+  table.Gauges("capstan_server_dense_bytes", "Bytes of the published version, by kind.", Merge::kSum)
+      .Add(m.parameter_bytes, {{"kind", "param"}})
+      .Add(m.optimizer_bytes, {{"kind", "state"}});
+  table.Gauges("capstan_server_staging_bytes", "Gradient bytes received and not yet reduced.", Merge::kSum)
+      .Add(m.staging_bytes);
+  table.Gauges("capstan_server_pool_bytes", "Bytes of the block pool, by state.", Merge::kSum)
+      .Add(m.pool_used_bytes, {{"state", "used"}})
+      .Add(m.pool_free_bytes, {{"state", "free"}});
+  table.Gauges("capstan_server_queue_depth", "Messages received and not yet handled.", Merge::kSum)
+      .Add(m.queue_messages);
+  table.Gauges("capstan_server_queue_bytes", "Bytes received and not yet handled.", Merge::kSum).Add(m.queue_bytes);
+  table.Gauges("capstan_server_waiting_pulls", "Pulls parked until their version is published.", Merge::kSum)
+      .Add(m.waiting_pulls);
+}
+
+}  // namespace
+
+void Describe(const BuildInfo& build, FamilyTable& table) {
+  table.Gauges("capstan_build_info", "Always 1; what is running is in the labels.", Merge::kMax)
+      .Add(1, {{"version", build.version}, {"commit", build.commit}});
+}
+
+void Describe(const ProcessReading& process, FamilyTable& table) {
+  table.Counters("process_cpu_seconds_total", "Processor time of this process, user and system.")
+      .Add(process.cpu_seconds);
+  table.Gauges("process_resident_memory_bytes", "Resident memory of this process.", Merge::kMax)
+      .Add(process.resident_bytes);
+  table.Gauges("process_virtual_memory_bytes", "Virtual memory of this process.", Merge::kMax)
+      .Add(process.virtual_bytes);
+  table.Gauges("process_start_time_seconds", "Start of this process, unix time.", Merge::kMax)
+      .Add(process.start_time_seconds);
+  table.Gauges("process_threads", "Threads of this process.", Merge::kMax).Add(process.threads);
+  table.Gauges("process_open_fds", "Open file descriptors.", Merge::kMax).Add(process.open_fds);
+  table.Gauges("process_max_fds", "Limit of open file descriptors.", Merge::kMax).Add(process.max_fds);
+}
+
+void Describe(const ShardMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_server_requests_total", "Finished requests, by operation and result.")
+      .AddEach(kOp, kCode, m.requests);
+  table.Histograms("capstan_server_request_duration_seconds", "Time from a request's arrival to its answer.")
+      .Add(m.push_seconds, {{"op", "push"}})
+      .Add(m.pull_seconds, {{"op", "pull"}});
+  table.Histograms("capstan_server_pull_wait_seconds", "Time a pull was parked until its version was published.")
+      .Add(m.pull_wait_seconds);
+  DescribePushes(m, table.Counters("capstan_server_pushes_total", "Pushed nodes, by what became of them."));
+  table.Counters("capstan_server_payload_hash_mismatches_total", "Equal nodes of two workers with different payload.")
+      .Add(m.hash_mismatches);
+  table.Counters("capstan_server_payload_hashes_unverified_total", "Nodes whose payload no second worker confirmed.")
+      .Add(m.hashes_unverified);
+  DescribeSteps(m, table);
+  DescribeMemory(m, table);
+  table.Gauges("capstan_server_incarnation", "Start of the shard, the newest in this process.", Merge::kMax)
+      .Add(m.incarnation);
+  DescribeHistory(m.generation, m.term, table);
+}
+
+void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_coordinator_requests_total", "Finished requests, by operation and result.")
+      .AddEach(kOp, kCode, m.requests);
+  table.Counters("capstan_job_steps_total", "Steps committed, by verdict; replayed ones count again.")
+      .Add(m.steps_applied, {{"action", "apply"}})
+      .Add(m.steps_skipped, {{"action", "skip"}});
+  table.Counters("capstan_job_steps_redone_total", "Verdicts that asked to prepare a step again.").Add(m.steps_redone);
+  table.Counters("capstan_job_nonfinite_steps_total", "Steps with an infinite or NaN gradient.").Add(m.steps_nonfinite);
+  table.Counters("capstan_job_samples_total", "Samples in committed steps.").Add(m.samples);
+  table.Gauges("capstan_job_step", "Newest step committed.", Merge::kMax).Add(m.step);
+  table.Gauges("capstan_job_steps_wanted", "Steps that the job file asks for.", Merge::kMax).Add(m.steps_wanted);
+  table.Histograms("capstan_job_step_duration_seconds", "Time from one commit to the next.").Add(m.step_seconds);
+  table.Histograms("capstan_job_straggler_seconds", "Time from the first shard prepared to the last.")
+      .Add(m.straggler_seconds);
+
+  table.Gauges("capstan_job_loss", "Training loss of the newest step.", Merge::kMean).Add(m.loss);
+  table.Gauges("capstan_job_validation_loss", "Newest validation loss.", Merge::kMean).Add(m.validation_loss);
+  table.Gauges("capstan_job_gradient_norm", "Global gradient norm before clipping.", Merge::kMean).Add(m.gradient_norm);
+  table.Gauges("capstan_job_learning_rate", "Learning rate of the newest step.", Merge::kMean).Add(m.learning_rate);
+  table.Gauges("capstan_job_loss_scale", "Loss scale of the newest step (fp16).", Merge::kMean).Add(m.loss_scale);
+
+  table.Gauges("capstan_cluster_members", "Members of the job, by role and state.", Merge::kSum)
+      .AddEach(kState, m.workers, {{"role", "worker"}})
+      .AddEach(kState, m.shards, {{"role", "shard"}});
+  table.Counters("capstan_cluster_joins_total", "Workers that asked to join, by answer.")
+      .Add(m.joins, {{"result", "accepted"}})
+      .Add(m.joins_refused, {{"result", "refused"}});
+  table.Counters("capstan_cluster_leases_lost_total", "Workers that were given up as lost.").Add(m.leases_lost);
+  table.Counters("capstan_cluster_slots_moved_total", "Slots given to another worker.").Add(m.slots_moved);
+  table.Counters("capstan_cluster_recoveries_total", "Returns of all shards to a snapshot.").Add(m.recoveries);
+  table.Gauges("capstan_cluster_slots", "Slots of the job, by state.", Merge::kSum)
+      .Add(m.slots.value() - m.slots_unassigned.value(), {{"state", "assigned"}})
+      .Add(m.slots_unassigned, {{"state", "unassigned"}});
+  DescribeHistory(m.generation, m.term, table);
+}
+
+void Describe(const WorkerMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_worker_steps_total", "Steps finished by this worker.").Add(m.steps);
+  table.Counters("capstan_worker_samples_total", "Samples computed by this worker.").Add(m.samples);
+  table.Gauges("capstan_worker_step", "Step being computed.", Merge::kMax).Add(m.step);
+  table.Gauges("capstan_worker_slots", "Slots held now.", Merge::kSum).Add(m.slots);
+  table.Histograms("capstan_worker_step_duration_seconds", "Time of one step.").Add(m.step_seconds);
+  table.Counters("capstan_worker_phase_seconds_total", "Where the time of the steps went.")
+      .AddEach(kWorkerPhase, m.phase_seconds);
+  table.Histograms("capstan_worker_wait_seconds", "Waits, by what was waited for.").AddEach(kWaitPhase, m.wait_seconds);
+  table.Counters("capstan_worker_communication_seconds_total", "Time with at least one transfer in flight.")
+      .Add(m.communication_seconds);
+  table.Counters("capstan_worker_exposed_communication_seconds_total", "Time a step waited for a transfer.")
+      .Add(m.exposed_communication_seconds);
+
+  DescribePushes(m, table.Counters("capstan_worker_pushes_total", "Pushed nodes, by the answer."));
+  table.Histograms("capstan_worker_request_duration_seconds", "Time from sending a request to its whole answer.")
+      .Add(m.push_seconds, {{"op", "push"}})
+      .Add(m.pull_seconds, {{"op", "pull"}});
+  table.Gauges("capstan_rpc_inflight", "Requests sent and not answered.", Merge::kSum)
+      .Add(m.inflight_pushes, {{"op", "push"}})
+      .Add(m.inflight_pulls, {{"op", "pull"}});
+  table.Gauges("capstan_worker_unstaged_bytes", "Gradient bytes kept until every shard has staged them.", Merge::kSum)
+      .Add(m.unstaged_bytes);
+
+  table.Gauges("capstan_worker_loss", "Loss of the newest step of this worker.", Merge::kMean).Add(m.loss);
+  table.Gauges("capstan_worker_gradient_norm", "Gradient norm of the newest step, before clipping.", Merge::kMean)
+      .Add(m.gradient_norm);
+  table.Gauges("capstan_worker_learning_rate", "Learning rate of the newest step.", Merge::kMean).Add(m.learning_rate);
+  DescribeHistory(m.generation, m.term, table);
+}
+
+void Describe(const TransportMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_network_receive_bytes_total", "Bytes received.").AddEach(kPlane, m.bytes_in);
+  table.Counters("capstan_network_transmit_bytes_total", "Bytes sent.").AddEach(kPlane, m.bytes_out);
+  table.Counters("capstan_network_receive_messages_total", "Messages received.").AddEach(kPlane, m.messages_in);
+  table.Counters("capstan_network_transmit_messages_total", "Messages sent.").AddEach(kPlane, m.messages_out);
+  table.Counters("capstan_network_errors_total", "Messages and connections given up, by kind.")
+      .AddEach(kErrorKind, m.errors);
+  table.Counters("capstan_network_retries_total", "Requests sent again, by operation.").AddEach(kOp, m.retries);
+  table.Counters("capstan_network_sends_blocked_total", "Messages put back because a pipe was full.")
+      .Add(m.sends_blocked);
+  table.Gauges("capstan_network_send_queue_depth", "Messages waiting to be sent.", Merge::kSum)
+      .Add(m.send_queue_messages);
+  table.Gauges("capstan_network_send_queue_bytes", "Bytes waiting to be sent.", Merge::kSum).Add(m.send_queue_bytes);
+  table.Gauges("capstan_network_peers", "Peers connected.", Merge::kSum).Add(m.peers);
+}
+
+}  // namespace capstan::monitoring

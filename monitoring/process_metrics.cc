@@ -1,0 +1,77 @@
+#include "monitoring/process_metrics.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace capstan::monitoring {
+namespace {
+
+// The fields of /proc/self/stat from field 3 on, as in proc(5). The program's name before them may hold anything.
+std::vector<std::string> StatFields() {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream rest(line.substr(name_end + 1));
+  std::vector<std::string> fields;
+  for (std::string field; rest >> field;) fields.push_back(field);
+  return fields;
+}
+
+double Number(const std::vector<std::string>& fields, std::size_t field) {
+  const std::size_t index = field - 3;
+  if (index >= fields.size()) return 0;
+  double value = 0;
+  std::istringstream(fields[index]) >> value;
+  return value;
+}
+
+double BootTimeSeconds() {
+  std::ifstream file("/proc/stat");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("btime ")) continue;
+    double seconds = 0;
+    std::istringstream(line.substr(6)) >> seconds;
+    return seconds;
+  }
+  return 0;
+}
+
+double OpenFileDescriptors() {
+  std::error_code error;
+  std::filesystem::directory_iterator it("/proc/self/fd", error), end;
+  double count = 0;
+  while (!error && it != end) {
+    ++count;
+    it.increment(error);
+  }
+  return std::max(0.0, count - 1);  // one of them is the iterator's own
+}
+
+}  // namespace
+
+ProcessReading ReadProcess() {
+  const auto fields = StatFields();
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  ProcessReading reading;
+  reading.cpu_seconds = (Number(fields, 14) + Number(fields, 15)) / ticks;
+  reading.threads = Number(fields, 20);
+  reading.start_time_seconds = BootTimeSeconds() + Number(fields, 22) / ticks;
+  reading.virtual_bytes = Number(fields, 23);
+  reading.resident_bytes = Number(fields, 24) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  reading.open_fds = OpenFileDescriptors();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) reading.max_fds = static_cast<double>(limit.rlim_cur);
+  return reading;
+}
+
+}  // namespace capstan::monitoring

@@ -1,0 +1,49 @@
+// Registry: the metric structs of one process.
+//
+// Kind:   shared; any thread adds and reads.
+// Why:    an actor that ends stays listed: a counter that vanished or fell would look like a restart.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "monitoring/family_table.h"
+#include "monitoring/metric_families.h"
+#include "monitoring/metrics.h"
+
+namespace capstan::monitoring {
+
+class Registry {
+ public:
+  explicit Registry(BuildInfo build = {}) : build_(std::move(build)) {}
+
+  // Metrics is one of ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics.
+  template <class Metrics>
+  void Add(std::shared_ptr<const Metrics> metrics) {
+    CAPSTAN_CHECK(metrics != nullptr);
+    const std::lock_guard lock(mutex_);
+    std::get<List<Metrics>>(lists_).push_back(std::move(metrics));
+  }
+  // Makes, adds and hands out a struct: auto metrics = registry.Create<ShardMetrics>();
+  template <class Metrics>
+  std::shared_ptr<Metrics> Create() {
+    auto metrics = std::make_shared<Metrics>();
+    Add<Metrics>(metrics);
+    return metrics;
+  }
+
+  // Reads everything now, the process's own numbers included.
+  std::vector<Family> Read() const;
+
+ private:
+  template <class Metrics>
+  using List = std::vector<std::shared_ptr<const Metrics>>;
+
+  const BuildInfo build_;
+  mutable std::mutex mutex_;
+  std::tuple<List<ShardMetrics>, List<CoordinatorMetrics>, List<WorkerMetrics>, List<TransportMetrics>> lists_;
+};
+
+}  // namespace capstan::monitoring

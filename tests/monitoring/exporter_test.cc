@@ -1,0 +1,160 @@
+#include "monitoring/exporter.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/monitoring/planted_metrics.h"
+
+namespace capstan::monitoring {
+namespace {
+
+std::shared_ptr<Registry> PlantedRegistry() {
+  auto registry = std::make_shared<Registry>();
+  PlantMetrics(*registry);
+  return registry;
+}
+
+std::unique_ptr<Exporter> StartOrFail(ExporterOptions options = {}) {
+  auto exporter = Exporter::Start(std::move(options), PlantedRegistry());
+  INFO(exporter.status().ToString());
+  REQUIRE(exporter.ok());
+  return std::move(exporter).value();
+}
+
+// The whole answer, head included; the socket gives up after 10 s.
+std::string Send(const std::string& address, const std::string& request) {
+  const auto colon = address.rfind(':');
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval timeout{10, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
+  inet_pton(AF_INET, address.substr(0, colon).c_str(), &where.sin_addr);
+  std::string answer;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 &&
+      send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
+    char buffer[4096];
+    for (ssize_t n; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+  }
+  close(fd);
+  return answer;
+}
+
+std::string Get(const std::string& address, const std::string& path) {
+  return Send(address, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+}
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("port 0 takes a free port and /metrics answers there with what the actors counted", "[monitoring]") {
+  auto registry = std::make_shared<Registry>();
+  const auto shard = registry->Create<ShardMetrics>();
+  auto exporter = Exporter::Start({}, registry);
+  REQUIRE(exporter.ok());
+  const std::string address = exporter.value()->address();
+  CHECK(address.starts_with("127.0.0.1:"));
+  CHECK_FALSE(address.ends_with(":0"));
+
+  shard->pushes_staged.Add(11);
+  const std::string first = Get(address, "/metrics");
+  CAPTURE(first);
+  CHECK(first.starts_with("HTTP/1.1 200 OK\r\n"));
+  CHECK(Contains(first, "Content-Type: text/plain; version=0.0.4"));
+  CHECK(Contains(first, "\ncapstan_server_pushes_total{outcome=\"staged\"} 11\n"));
+
+  shard->pushes_staged.Add(1);
+  (void)registry->Create<WorkerMetrics>();
+  const std::string second = Get(address, "/metrics");
+  CHECK(Contains(second, "\ncapstan_server_pushes_total{outcome=\"staged\"} 12\n"));
+  CHECK(Contains(second, "\ncapstan_worker_steps_total 0\n"));
+}
+
+TEST_CASE("an occupied port is kInvalid and the message names the address and what to do", "[monitoring]") {
+  const auto first = StartOrFail();
+  const auto second = Exporter::Start({.listen = first->address()}, PlantedRegistry());
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.status().code() == Code::kInvalid);
+  CAPTURE(second.status().message());
+  CHECK(Contains(second.status().message(), first->address()));
+  CHECK(Contains(second.status().message(), "Address already in use"));
+  CHECK(Contains(second.status().message(), "metrics.listen"));
+  CHECK(Get(first->address(), "/healthz").ends_with("\r\n\r\nok\n"));
+}
+
+TEST_CASE("a listen address that is not host:port is refused with the right form", "[monitoring]") {
+  for (const char* listen : {"", "9100", "127.0.0.1", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:-1", "127.0.0.1:91s",
+                             ":9100", "localhost:9100", "127.0.0.1:1,127.0.0.1:2", "203.0.113.7:9100"}) {
+    const auto exporter = Exporter::Start({.listen = listen}, PlantedRegistry());
+    CAPTURE(listen);
+    REQUIRE_FALSE(exporter.ok());
+    CAPTURE(exporter.status().message());
+    CHECK(exporter.status().code() == Code::kInvalid);
+    CHECK(Contains(exporter.status().message(), listen));
+    CHECK(Contains(exporter.status().message(), "metrics.listen"));
+  }
+}
+
+TEST_CASE("the status is served as JSON and as a page without scripts", "[monitoring]") {
+  const auto exporter = StartOrFail({.status_json = [] { return std::string(R"({"job": "<script>", "step": 7})"); }});
+  const std::string json = Get(exporter->address(), "/api/v1/status");
+  CHECK(Contains(json, "Content-Type: application/json"));
+  CHECK(json.ends_with("\r\n\r\n{\"job\": \"<script>\", \"step\": 7}\n"));
+  const std::string page = Get(exporter->address(), "/");
+  CHECK(Contains(page, "Content-Type: text/html; charset=utf-8"));
+  CHECK(Contains(page, "Content-Security-Policy: default-src 'none'"));
+  CHECK(Contains(page, "<th>step</th><td>7</td>"));
+  CHECK_FALSE(Contains(page, "<script"));
+}
+
+TEST_CASE("other paths, other methods and a failing status get an answer, not a file and not a crash", "[monitoring]") {
+  const auto exporter = StartOrFail({.status_json = []() -> std::string { throw std::runtime_error("no status"); }});
+  const std::string address = exporter->address();
+  CHECK(Get(address, "/etc/passwd").starts_with("HTTP/1.1 404 "));
+  CHECK(Get(address, "/../../etc/passwd").starts_with("HTTP/1.1 404 "));
+  CHECK(Send(address, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").starts_with("HTTP/1.1 405 "));
+  CHECK(Send(address, "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 405 "));
+  CHECK(Get(address, "/").starts_with("HTTP/1.1 500 "));
+  const std::string head = Send(address, "HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(head.starts_with("HTTP/1.1 200 "));
+  CHECK(head.ends_with("\r\n\r\n"));
+  (void)Send(address, "\x16\x03\x01garbage\r\n\r\n");
+  (void)Send(address, "GET /" + std::string(100'000, 'a') + " HTTP/1.1\r\n\r\n");
+  CHECK(Get(address, "/healthz").ends_with("ok\n"));
+}
+
+TEST_CASE("scrapes from several threads beside a writing actor are whole", "[monitoring]") {
+  auto registry = std::make_shared<Registry>();
+  const auto shard = registry->Create<ShardMetrics>();
+  auto exporter = Exporter::Start({}, registry);
+  REQUIRE(exporter.ok());
+  std::vector<std::string> answers(4);
+  std::vector<std::thread> scrapers;
+  for (auto& answer : answers)
+    scrapers.emplace_back([&answer, address = exporter.value()->address()] { answer = Get(address, "/metrics"); });
+  for (int i = 0; i < 100'000; ++i) shard->apply_seconds.Observe(1e-3);
+  for (auto& scraper : scrapers) scraper.join();
+  for (const auto& answer : answers) CHECK(Contains(answer, "\nprocess_open_fds "));
+}
+
+TEST_CASE("when the exporter is gone its port is free again", "[monitoring]") {
+  auto exporter = StartOrFail();
+  const std::string address = exporter->address();
+  (void)Get(address, "/healthz");
+  exporter.reset();
+  CHECK(Get(address, "/healthz").empty());
+  const auto again = StartOrFail({.listen = address});
+  CHECK(again->address() == address);
+  CHECK(Get(address, "/healthz").ends_with("ok\n"));
+}
+
+}  // namespace capstan::monitoring

@@ -1,0 +1,45 @@
+#include "monitoring/status_page.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::monitoring {
+
+TEST_CASE("nothing that a peer wrote becomes markup", "[monitoring]") {
+  CHECK(EscapeHtml("<a href=\"x\" b='y'>&") == "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
+  CHECK(EscapeHtml(std::string_view("\0\x1b[1m\n", 6)) == "&#xFFFD;&#xFFFD;[1m\n");
+
+  const std::string page = RenderStatusPage(
+      R"({"job": "<script>1</script>", "<b>": 1, "workers": [{"<i>": "<u>", "note": ["<s>"]}], "<p>": {"<q>": "<em>"}})");
+  CAPTURE(page);
+  for (const char* tag : {"<script", "<b>", "<i>", "<u>", "<s>", "<p>:", "<q>", "<em>"})
+    CHECK(page.find(tag) == std::string::npos);
+  CHECK(page.find("&lt;script&gt;1&lt;/script&gt;") != std::string::npos);
+  CHECK(page.find("<td>&lt;u&gt;</td>") != std::string::npos);
+}
+
+TEST_CASE("rows with different fields share one table, and an absent field is an empty cell", "[monitoring]") {
+  const std::string page =
+      RenderStatusPage(R"({"workers": [{"name": "w0", "step": 3}, {"name": "w1", "late": true}]})");
+  CAPTURE(page);
+  CHECK(page.find("<tr><th>name</th><th>step</th><th>late</th></tr>") != std::string::npos);
+  CHECK(page.find("<tr><td>w0</td><td>3</td><td></td></tr>") != std::string::npos);
+  CHECK(page.find("<tr><td>w1</td><td></td><td>true</td></tr>") != std::string::npos);
+}
+
+TEST_CASE("facts come before tables, in the owner's order", "[monitoring]") {
+  const std::string page = RenderStatusPage(R"({"z": 1, "workers": [{"n": 1}], "a": "two"})");
+  CAPTURE(page);
+  const auto z = page.find("<th>z</th><td>1</td>"), a = page.find("<th>a</th><td>two</td>"),
+             workers = page.find("<h2>workers</h2>");
+  CHECK(z < a);
+  CHECK(a < workers);
+  CHECK(workers != std::string::npos);
+}
+
+TEST_CASE("text that is not a JSON object is shown, escaped", "[monitoring]") {
+  CHECK(RenderStatusPage("{broken <b>").find("<pre>{broken &lt;b&gt;</pre>") != std::string::npos);
+  CHECK(RenderStatusPage("[1]").find("<pre>[1]</pre>") != std::string::npos);
+  CHECK(RenderStatusPage("{\"a\": \"\xff\"}").find("</html>") != std::string::npos);
+}
+
+}  // namespace capstan::monitoring
