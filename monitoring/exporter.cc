@@ -1,12 +1,17 @@
 #include "monitoring/exporter.h"
 
 #include <civetweb.h>
+#include <netdb.h>
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <exception>
+#include <future>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -83,6 +88,24 @@ Result<HostPort> ParseListen(std::string_view listen) {
   return HostPort{std::string(host), port};
 }
 
+// Connects and hangs up, so that a thread which polls for connections looks up. Failing to is fine.
+void Knock(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* where = nullptr;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &where) != 0) return;
+  const int fd = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0) {
+    (void)connect(fd, where->ai_addr, where->ai_addrlen);
+    close(fd);
+  }
+  freeaddrinfo(where);
+}
+
 struct Response {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
@@ -150,7 +173,8 @@ struct Exporter::Impl {
   static int HandleLog(const mg_connection* connection, const char* message) {
     mg_context* context = connection ? mg_get_context(connection) : nullptr;
     auto* self = context ? static_cast<Impl*>(mg_get_user_data(context)) : nullptr;
-    if (self && self->starter == std::this_thread::get_id()) self->start_log += message + std::string("; ");
+    if (self && self->starter == std::this_thread::get_id())
+      self->start_log.append(self->start_log.empty() ? "" : ", ").append(message);
     return 1;
   }
 
@@ -185,7 +209,11 @@ struct Exporter::Impl {
 Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Exporter::~Exporter() {
-  if (impl_->context) mg_stop(impl_->context);
+  if (!impl_->context) return;
+  // civetweb's accepting thread looks at its stop flag every 2 s only, or when somebody connects.
+  const auto stopped = std::async(std::launch::async, [this] { mg_stop(impl_->context); });
+  do Knock(impl_->address);
+  while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready);
 }
 
 Result<std::unique_ptr<Exporter>> Exporter::Start(ExporterOptions options, std::shared_ptr<const Registry> registry) {

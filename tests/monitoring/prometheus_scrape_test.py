@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+"""Debian's prometheus scrapes capstan's metrics, and the numbers come back through its query API.
+
+usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves planted values
+       prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
+       ... --expect 'QUERY=VALUE'                         more queries that must give this number (repeatable)
+
+Exit code 0 passed, 1 failed, 77 prometheus or promtool is missing (with CI=true in the environment: 1).
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+DEADLINE_SECONDS = 60  # for everything that is waited for, together
+
+PLANTED = {
+    'capstan_server_pushes_total{outcome="staged"}': 7,
+    'sum(capstan_server_requests_total)': 10,
+    'capstan_server_apply_duration_seconds_count': 4,
+    'capstan_server_apply_duration_seconds_bucket{le="0.0025"}': 3,
+    'capstan_server_update_staleness_steps_bucket{le="6"}': 2,
+    'capstan_job_loss': 3.25,
+    'capstan_cluster_members{role="worker",state="alive"}': 2,
+    'capstan_worker_samples_total': 1280,
+    'capstan_network_receive_bytes_total{plane="data"}': 1048576,
+    'capstan_build_info{version="1.2.3",commit="abc1234"}': 1,
+}
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.headers.get_content_type(), answer.read().decode()
+
+
+@contextlib.contextmanager
+def running(command, **options):
+    """A child that is dead when the block ends, however it ends."""
+    child = subprocess.Popen(command, **options)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def planted_addresses(stack, program):
+    child = stack.enter_context(running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    address = child.stdout.readline().strip()
+    check(address, f'{program} ended without printing its address')
+    return [address]
+
+
+def check_text(address):
+    content_type, text = get(f'http://{address}/metrics')
+    check(content_type == 'text/plain', f'{address} serves {content_type}')
+    tool = subprocess.run(['promtool', 'check', 'metrics'], input=text, text=True, capture_output=True, timeout=30)
+    check(tool.returncode == 0 and not tool.stdout.strip() and not tool.stderr.strip(),
+          f'promtool check metrics on {address}:\n{tool.stdout}{tool.stderr}')
+    print(f'{address}: {sum(not line.startswith("#") for line in text.splitlines())} series, promtool has no remark')
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def start_prometheus(stack, folder, addresses):
+    config = os.path.join(folder, 'prometheus.yml')
+    with open(config, 'w') as file:  # JSON is YAML
+        json.dump({'global': {'scrape_interval': '1s', 'scrape_timeout': '1s'},
+                   'scrape_configs': [{'job_name': 'capstan', 'static_configs': [{'targets': addresses}]}]}, file)
+    subprocess.run(['promtool', 'check', 'config', config], check=True, capture_output=True, timeout=30)
+    web = f'127.0.0.1:{free_port()}'
+    log = stack.enter_context(open(os.path.join(folder, 'log'), 'w'))
+    child = stack.enter_context(running(
+        ['prometheus', f'--config.file={config}', f'--storage.tsdb.path={folder}/data', f'--web.listen-address={web}',
+         '--log.level=warn'], stdout=log, stderr=subprocess.STDOUT, cwd=folder))
+    return child, f'http://{web}'
+
+
+def wait_until(what, child, log, condition):
+    """Polls another program's API: there is no event to wait for."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    last = 'nothing yet'
+    while time.monotonic() < end:
+        if child.poll() is not None:
+            with open(log) as file:
+                raise Failed(f'prometheus ended with {child.returncode} while waiting for {what}:\n{file.read()}')
+        try:
+            done, last = condition()
+            if done:
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            last = str(error)
+        time.sleep(0.1)
+    raise Failed(f'{what}: not within {DEADLINE_SECONDS} s; last seen: {last}')
+
+
+def query(web, expression):
+    _, body = get(f'{web}/api/v1/query?' + urllib.parse.urlencode({'query': expression}))
+    answer = json.loads(body)
+    check(answer['status'] == 'success', f'query {expression}: {body}')
+    return [float(row['value'][1]) for row in answer['data']['result']]
+
+
+def check_prometheus(stack, folder, addresses, expected):
+    child, web = start_prometheus(stack, folder, addresses)
+    log = os.path.join(folder, 'log')
+
+    def scraped():
+        values = query(web, 'up{job="capstan"}')
+        return values == [1.0] * len(addresses), f'up = {values}'
+
+    wait_until(f'a scrape of {", ".join(addresses)}', child, log, scraped)
+    for expression, value in expected.items():
+        values = query(web, expression)
+        check(values == [value], f'{expression} = {values}, expected {value}')
+    for expression in ('capstan_build_info', 'process_resident_memory_bytes > 1e6', 'process_start_time_seconds > 1e9'):
+        values = query(web, expression)
+        check(len(values) == len(addresses), f'{expression} has {len(values)} of {len(addresses)} targets')
+    print(f'prometheus scraped {len(addresses)} target(s) and answered {len(expected) + 3} queries as expected')
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--planted', metavar='PROGRAM')
+    parser.add_argument('--expect', metavar='QUERY=VALUE', action='append', default=[])
+    parser.add_argument('addresses', nargs='*')
+    arguments = parser.parse_args()
+    if bool(arguments.planted) == bool(arguments.addresses):
+        parser.error('give either --planted PROGRAM or addresses')
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    missing = [tool for tool in ('prometheus', 'promtool') if not shutil.which(tool)]
+    if missing:
+        ci = os.environ.get('CI') == 'true'
+        print(f'{"FAILED" if ci else "SKIPPED"}: {" and ".join(missing)} not found; apt-get install prometheus', file=sys.stderr)
+        return 1 if ci else 77
+    expected = dict(PLANTED) if arguments.planted else {}
+    for text in arguments.expect:
+        expression, _, value = text.rpartition('=')
+        expected[expression] = float(value)
+    try:
+        with tempfile.TemporaryDirectory(prefix='capstan-prometheus-') as folder, contextlib.ExitStack() as stack:
+            addresses = planted_addresses(stack, arguments.planted) if arguments.planted else arguments.addresses
+            for address in addresses:
+                check_text(address)
+            check_prometheus(stack, folder, addresses, expected)
+    except (Failed, OSError, subprocess.SubprocessError) as error:
+        print(f'FAILED: {error}', file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
