@@ -135,7 +135,7 @@ void VisitData(Visitor& v, DataSection& s) {
   v.Integer({"label_column", csv}, s.label_column, {-(1 << 20), 1 << 20});
   v.Integer({"header_lines", csv}, s.header_lines, {0, 1 << 20});
   v.Default(s.scale, s.kind == DataKind::kIdx ? 255.0 : 1.0);
-  v.Number({"scale", {idx.applies || csv.applies, "kind = \"idx\" or \"csv\""}}, s.scale, {0, 1e30, Bound::kExcluded});
+  v.Number({"scale", {idx.applies || csv.applies, "kind = \"idx\" or \"csv\""}}, s.scale, {1e-30, 1e30});
   v.Integer({"samples", synthetic}, s.samples, {1, std::int64_t{1} << 40});
   v.Integer({"features", synthetic}, s.features, {1, 1 << 20});
   v.Integer({"classes", synthetic}, s.classes, {2, 1 << 20});

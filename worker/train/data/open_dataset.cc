@@ -1,0 +1,49 @@
+// OpenDataset: the kind of data that the job names.
+#include "worker/train/data/csv.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/data/file_bytes.h"
+#include "worker/train/data/idx.h"
+#include "worker/train/data/synthetic_dataset.h"
+#include "worker/train/data/text_dataset.h"
+
+namespace capstan::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class Input>
+Result<std::unique_ptr<Dataset>> MakeDataset(FeatureTable<Input> table, const DataSection& data, const fs::path& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(SplitTable split, SplitTable::Create(table.labels.size(), data.validation, path.string()));
+  if (table.classes < 2) return Invalid(path.string() + ": every label is 0; two classes or more are needed to train");
+  const auto scale = static_cast<float>(data.scale);
+  return std::unique_ptr<Dataset>(new FeatureDataset<Input>(std::move(table), std::move(split), scale));
+}
+
+Result<std::unique_ptr<Dataset>> OpenIdx(const DataSection& data, const fs::path& images, const fs::path& data_root) {
+  CAPSTAN_ASSIGN_OR_RETURN(const fs::path labels, ResolveDataPath(data_root, data.labels));
+  CAPSTAN_ASSIGN_OR_RETURN(auto table, ReadIdx(images, labels));
+  return MakeDataset(std::move(table), data, images);
+}
+
+Result<std::unique_ptr<Dataset>> OpenCsv(const DataSection& data, const fs::path& path) {
+  const CsvOptions options{data.label_column, data.header_lines, static_cast<float>(data.scale)};
+  CAPSTAN_ASSIGN_OR_RETURN(auto table, ReadCsv(path, options));
+  return MakeDataset(std::move(table), data, path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const fs::path& data_root) {
+  if (config.data.kind == DataKind::kSynthetic) return CreateSynthetic(config);
+  CAPSTAN_ASSIGN_OR_RETURN(const fs::path path, ResolveDataPath(data_root, config.data.path));
+  switch (config.data.kind) {
+    case DataKind::kText: return TextDataset::Open(path, config.data, config.model.context);
+    case DataKind::kIdx: return OpenIdx(config.data, path, data_root);
+    case DataKind::kCsv: return OpenCsv(config.data, path);
+    case DataKind::kSynthetic: break;
+  }
+  return Unsupported("[data] kind: not built yet");
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,122 @@
+#include "worker/train/data/text_dataset.h"
+
+#include <algorithm>
+
+#include "common/glob.h"
+#include "common/hash.h"
+#include "worker/train/data/file_bytes.h"
+
+namespace capstan::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kByteValues = 256;
+
+bool IsIncluded(const std::string& relative, const std::vector<std::string>& include) {
+  if (include.empty()) return true;
+  const std::string name = relative.substr(relative.rfind('/') + 1);
+  return std::any_of(include.begin(), include.end(), [&](const std::string& pattern) {
+    return GlobMatches(pattern, pattern.find('/') == std::string::npos ? name : relative);
+  });
+}
+
+std::string PatternList(const std::vector<std::string>& include) {
+  std::string list;
+  for (const std::string& pattern : include) list += (list.empty() ? "" : ", ") + pattern;
+  return list;
+}
+
+struct Text {
+  std::string bytes;
+  Hasher hasher;  // names, sizes and contents
+};
+
+Status AddFile(const fs::path& path, const std::string& name, std::uint64_t bytes_max, Text* text) {
+  const std::size_t before = text->bytes.size();
+  CAPSTAN_RETURN_IF_ERROR(AppendFile(path, bytes_max - before, &text->bytes));
+  const std::string_view added = std::string_view(text->bytes).substr(before);
+  text->hasher.Add(std::uint64_t{name.size()});
+  text->hasher.Add(name);
+  text->hasher.Add(std::uint64_t{added.size()});
+  text->hasher.Add(added);
+  return {};
+}
+
+Status ReadFolder(const fs::path& folder, const DataSection& options, std::uint64_t bytes_max, Text* text) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListTextFiles(folder, options.include));
+  for (const std::string& file : files) {
+    if (text->bytes.size() >= bytes_max) break;
+    CAPSTAN_RETURN_IF_ERROR(AddFile(folder / file, file, bytes_max, text));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ListTextFiles(const fs::path& folder, const std::vector<std::string>& include) {
+  std::vector<std::string> files;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error), end;
+  while (!error && it != end) {
+    std::error_code no_file;  // a link to nowhere is no file, and no failure
+    if (it->is_regular_file(no_file)) {
+      std::string relative = it->path().lexically_relative(folder).generic_string();
+      if (IsIncluded(relative, include)) files.push_back(std::move(relative));
+    }
+    it.increment(error);
+  }
+  if (error) return Invalid(folder.string() + ": cannot list the folder: " + error.message());
+  if (files.empty()) {
+    return Invalid(folder.string() + ": no files in this folder" +
+                   (include.empty() ? "" : " that match [data] include = " + PatternList(include)));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Result<std::unique_ptr<Dataset>> TextDataset::Open(const fs::path& path, const DataSection& options,
+                                                   std::uint32_t context) {
+  const std::uint64_t bytes_max = options.max_bytes == 0 ? kTextBytesMax : std::min(options.max_bytes, kTextBytesMax);
+  std::error_code error;
+  Text text;
+  if (fs::is_directory(path, error)) {
+    CAPSTAN_RETURN_IF_ERROR(ReadFolder(path, options, bytes_max, &text));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(AddFile(path, "", bytes_max, &text));
+  }
+  if (text.bytes.size() <= context) {
+    return Invalid(path.string() + ": " + std::to_string(text.bytes.size()) + " bytes of text, and one sample takes " +
+                   std::to_string(context + 1) + " ([model] context + 1); give more text or a smaller context");
+  }
+  const std::uint64_t samples = (text.bytes.size() - 1) / context;
+  CAPSTAN_ASSIGN_OR_RETURN(SplitTable split, SplitTable::Create(samples, options.validation, path.string()));
+  const std::uint64_t fingerprint = text.hasher.Digest();
+  return std::unique_ptr<Dataset>(new TextDataset(std::move(text.bytes), std::move(split), context, fingerprint));
+}
+
+TextDataset::TextDataset(std::string bytes, SplitTable split, std::uint32_t context, std::uint64_t fingerprint)
+    : bytes_(std::move(bytes)), split_(std::move(split)), fingerprint_(fingerprint) {
+  spec_.form = SampleForm::kTokens;
+  spec_.vocabulary = kByteValues;
+  spec_.context = context;
+}
+
+void TextDataset::Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const {
+  const std::size_t context = spec_.context;
+  batch->samples = static_cast<std::uint32_t>(samples.size());
+  batch->inputs.clear();
+  batch->tokens.resize(samples.size() * context);
+  batch->targets.resize(samples.size() * context);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    CAPSTAN_CHECK(samples[i] < count(split));
+    const char* window = bytes_.data() + split_.Locate(split, samples[i]) * context;
+    for (std::size_t j = 0; j < context; ++j) {
+      batch->tokens[i * context + j] = static_cast<unsigned char>(window[j]);
+      batch->targets[i * context + j] = static_cast<unsigned char>(window[j + 1]);
+    }
+  }
+}
+
+}  // namespace capstan::train
