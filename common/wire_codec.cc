@@ -1,0 +1,751 @@
+#include "common/wire_codec.h"
+
+#include <capnp/message.h>
+#include <kj/exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "schema/wire.capnp.h"
+
+namespace capstan {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(capnp::word);
+constexpr std::size_t kScratchWords = 256;  // headers up to this size are built and read on the stack
+constexpr std::size_t kFixedWords = 80;     // more than any header takes without its lists and texts
+constexpr int kNestingMax = 16;
+
+// Length of the UTF-8 sequence that `text` starts with; 0 when it starts with none, or with a zero byte.
+std::size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return first == 0 ? 0 : 1;
+  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool shortest = first != 0xE0 || second >= 0xA0, surrogate = first == 0xED && second >= 0xA0;
+    return continues(1) && continues(2) && shortest && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const bool shortest = first != 0xF0 || second >= 0x90, in_range = first != 0xF4 || second < 0x90;
+    return continues(1) && continues(2) && continues(3) && shortest && in_range ? 4 : 0;
+  }
+  return 0;
+}
+
+bool IsCleanText(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+// What people read is never refused: bytes that are no UTF-8 become '?', and the rest is cut.
+std::string CleanText(std::string_view text) {
+  std::string clean;
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    if (clean.size() + std::max<std::size_t>(length, 1) > kTextBytesMax) break;
+    clean += length == 0 ? std::string_view("?") : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return clean;
+}
+
+// Remembers the first thing wrong with a header and lets the rest of it pass as empty.
+class Faults {
+ public:
+  const std::string& first() const { return first_; }
+
+  unsigned Count(std::size_t count, std::size_t max, const char* what) {
+    if (count <= max) return static_cast<unsigned>(count);
+    Note(std::to_string(count) + " " + what + ", at most " + std::to_string(max) + " are allowed");
+    return 0;
+  }
+  std::string_view Text(std::string_view text, const char* what, std::size_t max = kTextBytesMax) {
+    if (text.size() > max) {
+      Note(std::string(what) + " has " + std::to_string(text.size()) + " bytes, at most " + std::to_string(max) +
+           " are allowed");
+      return {};
+    }
+    if (!IsCleanText(text)) {
+      Note(std::string(what) + " is not UTF-8 text");
+      return {};
+    }
+    return text;
+  }
+  template <class Out, class In>
+  Out Enum(In value, Out last, const char* what) {
+    if (static_cast<unsigned>(value) <= static_cast<unsigned>(last)) return static_cast<Out>(value);
+    Note(std::string(what) + " has the unknown value " + std::to_string(static_cast<unsigned>(value)));
+    return Out{};
+  }
+  void Note(std::string what) {
+    if (first_.empty()) first_ = std::move(what);
+  }
+
+ private:
+  std::string first_;
+};
+
+// ---- size ----------------------------------------------------------------------------------------------------------
+
+// Words that the lists and texts of a message take, or a little more: what makes one segment hold it all.
+
+std::size_t TextWords(std::size_t bytes) { return bytes / kWordBytes + 1; }
+// A message or reason: CleanText never lengthens.
+std::size_t PeopleWords(const std::string& text) { return TextWords(std::min(text.size(), kTextBytesMax)); }
+
+template <class T>
+std::size_t NumberWords(const std::vector<T>& numbers) {
+  return numbers.size() * sizeof(T) / kWordBytes + 1;
+}
+
+std::size_t CatalogWords(const std::vector<TensorSpec>& catalog) {
+  std::size_t words = 1;
+  for (const TensorSpec& tensor : catalog) words += 4 + TextWords(tensor.name.size()) + tensor.shape.size();
+  return words;
+}
+
+constexpr std::size_t kSlotReportWords = 7;
+
+template <class Plain>
+std::size_t ListWords(const Plain&) {
+  return 0;
+}
+std::size_t ListWords(const Reset& m) { return CatalogWords(m.catalog); }
+std::size_t ListWords(const PrepareReport& m) {
+  return NumberWords(m.segment_squares) + NumberWords(m.block_samples) + m.slots.size() * kSlotReportWords + 1;
+}
+std::size_t ListWords(const Prepared& m) { return ListWords(m.report); }
+std::size_t ListWords(const Hello& m) {
+  return TextWords(m.endpoint.size()) + (m.prepared ? ListWords(*m.prepared) : 0);
+}
+std::size_t ListWords(const ResetBad& m) { return PeopleWords(m.reason); }
+std::size_t ListWords(const Progress& m) {
+  return NumberWords(m.clocks) + m.reports.size() * (kSlotReportWords + 2) + 1;
+}
+std::size_t ListWords(const Join& m) {
+  return TextWords(m.worker.size()) + TextWords(m.numeric_class.size()) + CatalogWords(m.catalog);
+}
+std::size_t ListWords(const View& m) {
+  std::size_t words = NumberWords(m.slots) + PeopleWords(m.message) + TextWords(m.job_file.size()) + 1;
+  for (const ShardAddress& shard : m.shards) words += 3 + TextWords(shard.endpoint.size());
+  return words;
+}
+std::size_t ListWords(const Beat& m) { return NumberWords(m.missing); }
+std::size_t ListWords(const Leave& m) { return PeopleWords(m.reason); }
+std::size_t ListWords(const Staged& m) { return m.held.size() * 2 + 1 + NumberWords(m.ended); }
+std::size_t ListWords(const Pull& m) { return NumberWords(m.blocks); }
+std::size_t ListWords(const Error& m) { return PeopleWords(m.message); }
+
+// ---- parts, out ----------------------------------------------------------------------------------------------------
+
+capnp::Text::Reader ToText(std::string_view text) { return {text.empty() ? "" : text.data(), text.size()}; }
+
+void WriteJob(const JobId& job, wire::JobId::Builder out) {
+  out.setHigh(job.high);
+  out.setLow(job.low);
+}
+
+void WriteParameters(const StepParameters& parameters, wire::StepParameters::Builder out) {
+  out.setUpdates(parameters.updates);
+  out.setLearningRate(parameters.learning_rate);
+  out.setLossScale(parameters.loss_scale);
+  out.setGoodSteps(parameters.good_steps);
+  out.setSnapshot(parameters.snapshot);
+  out.setStop(parameters.stop);
+}
+
+void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out) {
+  out.setSlot(report.slot);
+  out.setSamples(report.samples);
+  out.setLossSum(report.loss_sum);
+  out.setPredictions(report.predictions);
+  out.setValidationLossSum(report.validation_loss_sum);
+  out.setValidationPredictions(report.validation_predictions);
+  out.setValidationCorrect(report.validation_correct);
+}
+
+void WriteCommit(const Commit& commit, wire::Commit::Builder out) {
+  out.setTerm(commit.term.value);
+  out.setGeneration(commit.generation.value);
+  out.setStep(commit.step.value);
+  out.setAttempt(commit.attempt);
+  out.setAction(static_cast<wire::StepAction>(commit.action));
+  WriteParameters(commit.next, out.initNext());
+}
+
+template <class ListBuilder, class T>
+void WriteNumbers(const std::vector<T>& numbers, ListBuilder out) {
+  for (unsigned i = 0; i < out.size(); ++i) out.set(i, numbers[i]);
+}
+
+void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults& faults) {
+  out.setShard(prepared.shard);
+  out.setIncarnation(prepared.incarnation.value);
+  out.setGeneration(prepared.generation.value);
+  out.setStep(prepared.step.value);
+  out.setAttempt(prepared.attempt);
+  const PrepareReport& report = prepared.report;
+  auto to = out.initReport();
+  WriteNumbers(report.segment_squares,
+               to.initSegmentSquares(faults.Count(report.segment_squares.size(), kListEntriesMax, "segments")));
+  WriteNumbers(report.block_samples,
+               to.initBlockSamples(faults.Count(report.block_samples.size(), kListEntriesMax, "blocks")));
+  auto slots = to.initSlots(faults.Count(report.slots.size(), kListEntriesMax, "slot reports"));
+  for (unsigned i = 0; i < slots.size(); ++i) WriteSlotReport(report.slots[i], slots[i]);
+}
+
+template <class Builder>
+void WriteCatalog(const std::vector<TensorSpec>& catalog, Builder message, Faults& faults) {
+  auto out = message.initCatalog(faults.Count(catalog.size(), kTensorsMax, "tensors"));
+  for (unsigned i = 0; i < out.size(); ++i) {
+    const TensorSpec& tensor = catalog[i];
+    auto to = out[i];
+    to.setName(ToText(faults.Text(tensor.name, "a tensor's name")));
+    WriteNumbers(tensor.shape, to.initShape(faults.Count(tensor.shape.size(), kDimensionsMax, "dimensions")));
+    to.setInitKind(static_cast<wire::InitKind>(tensor.init.kind));
+    to.setInitScale(tensor.init.scale);
+    to.setDecay(tensor.decay);
+  }
+}
+
+// ---- messages, out -------------------------------------------------------------------------------------------------
+
+struct HeaderWriter {
+  wire::Header::Builder root;
+  Faults& faults;
+
+  void operator()(const Ping& m) {
+    auto out = root.initPing();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+  }
+  void operator()(const Reset& m) {
+    auto out = root.initReset();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setVersion(m.version.value);
+    WriteParameters(m.parameters, out.initParameters());
+    out.setSlotCount(m.slot_count);
+    WriteCatalog(m.catalog, out, faults);
+  }
+  void operator()(const Commit& m) { WriteCommit(m, root.initCommit()); }
+  void operator()(const Redo& m) {
+    auto out = root.initRedo();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setStep(m.step.value);
+    out.setAttempt(m.attempt);
+    out.setClip(m.clip);
+  }
+  void operator()(const Rates& m) {
+    auto out = root.initRates();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setStep(m.step.value);
+    WriteParameters(m.parameters, out.initParameters());
+  }
+  void operator()(const Shutdown& m) {
+    auto out = root.initShutdown();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+  }
+  void operator()(const Prepared& m) { WritePrepared(m, root.initPrepared(), faults); }
+  void operator()(const Committed& m) {
+    auto out = root.initCommitted();
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setGeneration(m.generation.value);
+    out.setStep(m.step.value);
+  }
+  void operator()(const Hello& m) {
+    auto out = root.initHello();
+    WriteJob(m.job, out.initJob());
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setServing(m.serving);
+    out.setVersion(m.version.value);
+    if (m.last_commit) WriteCommit(*m.last_commit, out.initLastCommit());
+    if (m.prepared) WritePrepared(*m.prepared, out.initPrepared(), faults);
+    out.setConfigHash(m.config_hash);
+    out.setEndpoint(ToText(faults.Text(m.endpoint, "an endpoint")));
+  }
+  void operator()(const ResetDone& m) {
+    auto out = root.initResetDone();
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setGeneration(m.generation.value);
+    out.setDigest(m.digest);
+  }
+  void operator()(const ResetBad& m) {
+    auto out = root.initResetBad();
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setGeneration(m.generation.value);
+    out.setReason(ToText(CleanText(m.reason)));
+  }
+  void operator()(const Progress& m) {
+    auto out = root.initProgress();
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setGeneration(m.generation.value);
+    WriteNumbers(m.clocks, out.initClocks(faults.Count(m.clocks.size(), kListEntriesMax, "clocks")));
+    auto reports = out.initReports(faults.Count(m.reports.size(), kListEntriesMax, "slot reports"));
+    for (unsigned i = 0; i < reports.size(); ++i) {
+      reports[i].setStep(m.reports[i].step.value);
+      WriteSlotReport(m.reports[i].report, reports[i].initReport());
+    }
+  }
+  void operator()(const Join& m) {
+    auto out = root.initJoin();
+    WriteJob(m.job, out.initJob());
+    out.setWorker(ToText(faults.Text(m.worker, "a worker's name")));
+    out.setNonce(m.nonce);
+    out.setNumericClass(ToText(faults.Text(m.numeric_class, "a numeric class")));
+    out.setNumericFingerprint(m.numeric_fingerprint);
+    out.setDataFingerprint(m.data_fingerprint);
+    WriteCatalog(m.catalog, out, faults);
+  }
+  void operator()(const View& m) {
+    auto out = root.initView();
+    WriteJob(m.job, out.initJob());
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setSequence(m.sequence);
+    out.setSession(m.session.value);
+    out.setPhase(static_cast<wire::JobPhase>(m.phase));
+    out.setSlotCount(m.slot_count);
+    WriteNumbers(m.slots, out.initSlots(faults.Count(m.slots.size(), kListEntriesMax, "slots")));
+    auto shards = out.initShards(faults.Count(m.shards.size(), kListEntriesMax, "shards"));
+    for (unsigned i = 0; i < shards.size(); ++i) {
+      shards[i].setShard(m.shards[i].shard);
+      shards[i].setIncarnation(m.shards[i].incarnation.value);
+      shards[i].setEndpoint(ToText(faults.Text(m.shards[i].endpoint, "an endpoint")));
+    }
+    out.setStep(m.step.value);
+    out.setMessage(ToText(CleanText(m.message)));
+    out.setJobFile(ToText(faults.Text(m.job_file, "the job file", kJobFileBytesMax)));
+  }
+  void operator()(const Beat& m) {
+    auto out = root.initBeat();
+    out.setSession(m.session.value);
+    out.setNonce(m.nonce);
+    out.setGeneration(m.generation.value);
+    out.setStep(m.step.value);
+    out.setComputing(m.computing);
+    out.setViewSequence(m.view_sequence);
+    WriteNumbers(m.missing, out.initMissing(faults.Count(m.missing.size(), kListEntriesMax, "missing shards")));
+  }
+  void operator()(const Leave& m) {
+    auto out = root.initLeave();
+    out.setSession(m.session.value);
+    out.setNonce(m.nonce);
+    out.setReason(ToText(CleanText(m.reason)));
+  }
+  void operator()(const Push& m) {
+    auto out = root.initPush();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setSession(m.session.value);
+    out.setStep(m.step.value);
+    out.setNodeBegin(m.node.begin);
+    out.setNodeEnd(m.node.end);
+    out.setBlock(m.block);
+    out.setEncoding(static_cast<wire::Encoding>(m.encoding));
+    out.setSamples(m.samples);
+    out.setPayloadHash(m.payload_hash);
+  }
+  void operator()(const EndSlot& m) {
+    auto out = root.initEndSlot();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setSession(m.session.value);
+    out.setStep(m.step.value);
+    WriteSlotReport(m.report, out.initReport());
+  }
+  void operator()(const CoverageQuery& m) {
+    auto out = root.initCoverageQuery();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setSession(m.session.value);
+    out.setStep(m.step.value);
+  }
+  void operator()(const Staged& m) {
+    auto out = root.initStaged();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setShard(m.shard);
+    out.setCredit(m.credit);
+    out.setStep(m.step.value);
+    auto held = out.initHeld(faults.Count(m.held.size(), kListEntriesMax, "held nodes"));
+    for (unsigned i = 0; i < held.size(); ++i) {
+      auto entry = held[i];
+      entry.setBlock(m.held[i].block);
+      entry.setNodeBegin(m.held[i].node.begin);
+      entry.setNodeEnd(m.held[i].node.end);
+    }
+    WriteNumbers(m.ended, out.initEnded(faults.Count(m.ended.size(), kListEntriesMax, "ended slots")));
+    out.setFull(m.full);
+    out.setPassed(m.passed);
+  }
+  void operator()(const Pull& m) {
+    auto out = root.initPull();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setSession(m.session.value);
+    out.setVersion(m.version.value);
+    WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
+  }
+  void operator()(const Weights& m) {
+    auto out = root.initWeights();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setVersion(m.version.value);
+    out.setAttempt(m.attempt);
+    out.setBlock(m.block);
+    out.setTentative(m.tentative);
+    out.setStop(m.stop);
+    out.setLossScale(m.loss_scale);
+    out.setPayloadHash(m.payload_hash);
+  }
+  void operator()(const Error& m) {
+    auto out = root.initError();
+    out.setCode(static_cast<wire::Code>(m.code));
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setStep(m.step.value);
+    out.setLast(m.last.value);
+    out.setBlock(m.block);
+    out.setMessage(ToText(CleanText(m.message)));
+  }
+};
+
+// ---- parts, in -----------------------------------------------------------------------------------------------------
+
+JobId ReadJob(wire::JobId::Reader in) { return {in.getHigh(), in.getLow()}; }
+
+StepParameters ReadParameters(wire::StepParameters::Reader in) {
+  return {in.getUpdates(), in.getLearningRate(), in.getLossScale(), in.getGoodSteps(), in.getSnapshot(), in.getStop()};
+}
+
+SlotReport ReadSlotReport(wire::SlotReport::Reader in) {
+  return {in.getSlot(),           in.getSamples(),
+          in.getLossSum(),        in.getPredictions(),
+          in.getValidationLossSum(), in.getValidationPredictions(),
+          in.getValidationCorrect()};
+}
+
+struct HeaderReader {
+  Faults& faults;
+
+  std::string Text(capnp::Text::Reader text, const char* what, std::size_t max = kTextBytesMax) {
+    return std::string(faults.Text({text.begin(), text.size()}, what, max));
+  }
+  template <class T, class List>
+  std::vector<T> Numbers(List list, const char* what, std::size_t max = kListEntriesMax) {
+    std::vector<T> numbers(faults.Count(list.size(), max, what));
+    for (unsigned i = 0; i < numbers.size(); ++i) numbers[i] = list[i];
+    return numbers;
+  }
+  // A vector of `Entry`, each made by `read` from an element of `list`.
+  template <class Entry, class List, class Read>
+  std::vector<Entry> Entries(List list, const char* what, const Read& read) {
+    const unsigned count = faults.Count(list.size(), kListEntriesMax, what);
+    std::vector<Entry> entries;
+    entries.reserve(count);
+    for (unsigned i = 0; i < count; ++i) entries.push_back(read(list[i]));
+    return entries;
+  }
+  std::vector<TensorSpec> Tensors(capnp::List<wire::TensorSpec>::Reader list) {
+    static_assert(kTensorsMax <= kListEntriesMax);
+    return Entries<TensorSpec>(list, "tensors", [this](wire::TensorSpec::Reader in) {
+      TensorSpec tensor;
+      tensor.name = Text(in.getName(), "a tensor's name");
+      tensor.shape = Numbers<std::int64_t>(in.getShape(), "dimensions", kDimensionsMax);
+      tensor.init = {faults.Enum(in.getInitKind(), InitKind::kUniform, "a tensor's init"), in.getInitScale()};
+      tensor.decay = in.getDecay();
+      return tensor;
+    });
+  }
+
+  Ping Read(wire::Ping::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
+  Reset Read(wire::Reset::Reader in) {
+    return {{in.getTerm()},    {in.getGeneration()},
+            {in.getIncarnation()}, {in.getVersion()},
+            ReadParameters(in.getParameters()), in.getSlotCount(),
+            Tensors(in.getCatalog())};
+  }
+  Commit Read(wire::Commit::Reader in) {
+    return {{in.getTerm()}, {in.getGeneration()},
+            {in.getStep()}, in.getAttempt(),
+            faults.Enum(in.getAction(), StepAction::kSkip, "a commit's action"), ReadParameters(in.getNext())};
+  }
+  Redo Read(wire::Redo::Reader in) {
+    return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, in.getAttempt(), in.getClip()};
+  }
+  Rates Read(wire::Rates::Reader in) {
+    return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, ReadParameters(in.getParameters())};
+  }
+  Shutdown Read(wire::Shutdown::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
+  Prepared Read(wire::Prepared::Reader in) {
+    const auto report = in.getReport();
+    return {in.getShard(),
+            {in.getIncarnation()},
+            {in.getGeneration()},
+            {in.getStep()},
+            in.getAttempt(),
+            {Numbers<double>(report.getSegmentSquares(), "segments"),
+             Entries<SlotReport>(report.getSlots(), "slot reports", ReadSlotReport),
+             Numbers<std::uint64_t>(report.getBlockSamples(), "blocks")}};
+  }
+  Committed Read(wire::Committed::Reader in) {
+    return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, {in.getStep()}};
+  }
+  Hello Read(wire::Hello::Reader in) {
+    Hello m;
+    m.job = ReadJob(in.getJob());
+    m.shard = in.getShard();
+    m.incarnation = {in.getIncarnation()};
+    m.term = {in.getTerm()};
+    m.generation = {in.getGeneration()};
+    m.serving = in.getServing();
+    m.version = {in.getVersion()};
+    if (in.hasLastCommit()) m.last_commit = Read(in.getLastCommit());
+    if (in.hasPrepared()) m.prepared = Read(in.getPrepared());
+    m.config_hash = in.getConfigHash();
+    m.endpoint = Text(in.getEndpoint(), "an endpoint");
+    return m;
+  }
+  ResetDone Read(wire::ResetDone::Reader in) {
+    return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, in.getDigest()};
+  }
+  ResetBad Read(wire::ResetBad::Reader in) {
+    return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, Text(in.getReason(), "a reason")};
+  }
+  Progress Read(wire::Progress::Reader in) {
+    return {in.getShard(),
+            {in.getIncarnation()},
+            {in.getGeneration()},
+            Numbers<std::uint64_t>(in.getClocks(), "clocks"),
+            Entries<Progress::Entry>(in.getReports(), "slot reports", [](wire::Progress::Entry::Reader entry) {
+              return Progress::Entry{{entry.getStep()}, ReadSlotReport(entry.getReport())};
+            })};
+  }
+  Join Read(wire::Join::Reader in) {
+    return {ReadJob(in.getJob()),
+            Text(in.getWorker(), "a worker's name"),
+            in.getNonce(),
+            Text(in.getNumericClass(), "a numeric class"),
+            in.getNumericFingerprint(),
+            in.getDataFingerprint(),
+            Tensors(in.getCatalog())};
+  }
+  View Read(wire::View::Reader in) {
+    View m;
+    m.job = ReadJob(in.getJob());
+    m.term = {in.getTerm()};
+    m.generation = {in.getGeneration()};
+    m.sequence = in.getSequence();
+    m.session = {in.getSession()};
+    m.phase = faults.Enum(in.getPhase(), JobPhase::kFailed, "a view's phase");
+    m.slot_count = in.getSlotCount();
+    m.slots = Numbers<SlotIndex>(in.getSlots(), "slots");
+    m.shards = Entries<ShardAddress>(in.getShards(), "shards", [this](wire::ShardAddress::Reader shard) {
+      return ShardAddress{shard.getShard(), {shard.getIncarnation()}, Text(shard.getEndpoint(), "an endpoint")};
+    });
+    m.step = {in.getStep()};
+    m.message = Text(in.getMessage(), "a message");
+    m.job_file = Text(in.getJobFile(), "the job file", kJobFileBytesMax);
+    return m;
+  }
+  Beat Read(wire::Beat::Reader in) {
+    return {{in.getSession()},
+            in.getNonce(),
+            {in.getGeneration()},
+            {in.getStep()},
+            in.getComputing(),
+            in.getViewSequence(),
+            Numbers<ShardIndex>(in.getMissing(), "missing shards")};
+  }
+  Leave Read(wire::Leave::Reader in) {
+    return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")};
+  }
+  Push Read(wire::Push::Reader in) {
+    return {{in.getGeneration()},
+            {in.getIncarnation()},
+            {in.getSession()},
+            {in.getStep()},
+            {in.getNodeBegin(), in.getNodeEnd()},
+            in.getBlock(),
+            in.getSamples(),
+            in.getPayloadHash(),
+            faults.Enum(in.getEncoding(), Encoding::kFp32, "a push's encoding")};
+  }
+  EndSlot Read(wire::EndSlot::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()},
+            ReadSlotReport(in.getReport())};
+  }
+  CoverageQuery Read(wire::CoverageQuery::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}};
+  }
+  Staged Read(wire::Staged::Reader in) {
+    Staged m;
+    m.generation = {in.getGeneration()};
+    m.incarnation = {in.getIncarnation()};
+    m.shard = in.getShard();
+    m.step = {in.getStep()};
+    m.held = Entries<Staged::Entry>(in.getHeld(), "held nodes", [](wire::Staged::Entry::Reader entry) {
+      return Staged::Entry{entry.getBlock(), {entry.getNodeBegin(), entry.getNodeEnd()}};
+    });
+    m.ended = Numbers<SlotIndex>(in.getEnded(), "ended slots");
+    m.full = in.getFull();
+    m.passed = in.getPassed();
+    m.credit = in.getCredit();
+    return m;
+  }
+  Pull Read(wire::Pull::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getVersion()},
+            Numbers<BlockIndex>(in.getBlocks(), "blocks")};
+  }
+  Weights Read(wire::Weights::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, in.getAttempt(),    in.getTentative(),
+            in.getBlock(),        in.getStop(),          in.getLossScale(), in.getPayloadHash()};
+  }
+  Error Read(wire::Error::Reader in) {
+    return {faults.Enum(in.getCode(), Code::kRefused, "an error's code"),
+            {in.getGeneration()},
+            {in.getIncarnation()},
+            {in.getStep()},
+            {in.getLast()},
+            in.getBlock(),
+            Text(in.getMessage(), "a message")};
+  }
+
+  Header ReadUnion(wire::Header::Reader in) {
+    switch (in.which()) {
+      case wire::Header::PING: return Read(in.getPing());
+      case wire::Header::RESET: return Read(in.getReset());
+      case wire::Header::COMMIT: return Read(in.getCommit());
+      case wire::Header::REDO: return Read(in.getRedo());
+      case wire::Header::RATES: return Read(in.getRates());
+      case wire::Header::SHUTDOWN: return Read(in.getShutdown());
+      case wire::Header::PREPARED: return Read(in.getPrepared());
+      case wire::Header::COMMITTED: return Read(in.getCommitted());
+      case wire::Header::HELLO: return Read(in.getHello());
+      case wire::Header::RESET_DONE: return Read(in.getResetDone());
+      case wire::Header::RESET_BAD: return Read(in.getResetBad());
+      case wire::Header::PROGRESS: return Read(in.getProgress());
+      case wire::Header::JOIN: return Read(in.getJoin());
+      case wire::Header::VIEW: return Read(in.getView());
+      case wire::Header::BEAT: return Read(in.getBeat());
+      case wire::Header::LEAVE: return Read(in.getLeave());
+      case wire::Header::PUSH: return Read(in.getPush());
+      case wire::Header::END_SLOT: return Read(in.getEndSlot());
+      case wire::Header::COVERAGE_QUERY: return Read(in.getCoverageQuery());
+      case wire::Header::STAGED: return Read(in.getStaged());
+      case wire::Header::PULL: return Read(in.getPull());
+      case wire::Header::WEIGHTS: return Read(in.getWeights());
+      case wire::Header::ERROR: return Read(in.getError());
+    }
+    faults.Note("it is of the unknown kind " + std::to_string(static_cast<unsigned>(in.which())));
+    return Ping{};
+  }
+};
+
+// ---- framing -------------------------------------------------------------------------------------------------------
+
+// Cap'n Proto's own framing of one segment: {segments - 1, words of the segment}, then the words.
+using SegmentTable = std::array<std::uint32_t, 2>;
+static_assert(sizeof(SegmentTable) == kWordBytes);
+
+Status BadHeader(const std::string& why) { return Corrupt("not a header of this protocol: " + why); }
+
+Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = 2 * segment.size() + kFixedWords;  // each word once, and some for the structs' ends
+  options.nestingLimit = kNestingMax;
+  const kj::ArrayPtr<const capnp::word> segments[] = {segment};
+  capnp::SegmentArrayMessageReader message(segments, options);
+  const auto root = message.getRoot<wire::Header>();
+  if (root.getMagic() != kProtocolMagic) return BadHeader("it does not begin with the protocol's mark");
+  if (root.getVersion() != kProtocolVersion) {
+    return Unsupported("the other side speaks protocol version " + std::to_string(root.getVersion()) +
+                       ", this build version " + std::to_string(kProtocolVersion) + "; run the same release everywhere");
+  }
+  Faults faults;
+  Header header = HeaderReader{faults}.ReadUnion(root);
+  if (!faults.first().empty()) return BadHeader(faults.first());
+  return header;
+}
+
+Status WriteMessage(const Header& header, capnp::MessageBuilder& message, std::vector<std::byte>* out) {
+  Faults faults;
+  auto root = message.initRoot<wire::Header>();
+  root.setMagic(kProtocolMagic);
+  root.setVersion(kProtocolVersion);
+  std::visit(HeaderWriter{root, faults}, header);
+  if (!faults.first().empty()) return Invalid("this message cannot be sent: " + faults.first());
+
+  const auto segments = message.getSegmentsForOutput();
+  CAPSTAN_CHECK(segments.size() == 1);  // ListWords is an upper bound
+  const auto bytes = segments[0].asBytes();
+  const SegmentTable table = {0, static_cast<std::uint32_t>(segments[0].size())};
+  if (sizeof table + bytes.size() > kHeaderBytesMax) {
+    return Invalid("this message cannot be sent: its header has " + std::to_string(bytes.size()) +
+                   " bytes, at most " + std::to_string(kHeaderBytesMax) + " are allowed");
+  }
+  out->resize(sizeof table + bytes.size());
+  std::memcpy(out->data(), &table, sizeof table);
+  std::memcpy(out->data() + sizeof table, bytes.begin(), bytes.size());
+  return {};
+}
+
+}  // namespace
+
+Status EncodeHeader(const Header& header, std::vector<std::byte>* out) {
+  out->clear();
+  const std::size_t words = kFixedWords + std::visit([](const auto& m) { return ListWords(m); }, header);
+  if (words * kWordBytes > 2 * kHeaderBytesMax) {
+    return Invalid("this message cannot be sent: its lists and texts are larger than a header may be");
+  }
+  if (words <= kScratchWords) {
+    std::array<capnp::word, kScratchWords> scratch{};
+    capnp::MallocMessageBuilder message(kj::arrayPtr(scratch.data(), words), capnp::AllocationStrategy::FIXED_SIZE);
+    return WriteMessage(header, message, out);
+  }
+  capnp::MallocMessageBuilder message(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
+  return WriteMessage(header, message, out);
+}
+
+Result<Header> DecodeHeader(std::span<const std::byte> bytes) {
+  if (bytes.size() < 2 * kWordBytes || bytes.size() > kHeaderBytesMax || bytes.size() % kWordBytes != 0) {
+    return BadHeader(std::to_string(bytes.size()) + " bytes");
+  }
+  const std::size_t count = bytes.size() / kWordBytes;
+  std::array<capnp::word, kScratchWords> scratch;
+  std::vector<capnp::word> large(count > kScratchWords ? count : 0);
+  capnp::word* words = count > kScratchWords ? large.data() : scratch.data();
+  std::memcpy(static_cast<void*>(words), bytes.data(), bytes.size());
+  SegmentTable table;
+  std::memcpy(&table, words, sizeof table);
+  if (table[0] != 0 || table[1] != count - 1) return BadHeader("its length is not the one it states");
+  try {
+    return ReadSegment(kj::arrayPtr(words + 1, count - 1));
+  } catch (const kj::Exception& error) {
+    return BadHeader(error.getDescription().cStr());
+  }
+}
+
+}  // namespace capstan

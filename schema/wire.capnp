@@ -1,0 +1,347 @@
+# The header of every message on the wire: one frame, flat, one segment, never packed. Payloads (gradients, weights) travel
+# in a frame of their own behind it. Field for field what common/messages.h declares; that file says what they mean.
+#
+# A change that an older build would misread raises kProtocolVersion in common/wire_codec.h.
+@0xd1852e9d802aacc0;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("capstan::wire");
+
+struct Header {
+  magic @0 :UInt32;
+  version @1 :UInt16;
+  union {
+    ping @2 :Ping;
+    reset @3 :Reset;
+    commit @4 :Commit;
+    redo @5 :Redo;
+    rates @6 :Rates;
+    shutdown @7 :Shutdown;
+    prepared @8 :Prepared;
+    committed @9 :Committed;
+    hello @10 :Hello;
+    resetDone @11 :ResetDone;
+    resetBad @12 :ResetBad;
+    progress @13 :Progress;
+    join @14 :Join;
+    view @15 :View;
+    beat @16 :Beat;
+    leave @17 :Leave;
+    push @18 :Push;
+    endSlot @19 :EndSlot;
+    coverageQuery @20 :CoverageQuery;
+    staged @21 :Staged;
+    pull @22 :Pull;
+    weights @23 :Weights;
+    error @24 :Error;
+  }
+}
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+struct JobId {
+  high @0 :UInt64;
+  low @1 :UInt64;
+}
+
+struct StepParameters {
+  updates @0 :UInt64;
+  learningRate @1 :Float32;
+  lossScale @2 :Float32;
+  goodSteps @3 :UInt32;
+  snapshot @4 :Bool;
+  stop @5 :Bool;
+}
+
+enum StepAction {
+  apply @0;
+  skip @1;
+}
+
+enum InitKind {
+  zeros @0;
+  ones @1;
+  normal @2;
+  uniform @3;
+}
+
+struct TensorSpec {
+  name @0 :Text;
+  shape @1 :List(Int64);
+  initKind @2 :InitKind;
+  decay @3 :Bool;
+  initScale @4 :Float32;
+}
+
+struct SlotReport {
+  slot @0 :UInt32;
+  samples @1 :UInt64;
+  lossSum @2 :Float64;
+  predictions @3 :UInt64;
+  validationLossSum @4 :Float64;
+  validationPredictions @5 :UInt64;
+  validationCorrect @6 :UInt64;
+}
+
+struct PrepareReport {
+  segmentSquares @0 :List(Float64);
+  slots @1 :List(SlotReport);
+  blockSamples @2 :List(UInt64);
+}
+
+struct ShardAddress {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  endpoint @2 :Text;
+}
+
+# ---- coordinator -> shard -------------------------------------------------------------------------------------------
+
+struct Ping {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+}
+
+struct Reset {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  incarnation @2 :UInt64;
+  version @3 :UInt64;
+  parameters @4 :StepParameters;
+  slotCount @5 :UInt32;
+  catalog @6 :List(TensorSpec);
+}
+
+struct Commit {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  step @2 :UInt64;
+  attempt @3 :UInt32;
+  action @4 :StepAction;
+  next @5 :StepParameters;
+}
+
+struct Redo {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  step @2 :UInt64;
+  attempt @3 :UInt32;
+  clip @4 :Float32;
+}
+
+struct Rates {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  step @2 :UInt64;
+  parameters @3 :StepParameters;
+}
+
+struct Shutdown {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+}
+
+# ---- shard -> coordinator -------------------------------------------------------------------------------------------
+
+struct Prepared {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  step @3 :UInt64;
+  attempt @4 :UInt32;
+  report @5 :PrepareReport;
+}
+
+struct Committed {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  step @3 :UInt64;
+}
+
+struct Hello {
+  job @0 :JobId;
+  shard @1 :UInt32;
+  incarnation @2 :UInt64;
+  term @3 :UInt64;
+  generation @4 :UInt64;
+  serving @5 :Bool;
+  version @6 :UInt64;
+  lastCommit @7 :Commit;  # null: none
+  prepared @8 :Prepared;  # null: none
+  configHash @9 :UInt64;
+  endpoint @10 :Text;
+}
+
+struct ResetDone {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  digest @3 :UInt64;
+}
+
+struct ResetBad {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  reason @3 :Text;
+}
+
+struct Progress {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  clocks @3 :List(UInt64);
+  reports @4 :List(Entry);
+
+  struct Entry {
+    step @0 :UInt64;
+    report @1 :SlotReport;
+  }
+}
+
+# ---- worker <-> coordinator -----------------------------------------------------------------------------------------
+
+struct Join {
+  job @0 :JobId;
+  worker @1 :Text;
+  nonce @2 :UInt64;
+  numericClass @3 :Text;
+  numericFingerprint @4 :UInt64;
+  dataFingerprint @5 :UInt64;
+  catalog @6 :List(TensorSpec);
+}
+
+enum JobPhase {
+  gathering @0;
+  running @1;
+  done @2;
+  failed @3;
+}
+
+struct View {
+  job @0 :JobId;
+  term @1 :UInt64;
+  generation @2 :UInt64;
+  sequence @3 :UInt64;
+  session @4 :UInt64;
+  phase @5 :JobPhase;
+  slotCount @6 :UInt32;
+  slots @7 :List(UInt32);
+  shards @8 :List(ShardAddress);
+  step @9 :UInt64;
+  message @10 :Text;
+  jobFile @11 :Text;
+}
+
+struct Beat {
+  session @0 :UInt64;
+  nonce @1 :UInt64;
+  generation @2 :UInt64;
+  step @3 :UInt64;
+  computing @4 :Bool;
+  viewSequence @5 :UInt64;
+  missing @6 :List(UInt32);
+}
+
+struct Leave {
+  session @0 :UInt64;
+  nonce @1 :UInt64;
+  reason @2 :Text;
+}
+
+# ---- worker <-> shard -----------------------------------------------------------------------------------------------
+
+enum Encoding {
+  fp32 @0;
+}
+
+struct Push {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  session @2 :UInt64;
+  step @3 :UInt64;
+  nodeBegin @4 :UInt32;
+  nodeEnd @5 :UInt32;
+  block @6 :UInt32;
+  encoding @7 :Encoding;
+  samples @8 :UInt64;
+  payloadHash @9 :UInt64;
+}
+
+struct EndSlot {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  session @2 :UInt64;
+  step @3 :UInt64;
+  report @4 :SlotReport;
+}
+
+struct CoverageQuery {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  session @2 :UInt64;
+  step @3 :UInt64;
+}
+
+struct Staged {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  shard @2 :UInt32;
+  credit @3 :UInt32;
+  step @4 :UInt64;
+  held @5 :List(Entry);
+  ended @6 :List(UInt32);
+  full @7 :Bool;
+  passed @8 :Bool;
+
+  struct Entry {
+    block @0 :UInt32;
+    nodeBegin @1 :UInt32;
+    nodeEnd @2 :UInt32;
+  }
+}
+
+struct Pull {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  session @2 :UInt64;
+  version @3 :UInt64;
+  blocks @4 :List(UInt32);
+}
+
+struct Weights {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  version @2 :UInt64;
+  attempt @3 :UInt32;
+  block @4 :UInt32;
+  tentative @5 :Bool;
+  stop @6 :Bool;
+  lossScale @7 :Float32;
+  payloadHash @8 :UInt64;
+}
+
+# ---- anybody -> anybody ---------------------------------------------------------------------------------------------
+
+enum Code {
+  ok @0;
+  invalid @1;
+  busy @2;
+  stale @3;
+  timeout @4;
+  unreachable @5;
+  corrupt @6;
+  unsupported @7;
+  refused @8;
+}
+
+struct Error {
+  code @0 :Code;
+  generation @1 :UInt64;
+  incarnation @2 :UInt64;
+  step @3 :UInt64;
+  last @4 :UInt64;
+  block @5 :UInt32;
+  message @6 :Text;
+}
