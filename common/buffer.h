@@ -21,8 +21,9 @@ class Buffer {
  public:
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // True when the caller's reference is the only one: then, and only then, its owner may write.
-  bool IsUnique() const { return references_.load(std::memory_order_acquire) == 1; }
+  // References alive now. Only the owner may conclude from it: others can drop theirs at any time, but when all that
+  // are left are the owner's own, nobody can make new ones and the owner may write.
+  std::uint32_t reference_count() const { return references_.load(std::memory_order_acquire); }
 
  private:
   friend class BufferRef;

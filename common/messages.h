@@ -202,6 +202,7 @@ struct Beat {
   std::uint64_t nonce = 0;
   Generation generation;
   Step step;
+  bool computing = false;              // false: all it has of `step` is staged, it waits for others
   std::uint64_t view_sequence = 0;     // the newest view held
   std::vector<ShardIndex> missing;     // shards that do not answer
 };
@@ -257,7 +258,9 @@ struct Staged {
   };
   std::vector<Entry> held;        // nodes held (or already applied); cumulative for those named
   std::vector<SlotIndex> ended;   // slots whose EndSlot is held
-  bool full = false;              // `held` and `ended` are everything there is
+  std::vector<std::uint64_t> clocks;  // modes without global steps, in answer to a CoverageQuery: per slot, the newest
+                                      // sequence number that all blocks of this shard have
+  bool full = false;              // `held`, `ended` and `clocks` are everything there is
   bool passed = false;            // the step is over on this shard: nothing of it is missing
   std::uint32_t credit = 0;       // pushes are welcome for the first `credit` blocks of this shard in push order
 };

@@ -1,0 +1,45 @@
+// What may be applied, staged or answered now: the one place on the server where the modes differ.
+//
+// Kind:   pure functions.
+// Why:    everything else in a shard (versions, staging, buffers, replies) is the same for every mode.
+#pragma once
+
+#include <cstdint>
+
+#include "common/job_config.h"
+#include "common/types.h"
+
+namespace capstan::server {
+
+enum class PushAdmission {
+  kStage,     // keep it for the step's sum
+  kApply,     // update the block with it alone, now
+  kPassed,    // already part of the weights: acknowledge and ignore
+  kTooEarly,  // the sender is ahead of this shard: ask again later
+  kGap,       // a sequence number between is missing: the sender must resend from there
+};
+
+// `step`: the push's step (sync) or sequence number (async); `current`: the shard's step; `last`: the newest sequence
+// number of that slot applied to that block.
+inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t last) {
+  if (mode == Mode::kSync) {
+    if (step < current) return PushAdmission::kPassed;
+    return step == current ? PushAdmission::kStage : PushAdmission::kTooEarly;
+  }
+  if (step.value <= last) return PushAdmission::kPassed;
+  return step.value == last + 1 ? PushAdmission::kApply : PushAdmission::kGap;
+}
+
+enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
+
+// sync answers with exactly the version asked for; async with the newest of each block.
+inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published) {
+  if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
+  if (wanted < published) return PullAdmission::kStale;
+  return wanted == published.Next() ? PullAdmission::kPark : PullAdmission::kTooEarly;
+}
+
+// Whether steps of this mode are prepared by all shards and committed by the coordinator.
+inline bool HasGlobalSteps(Mode mode) { return mode == Mode::kSync; }
+
+}  // namespace capstan::server

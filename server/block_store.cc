@@ -1,0 +1,125 @@
+#include "server/block_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/hash.h"
+#include "server/initial_weights.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::size_t LargestBlockBytes(const Catalog& catalog) {
+  std::size_t largest = 1;
+  for (const Block& block : catalog.blocks()) largest = std::max<std::size_t>(largest, block.count);
+  return largest * sizeof(float);
+}
+
+}  // namespace
+
+BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
+                       std::uint64_t seed)
+    : rule_(rule), states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
+  blocks_.resize(indices_.size());
+  for (std::size_t local = 0; local < indices_.size(); ++local) {
+    const Block& block = catalog.blocks()[indices_[local]];
+    Entry& entry = blocks_[local];
+    entry.count = block.count;
+    entry.published = TakeVersion();
+    for (int i = 0; i < states_; ++i) std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
+    for (std::uint32_t s = 0; s < block.segment_count; ++s) {
+      const Segment& segment = catalog.segments()[block.first_segment + s];
+      const TensorSpec& tensor = catalog.tensors()[segment.tensor];
+      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay});
+      InitialWeights(seed, tensor, segment.tensor_offset,
+                     std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
+    }
+  }
+}
+
+BlockStore::BlockVersion BlockStore::TakeVersion() {
+  BlockVersion version;
+  version.weights = pool_.Take();
+  for (int i = 0; i < states_; ++i) version.state[i] = pool_.Take();
+  return version;
+}
+
+BlockIn BlockStore::In(const BlockVersion& version) const {
+  BlockIn in{version.weights.As<const float>(), {nullptr, nullptr}};
+  for (int i = 0; i < states_; ++i) in.state[i] = version.state[i].As<const float>();
+  return in;
+}
+
+BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) const {
+  BlockOut out{version.weights.As<float>(), {nullptr, nullptr}, sum ? sum.As<float>() : nullptr};
+  for (int i = 0; i < states_; ++i) out.state[i] = version.state[i].As<float>();
+  return out;
+}
+
+void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots,
+                         const UpdateScalars& scalars, std::span<double> squares) {
+  Entry& entry = blocks_[local];
+  entry.next = TakeVersion();
+  if (!entry.sum) entry.sum = pool_.Take();
+  ReduceAndUpdate(rule_, scalars, cover, slots, entry.segments, In(entry.published), Out(entry.next, entry.sum),
+                  squares);
+}
+
+void BlockStore::PrepareAgain(std::size_t local, const UpdateScalars& scalars) {
+  Entry& entry = blocks_[local];
+  CAPSTAN_CHECK(entry.next.weights && entry.sum);
+  UpdateFromSum(rule_, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
+                Out(entry.next, BufferRef()));
+}
+
+void BlockStore::PublishPrepared() {
+  for (Entry& entry : blocks_) {
+    if (!entry.next.weights) continue;
+    entry.published = std::move(entry.next);
+    entry.next = {};
+    entry.has_hash = false;
+  }
+}
+
+void BlockStore::DropPrepared() {
+  for (Entry& entry : blocks_) entry.next = {};
+}
+
+void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const UpdateScalars& scalars,
+                          std::span<double> squares) {
+  Entry& entry = blocks_[local];
+  const BlockVersion source = entry.published;
+  BlockVersion target = source;
+  // Only weights are ever sent, so only they may have holders besides `published`, `source` and `target`.
+  if (source.weights->reference_count() > 3) target.weights = pool_.Take();
+  ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()), squares);
+  entry.published = std::move(target);
+  entry.has_hash = false;
+}
+
+Slice BlockStore::Weights(std::size_t local) const {
+  const Entry& entry = blocks_[local];
+  return {entry.published.weights, entry.published.weights->data(), entry.count * sizeof(float)};
+}
+
+std::uint64_t BlockStore::WeightsHash(std::size_t local) {
+  Entry& entry = blocks_[local];
+  if (!entry.has_hash) {
+    entry.hash = Hash64(Weights(local).bytes());
+    entry.has_hash = true;
+  }
+  return entry.hash;
+}
+
+std::uint64_t BlockStore::Digest() const {
+  Hasher hasher;
+  for (const Entry& entry : blocks_) {
+    const std::size_t bytes = entry.count * sizeof(float);
+    hasher.Add(std::span<const std::byte>(entry.published.weights->data(), bytes));
+    for (int i = 0; i < states_; ++i) hasher.Add(std::span<const std::byte>(entry.published.state[i]->data(), bytes));
+  }
+  return hasher.Digest();
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,76 @@
+// BlockStore: the versions of a shard's blocks: weights and optimizer state, published and under construction.
+//
+// Kind:   owned by the Shard.
+// Limits: per parameter 4 * (1 + states) bytes published, as much under construction, 4 for the kept sum.
+// Why:    a published version is never written again: replies, snapshots and replicas hold references to it. Step k
+//         builds version k+1 in other buffers and publishes it by swapping references.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/buffer.h"
+#include "common/catalog.h"
+#include "server/block_update.h"
+
+namespace capstan::server {
+
+class BlockStore {
+ public:
+  // `blocks`: this shard's, in catalog order. Weights of version 0 follow from the seed; optimizer state is zero.
+  BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed);
+
+  std::size_t size() const { return blocks_.size(); }
+  const std::vector<BlockIndex>& blocks() const { return indices_; }
+  std::uint32_t count(std::size_t local) const { return blocks_[local].count; }
+  // Segments of a block, for reports in catalog order.
+  std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
+
+  // Builds the next version of a block from its contributions; writes one sum of squares per segment.
+  void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, const UpdateScalars& scalars,
+               std::span<double> squares);
+  // Builds it again from the kept sum (clipping).
+  void PrepareAgain(std::size_t local, const UpdateScalars& scalars);
+  // Makes the next version of every prepared block the published one.
+  void PublishPrepared();
+  // Drops what was prepared.
+  void DropPrepared();
+  // Updates one block alone from one contribution; in place when nobody else holds its version.
+  void ApplyNow(std::size_t local, const StagedInput& input, const UpdateScalars& scalars, std::span<double> squares);
+
+  // The published weights, to be sent without copying, and their XXH3-64.
+  Slice Weights(std::size_t local) const;
+  std::uint64_t WeightsHash(std::size_t local);
+
+  // XXH3 over weights and state of all blocks.
+  std::uint64_t Digest() const;
+  BufferPool* pool() { return &pool_; }
+  std::uint64_t pool_bytes() const { return pool_.allocated_bytes(); }
+
+ private:
+  static constexpr int kStatesMax = 2;
+  struct BlockVersion {
+    BufferRef weights;
+    BufferRef state[kStatesMax];
+  };
+  struct Entry {
+    std::uint32_t count = 0;
+    std::vector<SegmentRange> segments;
+    BlockVersion published, next;
+    BufferRef sum;
+    bool has_hash = false;
+    std::uint64_t hash = 0;
+  };
+
+  BlockVersion TakeVersion();
+  BlockIn In(const BlockVersion& version) const;
+  BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
+
+  OptimizerRule rule_;
+  int states_;
+  BufferPool pool_;
+  std::vector<BlockIndex> indices_;
+  std::vector<Entry> blocks_;
+};
+
+}  // namespace capstan::server

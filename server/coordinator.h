@@ -1,0 +1,156 @@
+// Coordinator: membership and slots, the verdict on every step, recovery of shards. Small messages only; it never
+// touches a tensor.
+//
+// Kind:   owned by CoordinatorLoop's thread; a pure core.
+// Limits: Membership::kWorkersMax workers; the shard count of the job file.
+// Fails:  the job fails, with a message that says whom it waited for, after limits.join while gathering and
+//         limits.stall without a committed step.
+// Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered its own term; what some
+//         shard has published is sent again verbatim, so nothing is decided twice.
+//
+// Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation) ->
+//         kRunning -> kFinished or kFailed. A restarted coordinator may go from kCollecting to kRunning at once.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/actor.h"
+#include "common/backoff.h"
+#include "common/job_config.h"
+#include "monitoring/metrics.h"
+#include "server/coordinator_log.h"
+#include "server/membership.h"
+#include "server/verdict.h"
+
+namespace capstan::server {
+
+struct CoordinatorOptions {
+  JobConfig config;
+  std::string job_file;                // canonical text, handed to workers
+  JobId job;                           // of a new job; an old one's is in the log
+  std::uint32_t block_elements = kBlockElements;
+};
+
+class Coordinator {
+ public:
+  enum class State { kCollecting, kResetting, kRunning, kFinished, kFailed };
+
+  // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
+  Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
+              Instant now);
+
+  void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  void Tick(Instant now, Outbox* out);
+  // Asks for the end: shards are told to stop serving. Repeated by Tick.
+  void Shutdown() { shutting_down_ = true; }
+  // The worker behind this name is known to be dead: its slots move now instead of after its lease.
+  void WorkerDied(const std::string& name, Instant now, Outbox* out);
+
+  // Steps committed since the last call.
+  std::vector<StepRecord> TakeRecords();
+  State state() const { return state_; }
+  const std::string& failure() const { return failure_; }
+  Term term() const { return term_; }
+  Generation generation() const { return generation_; }
+  Step step() const { return step_; }
+  std::size_t worker_count() const { return members_.size(); }
+  // Shards' addresses, once all are known.
+  std::vector<ShardAddress> shards() const;
+  // "server 1 (never seen), worker-2 (computing step 7 for 12 s)": whom the job waits for now; empty when nobody.
+  std::string WaitingFor(Instant now) const;
+  // The view of somebody who only reads: no session, no slots.
+  View ReaderView() const;
+
+ private:
+  struct ShardState {
+    std::optional<Hello> hello;        // of the newest incarnation
+    PeerId peer;
+    Instant last_heard{};
+    bool fresh = false;                // the hello echoes our own term
+    bool reset_done = false;           // of generation_, by hello's incarnation
+    std::optional<Prepared> prepared;  // of step_ or the next
+    std::optional<Step> committed;     // newest step it has published
+    std::optional<Progress> progress;
+    PeerId rival;                      // another process that claims this index
+    Instant rival_since{};
+  };
+
+  void Replay();
+  void Append(LogRecord record);
+  void Fail(std::string reason, Outbox* out);
+
+  void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
+  void On(const ResetDone& done, Instant now, Outbox* out);
+  void On(const ResetBad& bad, Outbox* out);
+  void On(const Prepared& prepared, Instant now, Outbox* out);
+  void On(const Committed& committed, Instant now, Outbox* out);
+  void On(const Progress& progress, Instant now, Outbox* out);
+  void On(PeerId from, const Join& join, Instant now, Outbox* out);
+  void On(PeerId from, const Beat& beat, Instant now, Outbox* out);
+  void On(const Leave& leave, Instant now, Outbox* out);
+
+  bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
+  Status CheckHello(const Hello& hello) const;
+  Status CheckJoin(const Join& join) const;
+  Status AdoptCatalog(const Join& join);
+  void InstallCatalog(const CatalogRecord& record);
+  void Advance(Instant now, Outbox* out);
+  bool EnoughMembers(Instant now) const;
+  void LeaveCollecting(Instant now, Outbox* out);
+  bool ShardsLiveOn() const;
+  void ResumeRunning(Instant now, Outbox* out);
+  void StartRecovery(Outbox* out);
+  void SendResets(Instant now, Outbox* out);
+  void EnterRunning(Instant now, Outbox* out);
+  void DecideStep(Instant now, Outbox* out);
+  void SendPending(Instant now, Outbox* out);
+  void StepCommitted(Instant now, Outbox* out);
+  void AdvanceClock(Instant now, Outbox* out);
+  void Reassign(Instant now, Outbox* out);
+  void SendView(Worker* worker, Outbox* out) const;
+  View MakeView(const Worker* worker) const;
+  void SendViews(Outbox* out);
+  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out) const;
+  void CheckDeadlines(Instant now, Outbox* out);
+  void Record(StepRecord record, Instant now);
+  std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
+  static Instant Seconds(double seconds);
+
+  const CoordinatorOptions options_;
+  CoordinatorLog* const log_;
+  const std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  const SlotIndex slot_count_;
+
+  // Durable: what the log says.
+  JobId job_;
+  Term term_;
+  std::uint64_t sessions_ = 0;
+  std::optional<CatalogRecord> catalog_record_;
+  std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<SegmentOrder> order_;
+  Generation generation_;
+  std::optional<RecoverRecord> recover_;
+  std::optional<RunningRecord> running_;       // of generation_
+
+  // Volatile.
+  State state_ = State::kCollecting;
+  std::vector<ShardState> shards_;
+  Membership members_;
+  Step step_;                                  // under way
+  StepParameters parameters_;                  // of step_
+  std::uint32_t attempt_ = 0;
+  std::optional<Header> pending_;              // Commit or Redo, repeated until all have answered
+  std::optional<StepRecord> pending_record_;
+  std::vector<StepRecord> records_;
+  std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
+  std::string failure_;
+  bool shutting_down_ = false;
+  std::uint64_t view_sequence_ = 1;
+  Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{};
+  Backoff pending_backoff_, reset_backoff_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,67 @@
+// CoordinatorLog: what a coordinator must remember over its own death. Small records, appended in order.
+//
+// Kind:   owned by the coordinator's thread.
+// Fails:  Append returns only when the record is durable, or says why not.
+// Why:    every record is on disk before a message that depends on it is sent (PROTOCOL.md 2).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/messages.h"
+#include "common/status.h"
+
+namespace capstan::server {
+
+struct JobRecord {
+  JobId job;
+  std::uint64_t config_hash = 0;
+};
+// What the first worker brought; every other one must match it.
+struct CatalogRecord {
+  std::vector<TensorSpec> tensors;
+  std::string numeric_class;
+  std::uint64_t numeric_fingerprint = 0;
+  std::uint64_t data_fingerprint = 0;
+};
+struct TermRecord {
+  Term term;
+};
+struct SessionRecord {
+  SessionId session;
+};
+struct RecoverRecord {  // generation `generation` starts from `version`
+  Generation generation;
+  Version version;
+  StepParameters parameters;
+};
+struct RunningRecord {  // every shard has answered Reset in this incarnation
+  Generation generation;
+  std::vector<Incarnation> incarnations;
+};
+
+using LogRecord = std::variant<JobRecord, CatalogRecord, TermRecord, SessionRecord, RecoverRecord, RunningRecord>;
+
+class CoordinatorLog {
+ public:
+  virtual ~CoordinatorLog() = default;
+  virtual Status Append(LogRecord record) = 0;
+  virtual const std::vector<LogRecord>& records() const = 0;
+};
+
+// Lives as long as its owner: for simulations, and for jobs that end with their coordinator.
+class MemoryCoordinatorLog : public CoordinatorLog {
+ public:
+  Status Append(LogRecord record) override {
+    records_.push_back(std::move(record));
+    return {};
+  }
+  const std::vector<LogRecord>& records() const override { return records_; }
+
+ private:
+  std::vector<LogRecord> records_;
+};
+
+}  // namespace capstan::server

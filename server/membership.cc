@@ -1,0 +1,60 @@
+#include "server/membership.h"
+
+#include "server/slot_assignment.h"
+
+namespace capstan::server {
+
+const Worker* Membership::Find(const std::string& name) const {
+  for (const auto& [session, worker] : workers_) {
+    if (worker.name == name) return &worker;
+  }
+  return nullptr;
+}
+
+Worker* Membership::Find(SessionId session) {
+  const auto found = workers_.find(session);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+Worker& Membership::Add(Worker worker) {
+  const SessionId session = worker.session;
+  return workers_.insert_or_assign(session, std::move(worker)).first->second;
+}
+
+void Membership::Remove(SessionId session) { workers_.erase(session); }
+
+std::vector<Worker> Membership::RemoveSilent(Instant now, Instant lease) {
+  std::vector<Worker> lost;
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    if (now - it->second.last_heard < lease) {
+      ++it;
+      continue;
+    }
+    lost.push_back(std::move(it->second));
+    it = workers_.erase(it);
+  }
+  return lost;
+}
+
+void Membership::RenewAll(Instant now) {
+  for (auto& [session, worker] : workers_) worker.last_heard = now;
+}
+
+std::size_t Membership::Assign(SlotIndex slot_count) {
+  std::vector<std::vector<SlotIndex>> held;
+  for (const auto& [session, worker] : workers_) held.push_back(worker.slots);
+  std::vector<std::vector<SlotIndex>> assigned = AssignSlots(held, slot_count);
+  std::size_t moved = 0, index = 0;
+  for (auto& [session, worker] : workers_) {
+    std::vector<SlotIndex>& slots = assigned[index++];
+    for (SlotIndex slot : slots) {
+      bool had = false;
+      for (SlotIndex old : worker.slots) had = had || old == slot;
+      moved += had ? 0 : 1;
+    }
+    worker.slots = std::move(slots);
+  }
+  return moved;
+}
+
+}  // namespace capstan::server

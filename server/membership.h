@@ -1,0 +1,59 @@
+// Membership: the workers of a job: sessions, leases, and who computes which slots.
+//
+// Kind:   owned by the Coordinator.
+// Limits: kWorkersMax sessions.
+// Why:    workers are interchangeable executors of slots. Losing, adding or restarting one only moves slots.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/messages.h"
+#include "common/types.h"
+
+namespace capstan::server {
+
+struct Worker {
+  SessionId session;
+  std::string name;
+  std::uint64_t nonce = 0;
+  PeerId peer;
+  Instant last_heard{};
+  std::vector<SlotIndex> slots;
+  // From its last Beat.
+  Generation generation;
+  Step step;
+  bool computing = false;
+  std::uint64_t view_sequence = 0;
+  std::vector<ShardIndex> missing;
+};
+
+class Membership {
+ public:
+  static constexpr std::size_t kWorkersMax = 4096;
+
+  // The worker with this name, if one is in.
+  const Worker* Find(const std::string& name) const;
+  Worker* Find(SessionId session);
+  bool full() const { return workers_.size() >= kWorkersMax; }
+  Worker& Add(Worker worker);
+  void Remove(SessionId session);
+  // Takes out whoever has not been heard for `lease`.
+  std::vector<Worker> RemoveSilent(Instant now, Instant lease);
+  // Every lease starts anew: after a pause of the coordinator nobody is to blame.
+  void RenewAll(Instant now);
+  // Deals the slots over all workers, in order of their sessions. Returns the number of slots that moved.
+  std::size_t Assign(SlotIndex slot_count);
+
+  std::size_t size() const { return workers_.size(); }
+  std::map<SessionId, Worker>& workers() { return workers_; }
+  const std::map<SessionId, Worker>& workers() const { return workers_; }
+
+ private:
+  std::map<SessionId, Worker> workers_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,564 @@
+#include "server/shard.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "common/hash.h"
+#include "server/admission.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kHelloAfterSilence = std::chrono::seconds(2);
+constexpr Instant kProgressEvery = std::chrono::milliseconds(20);
+
+template <class T, class... Ts>
+constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
+
+}  // namespace
+
+Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics)
+    : options_(std::move(options)),
+      metrics_(std::move(metrics)),
+      hello_backoff_(options_.shard),
+      prepared_backoff_(options_.shard) {
+  CAPSTAN_CHECK(options_.shard < options_.shard_count);
+  metrics_->incarnation.Set(static_cast<double>(options_.incarnation.value));
+}
+
+void Shard::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
+  if (from == options_.coordinator) {
+    HandleCoordinator(message, now, out);
+  } else {
+    HandleWorker(from, message, now, out);
+  }
+}
+
+// ---- the coordinator's messages ------------------------------------------------------------------------------------
+
+void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) {
+  last_coordinator_ = now;
+  std::visit(
+      [&](const auto& header) {
+        using Body = std::decay_t<decltype(header)>;
+        if constexpr (kIsOneOf<Body, Ping, Reset, Commit, Redo, Rates, Shutdown>) {
+          if (header.term < term_) return;  // a coordinator that has been replaced
+          term_ = header.term;
+          metrics_->term.Set(static_cast<double>(term_.value));
+          if constexpr (kIsOneOf<Body, Ping, Rates>) {
+            On(header, out);
+          } else if constexpr (kIsOneOf<Body, Shutdown>) {
+            On(header);
+          } else {
+            On(header, now, out);
+          }
+        } else if constexpr (kIsOneOf<Body, Error>) {
+          if (header.code == Code::kRefused) {
+            out->Say(Severity::kError, header.message);
+            shut_down_ = true;
+          }
+        }
+      },
+      message.header);
+}
+
+void Shard::On(const Ping&, Outbox* out) { out->Send(options_.coordinator, MakeHello()); }
+
+void Shard::On(const Reset& reset, Instant, Outbox* out) {
+  if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
+  const bool already = serving() && reset.generation == generation_;
+  if (!already) {
+    Result<Catalog> catalog = Catalog::Create(reset.catalog, options_.block_elements);
+    if (!catalog.ok() || reset.slot_count == 0 || reset.version != Version{0}) {
+      const std::string reason = catalog.ok() ? "no snapshot of that version here" : catalog.status().message();
+      out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, reason});
+      return;
+    }
+    generation_ = reset.generation;
+    version_ = reset.version;
+    slot_count_ = reset.slot_count;
+    parameters_ = reset.parameters;
+    catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+    const std::vector<ShardIndex> placement = PlaceBlocks(*catalog_, options_.shard_count);
+    std::vector<BlockIndex> mine;
+    for (BlockIndex block = 0; block < placement.size(); ++block) {
+      if (placement[block] == options_.shard) mine.push_back(block);
+    }
+    store_ = std::make_unique<BlockStore>(*catalog_, std::move(mine), options_.optimizer, options_.seed);
+    local_of_.clear();
+    progress_.assign(store_->size(), BlockProgress{});
+    segment_start_.clear();
+    std::size_t segments = 0;
+    for (std::size_t local = 0; local < store_->size(); ++local) {
+      local_of_[store_->blocks()[local]] = local;
+      progress_[local].last.assign(slot_count_, 0);
+      segment_start_.push_back(segments);
+      segments += store_->segment_count(local);
+    }
+    squares_.assign(segments, 0.0);
+    async_reports_.clear();
+    last_commit_.reset();
+    parked_.clear();
+    acks_.clear();
+    progress_changed_ = true;
+    BeginStep();
+    metrics_->generation.Set(static_cast<double>(generation_.value));
+    metrics_->version.Set(static_cast<double>(version_.value));
+  }
+  out->Send(options_.coordinator,
+            ResetDone{options_.shard, options_.incarnation, generation_, already ? 0 : store_->Digest()});
+}
+
+void Shard::On(const Commit& commit, Instant now, Outbox* out) {
+  if (!serving() || commit.generation != generation_) return;
+  if (commit.step > step()) return;  // cannot be: no commit before all have prepared
+  if (commit.step == step()) {
+    if (!prepared_ || commit.attempt != attempt_) return;  // our Prepared will be repeated and the Commit with it
+    Publish(commit, now, out);
+  }
+  out->Send(options_.coordinator, Committed{options_.shard, options_.incarnation, generation_, commit.step});
+}
+
+void Shard::On(const Redo& redo, Instant now, Outbox* out) {
+  if (!serving() || redo.generation != generation_ || redo.step != step() || !prepared_) return;
+  if (redo.attempt > attempt_) {
+    attempt_ = redo.attempt;
+    clip_ = redo.clip;
+    metrics_->steps_redone.Add(1);
+    if (!all_empty_) {
+      for (std::size_t local = 0; local < store_->size(); ++local) {
+        store_->PrepareAgain(local, Scalars(parameters_.updates, progress_[local].staged.samples()));
+      }
+    }
+    prepared_backoff_.Restart();
+  }
+  prepared_backoff_.Sent(now);
+  out->Send(options_.coordinator, MakePrepared());
+}
+
+void Shard::On(const Rates& rates, Outbox*) {
+  if (!serving() || rates.generation != generation_) return;
+  parameters_ = rates.parameters;
+  std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
+  version_ = Version{rates.step.value};
+  metrics_->version.Set(static_cast<double>(version_.value));
+}
+
+void Shard::On(const Shutdown& shutdown) {
+  if (shutdown.generation == generation_) shut_down_ = true;
+}
+
+// ---- the workers' messages -----------------------------------------------------------------------------------------
+
+void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out) {
+  std::visit(
+      [&](const auto& header) {
+        using Body = std::decay_t<decltype(header)>;
+        if constexpr (kIsOneOf<Body, Push, EndSlot, CoverageQuery, Pull>) {
+          if (!CheckLife(from, header.generation, header.incarnation, out)) return;
+          if constexpr (std::is_same_v<Body, Push>) {
+            On(from, header, message.payload, now, out);
+          } else if constexpr (std::is_same_v<Body, CoverageQuery>) {
+            On(from, header, out);
+          } else {
+            On(from, header, now, out);
+          }
+        } else if constexpr (!std::is_same_v<Body, Error>) {
+          Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
+        }
+      },
+      message.header);
+}
+
+bool Shard::CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) {
+  if (serving() && generation == generation_ && incarnation == options_.incarnation) return true;
+  metrics_->pushes_stale.Add(1);
+  const bool ahead = !serving() || generation > generation_;
+  Refuse(from, ahead ? Code::kBusy : Code::kStale,
+         "shard " + std::to_string(options_.shard) + " serves generation " + std::to_string(generation_.value), out);
+  return false;
+}
+
+Status Shard::CheckPush(const Push& push, const Slice& payload) const {
+  const auto local = local_of_.find(push.block);
+  if (local == local_of_.end()) {
+    return Invalid("block " + std::to_string(push.block) + " is not on shard " + std::to_string(options_.shard));
+  }
+  if (!IsTreeNode(push.node, slot_count_)) {
+    return Invalid("[" + std::to_string(push.node.begin) + ", " + std::to_string(push.node.end) +
+                   ") is not a node of the tree over " + std::to_string(slot_count_) + " slots");
+  }
+  if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
+    return Invalid("a push of " + std::to_string(push.samples) + " samples is above the limit");
+  }
+  const std::size_t wanted = push.samples == 0 ? 0 : store_->count(local->second) * sizeof(float);
+  if (payload.size != wanted) {
+    return Invalid("block " + std::to_string(push.block) + " takes " + std::to_string(wanted) + " bytes, not " +
+                   std::to_string(payload.size));
+  }
+  if (push.samples != 0 && Hash64(payload.bytes()) != push.payload_hash) {
+    return Corrupt("block " + std::to_string(push.block) + ": the payload does not match its hash");
+  }
+  return {};
+}
+
+void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out) {
+  if (Status status = CheckPush(push, payload); !status.ok()) {
+    (status.code() == Code::kCorrupt ? metrics_->pushes_corrupt : metrics_->pushes_invalid).Add(1);
+    Refuse(from, status.code(), status.message(), out, push.block);
+    return;
+  }
+  const BlockProgress& block = progress_[local_of_[push.block]];
+  const std::uint64_t last = block.last[push.node.begin];
+  switch (AdmitPush(options_.mode, push.step, step(), last)) {
+    case PushAdmission::kStage: StagePush(from, push, payload, now, out); break;
+    case PushAdmission::kApply: ApplyPush(from, push, payload); break;
+    case PushAdmission::kPassed:
+      metrics_->pushes_duplicate.Add(1);
+      Acknowledge(from, push.step, push.block, push.node);
+      break;
+    case PushAdmission::kTooEarly:
+      metrics_->pushes_busy.Add(1);
+      Refuse(from, Code::kBusy, "ahead of this shard", out, push.block);
+      break;
+    case PushAdmission::kGap:
+      metrics_->pushes_invalid.Add(1);
+      Refuse(from, Code::kInvalid, "a sequence number is missing", out, push.block, Step{last});
+      break;
+  }
+}
+
+void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out) {
+  const std::size_t local = local_of_[push.block];
+  const std::size_t position = store_->size() - 1 - local;
+  BlockProgress& block = progress_[local];
+  told_credit_.try_emplace(from, 0);
+  if (position >= credit()) {
+    metrics_->pushes_busy.Add(1);
+    AckFor(from, push.step);  // tells the credit; when the window moves, it is told again
+    return;
+  }
+  const Result<StagedBlock::Outcome> outcome = block.staged.Add(push.node, push.samples, push.payload_hash, payload,
+                                                                slot_count_, store_->count(local), store_->pool());
+  if (!outcome.ok()) {
+    metrics_->pushes_invalid.Add(1);
+    Refuse(from, Code::kInvalid, outcome.status().message(), out, push.block);
+    return;
+  }
+  if (*outcome == StagedBlock::Outcome::kMismatch) {
+    ++hash_mismatches_;
+    metrics_->hash_mismatches.Add(1);
+    out->Say(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
+                                     " at step " + std::to_string(push.step.value) +
+                                     "; the first is kept (session " + std::to_string(push.session.value) +
+                                     " sent the second)");
+  }
+  (*outcome == StagedBlock::Outcome::kStaged ? metrics_->pushes_staged : metrics_->pushes_duplicate).Add(1);
+  Acknowledge(from, push.step, push.block, push.node);
+  if (block.staged.complete() && !block.prepared) {
+    PrepareBlock(local);
+    MoveWindow();
+    PrepareStepWhenComplete(now, out);
+  }
+}
+
+void Shard::ApplyPush(PeerId from, const Push& push, const Slice& payload) {
+  const std::size_t local = local_of_[push.block];
+  BlockProgress& block = progress_[local];
+  if (push.samples > 0) {
+    std::vector<double> squares(store_->segment_count(local));
+    const StagedInput input{Node{0, 1}, push.samples, payload.data};
+    store_->ApplyNow(local, input, Scalars(block.updates, push.samples), squares);
+    ++block.updates;
+    metrics_->updates_applied.Add(1);
+  }
+  block.last[push.node.begin] = push.step.value;
+  progress_changed_ = true;
+  metrics_->pushes_staged.Add(1);
+  const auto newest = *std::max_element(block.last.begin(), block.last.end());
+  metrics_->staleness_steps.Observe(static_cast<double>(newest - push.step.value));
+  Acknowledge(from, push.step, push.block, push.node);
+}
+
+Staged& Shard::AckFor(PeerId from, Step step) {
+  Staged& ack = acks_[{from, step}];
+  ack.step = step;
+  return ack;
+}
+
+void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
+  AckFor(from, step).held.push_back({block, node});
+}
+
+void Shard::Flush(Outbox* out) {
+  for (auto& [key, ack] : acks_) {
+    ack.generation = generation_;
+    ack.incarnation = options_.incarnation;
+    ack.shard = options_.shard;
+    ack.passed = HasGlobalSteps(options_.mode) && key.second < step();
+    ack.credit = credit();
+    if (const auto told = told_credit_.find(key.first); told != told_credit_.end()) told->second = ack.credit;
+    out->Send(key.first, std::move(ack));
+  }
+  acks_.clear();
+}
+
+std::uint32_t Shard::credit() const {
+  return static_cast<std::uint32_t>(std::min(lowest_incomplete_ + options_.window_blocks, progress_.size()));
+}
+
+void Shard::PrepareBlock(std::size_t local) {
+  BlockProgress& block = progress_[local];
+  const std::uint64_t samples = block.staged.samples();
+  const std::span<double> squares(squares_.data() + segment_start_[local], store_->segment_count(local));
+  if (samples == 0) {
+    std::fill(squares.begin(), squares.end(), 0.0);
+    all_empty_ = true;
+  } else {
+    store_->Prepare(local, block.staged.Inputs(), slot_count_, Scalars(parameters_.updates, samples), squares);
+    metrics_->updates_applied.Add(1);
+  }
+  block.staged.ReleasePayloads();
+  block.prepared = true;
+}
+
+UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples) const {
+  UpdateScalars scalars;
+  scalars.step = updates + 1;
+  scalars.learning_rate = parameters_.learning_rate;
+  scalars.mean_scale =
+      static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(parameters_.loss_scale)));
+  scalars.clip = clip_;
+  return scalars;
+}
+
+void Shard::MoveWindow() {
+  const std::size_t before = lowest_incomplete_;
+  const std::size_t count = progress_.size();
+  while (lowest_incomplete_ < count && progress_[count - 1 - lowest_incomplete_].prepared) ++lowest_incomplete_;
+  if (lowest_incomplete_ == before) return;
+  for (const auto& [peer, told] : told_credit_) {
+    if (told < credit()) AckFor(peer, step());
+  }
+}
+
+void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
+  const SlotIndex slot = end.report.slot;
+  if (slot >= slot_count_ || slot % options_.shard_count != options_.shard) {
+    Refuse(from, Code::kInvalid,
+           "slot " + std::to_string(slot) + " does not end on shard " + std::to_string(options_.shard), out);
+    return;
+  }
+  if (!HasGlobalSteps(options_.mode)) {
+    if (end.step.value > version_.value) async_reports_.try_emplace({end.step.value, slot}, end.report);
+    progress_changed_ = true;
+    AckFor(from, end.step).ended.push_back(slot);
+    return;
+  }
+  if (end.step > step()) {
+    Refuse(from, Code::kBusy, "ahead of this shard", out);
+    return;
+  }
+  AckFor(from, end.step).ended.push_back(slot);
+  if (end.step == step() && reports_.try_emplace(slot, end.report).second) PrepareStepWhenComplete(now, out);
+}
+
+void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
+  if (query.step > step() && HasGlobalSteps(options_.mode)) {
+    Refuse(from, Code::kBusy, "ahead of this shard", out);
+    return;
+  }
+  Staged& ack = AckFor(from, query.step);
+  ack.full = true;
+  ack.held.clear();
+  ack.ended.clear();
+  if (!HasGlobalSteps(options_.mode)) {
+    ack.clocks = SlotClocks();
+    return;
+  }
+  if (query.step < step()) return;  // `passed` says it all
+  for (std::size_t local = 0; local < progress_.size(); ++local) {
+    for (Node node : progress_[local].staged.nodes()) ack.held.push_back({store_->blocks()[local], node});
+  }
+  for (const auto& [slot, report] : reports_) ack.ended.push_back(slot);
+}
+
+// ---- a step's end --------------------------------------------------------------------------------------------------
+
+std::size_t Shard::home_slot_count() const {
+  const std::uint32_t count = options_.shard_count;
+  return slot_count_ / count + (options_.shard < slot_count_ % count ? 1 : 0);
+}
+
+void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
+  if (prepared_ || lowest_incomplete_ < progress_.size() || reports_.size() < home_slot_count()) return;
+  prepared_ = true;
+  prepared_backoff_.Restart();
+  prepared_backoff_.Sent(now);
+  out->Send(options_.coordinator, MakePrepared());
+}
+
+Prepared Shard::MakePrepared() const {
+  Prepared message{options_.shard, options_.incarnation, generation_, step(), attempt_, {}};
+  message.report.segment_squares = squares_;
+  for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
+  for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
+  return message;
+}
+
+void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
+  CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == generation_);
+  if (commit.action == StepAction::kApply) {
+    store_->PublishPrepared();
+    metrics_->steps_applied.Add(1);
+  } else {
+    store_->DropPrepared();
+    metrics_->steps_skipped.Add(1);
+  }
+  version_ = version_.Next();
+  parameters_ = commit.next;
+  last_commit_ = commit;
+  BeginStep();
+  metrics_->version.Set(static_cast<double>(version_.value));
+  AnswerParkedPulls(now, out);
+}
+
+void Shard::BeginStep() {
+  for (BlockProgress& block : progress_) {
+    block.staged.Clear();
+    block.prepared = false;
+  }
+  told_credit_.clear();
+  lowest_incomplete_ = 0;
+  attempt_ = 0;
+  clip_ = 1.0F;
+  prepared_ = false;
+  all_empty_ = false;
+  reports_.clear();
+}
+
+// ---- pulls ---------------------------------------------------------------------------------------------------------
+
+void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
+  if (pull.blocks.size() > kPullBlocksMax) {
+    Refuse(from, Code::kInvalid, "a pull of more than " + std::to_string(kPullBlocksMax) + " blocks", out);
+    return;
+  }
+  for (BlockIndex block : pull.blocks) {
+    if (local_of_.contains(block)) continue;
+    Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
+    return;
+  }
+  switch (AdmitPull(options_.mode, pull.version, version_)) {
+    case PullAdmission::kAnswer: AnswerPull(from, pull, out); return;
+    case PullAdmission::kStale: Refuse(from, Code::kStale, "that version is gone", out); return;
+    case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
+    case PullAdmission::kPark: break;
+  }
+  // One parked pull per peer: a repeated or later one takes the place of the former.
+  std::erase_if(parked_, [&](const ParkedPull& parked) { return parked.peer == from; });
+  if (parked_.size() >= kWaitingPullsMax) {
+    Refuse(from, Code::kBusy, "too many pulls wait here", out);
+    return;
+  }
+  parked_.push_back({from, pull, now});
+  metrics_->waiting_pulls.Set(static_cast<double>(parked_.size()));
+}
+
+void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
+  for (BlockIndex block : pull.blocks) {
+    const std::size_t local = local_of_[block];
+    Weights weights;
+    weights.generation = generation_;
+    weights.incarnation = options_.incarnation;
+    weights.version = HasGlobalSteps(options_.mode) ? version_ : Version{progress_[local].updates};
+    weights.attempt = last_commit_ ? last_commit_->attempt : 0;
+    weights.block = block;
+    weights.stop = parameters_.stop;
+    weights.loss_scale = parameters_.loss_scale;
+    weights.payload_hash = store_->WeightsHash(local);
+    out->Send(peer, std::move(weights), store_->Weights(local));
+  }
+}
+
+void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
+  for (const ParkedPull& parked : parked_) {
+    if (parked.pull.version != version_) continue;  // asks again
+    metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
+    AnswerPull(parked.peer, parked.pull, out);
+  }
+  parked_.clear();
+  metrics_->waiting_pulls.Set(0);
+}
+
+// ---- repetition ----------------------------------------------------------------------------------------------------
+
+void Shard::Tick(Instant now, Outbox* out) {
+  if (now - last_coordinator_ >= kHelloAfterSilence && hello_backoff_.Due(now)) {
+    hello_backoff_.Sent(now);
+    out->Send(options_.coordinator, MakeHello());
+  }
+  if (prepared_ && prepared_backoff_.Due(now)) {
+    prepared_backoff_.Sent(now);
+    out->Send(options_.coordinator, MakePrepared());
+  }
+  if (!HasGlobalSteps(options_.mode) && serving() && (progress_changed_ || prepared_backoff_.Due(now)) &&
+      now >= next_progress_) {
+    progress_changed_ = false;
+    next_progress_ = now + kProgressEvery;
+    prepared_backoff_.Sent(now);
+    out->Send(options_.coordinator, MakeProgress());
+  }
+  metrics_->staging_bytes.Set(static_cast<double>(staged_bytes()));
+}
+
+Hello Shard::MakeHello() const {
+  Hello hello;
+  hello.job = job_;
+  hello.shard = options_.shard;
+  hello.incarnation = options_.incarnation;
+  hello.term = term_;
+  hello.generation = generation_;
+  hello.serving = serving();
+  hello.version = version_;
+  hello.last_commit = last_commit_;
+  if (prepared_) hello.prepared = MakePrepared();
+  hello.config_hash = options_.config_hash;
+  hello.endpoint = options_.endpoint;
+  return hello;
+}
+
+std::vector<std::uint64_t> Shard::SlotClocks() const {
+  std::vector<std::uint64_t> clocks(slot_count_, UINT64_MAX);
+  for (const BlockProgress& block : progress_) {
+    for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks[slot] = std::min(clocks[slot], block.last[slot]);
+  }
+  return clocks;
+}
+
+Progress Shard::MakeProgress() const {
+  Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
+  for (const auto& [key, report] : async_reports_) progress.reports.push_back({Step{key.first}, report});
+  return progress;
+}
+
+void Shard::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block, Step last) {
+  Error error;
+  error.code = code;
+  error.generation = generation_;
+  error.incarnation = options_.incarnation;
+  error.step = step();
+  error.last = last;
+  error.block = block;
+  error.message = std::move(message);
+  out->Send(to, std::move(error));
+}
+
+std::uint64_t Shard::staged_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const BlockProgress& block : progress_) bytes += block.staged.payload_bytes();
+  return bytes;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,161 @@
+// Shard: applies pushes to its blocks and answers pulls from them.
+//
+// Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
+// Limits: kWaitingPullsMax pulls parked, one per peer; pushes beyond the credit window are not staged.
+// Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
+//         CHECKs only on our own bugs.
+// Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
+//
+// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and EndSlot come
+//         in, Prepared goes out, Commit publishes. The last message batch is followed by Flush().
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/actor.h"
+#include "common/backoff.h"
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "common/messages.h"
+#include "monitoring/metrics.h"
+#include "server/block_store.h"
+#include "server/staged_block.h"
+
+namespace capstan::server {
+
+struct ShardOptions {
+  ShardIndex shard = 0;
+  std::uint32_t shard_count = 1;
+  Incarnation incarnation;
+  std::string endpoint;                // where workers reach it
+  PeerId coordinator;                  // the only peer whose coordinator messages are believed
+  Mode mode = Mode::kSync;
+  std::uint64_t seed = 1;
+  std::uint64_t config_hash = 0;
+  OptimizerRule optimizer;
+  std::uint32_t window_blocks = 16;    // staged ahead of the lowest incomplete block
+  std::uint32_t block_elements = kBlockElements;
+};
+
+class Shard {
+ public:
+  static constexpr std::size_t kWaitingPullsMax = 4096;
+  static constexpr std::size_t kPullBlocksMax = 4096;
+
+  Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
+
+  void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  // Sends the acknowledgements gathered since the last call: one message per peer and batch.
+  void Flush(Outbox* out);
+  // Repeats what has not been answered. Call at least every 100 ms.
+  void Tick(Instant now, Outbox* out);
+
+  bool serving() const { return store_ != nullptr; }
+  bool shut_down() const { return shut_down_; }
+  Generation generation() const { return generation_; }
+  Version version() const { return version_; }
+  Term term() const { return term_; }
+  const std::optional<Commit>& last_commit() const { return last_commit_; }
+  std::uint32_t attempt() const { return attempt_; }
+  bool prepared() const { return prepared_; }
+  std::uint64_t hash_mismatches() const { return hash_mismatches_; }
+  // Of weights and optimizer state. Requires serving().
+  std::uint64_t Digest() const { return store_->Digest(); }
+  // How many payloads may live per block at most, for the memory account.
+  std::uint64_t staged_bytes() const;
+
+ private:
+  struct BlockProgress {
+    StagedBlock staged;
+    bool prepared = false;
+    std::vector<std::uint64_t> last;   // async: newest sequence number applied, per slot
+    std::uint64_t updates = 0;         // async: of this block
+  };
+  struct ParkedPull {
+    PeerId peer;
+    Pull pull;
+    Instant since{};
+  };
+
+  void HandleCoordinator(const Message& message, Instant now, Outbox* out);
+  void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
+
+  void On(const Ping& ping, Outbox* out);
+  void On(const Reset& reset, Instant now, Outbox* out);
+  void On(const Commit& commit, Instant now, Outbox* out);
+  void On(const Redo& redo, Instant now, Outbox* out);
+  void On(const Rates& rates, Outbox* out);
+  void On(const Shutdown& shutdown);
+
+  void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
+  void On(PeerId from, const EndSlot& end, Instant now, Outbox* out);
+  void On(PeerId from, const CoverageQuery& query, Outbox* out);
+  void On(PeerId from, const Pull& pull, Instant now, Outbox* out);
+
+  // Whether a worker's message belongs to this life and generation; answers it when not.
+  bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
+  Status CheckPush(const Push& push, const Slice& payload) const;
+  void StagePush(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
+  void ApplyPush(PeerId from, const Push& push, const Slice& payload);
+  void Acknowledge(PeerId from, Step step, BlockIndex block, Node node);
+  Staged& AckFor(PeerId from, Step step);
+  void PrepareBlock(std::size_t local);
+  void MoveWindow();
+  void PrepareStepWhenComplete(Instant now, Outbox* out);
+  void Publish(const Commit& commit, Instant now, Outbox* out);
+  void BeginStep();
+  void AnswerPull(PeerId peer, const Pull& pull, Outbox* out);
+  void AnswerParkedPulls(Instant now, Outbox* out);
+  Hello MakeHello() const;
+  Prepared MakePrepared() const;
+  Progress MakeProgress() const;
+  // Per slot, the newest sequence number applied to all blocks here.
+  std::vector<std::uint64_t> SlotClocks() const;
+  void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
+  std::size_t home_slot_count() const;
+  std::uint32_t credit() const;
+  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples) const;
+  Step step() const { return {version_.value}; }
+
+  const ShardOptions options_;
+  const std::shared_ptr<monitoring::ShardMetrics> metrics_;
+
+  JobId job_;
+  Term term_;
+  Generation generation_;
+  Version version_;                 // published; the step under way has the same number
+  SlotIndex slot_count_ = 0;
+  std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<BlockStore> store_;
+  std::unordered_map<BlockIndex, std::size_t> local_of_;
+  std::vector<BlockProgress> progress_;     // by local block
+  std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
+  StepParameters parameters_;               // of the step under way
+  std::size_t lowest_incomplete_ = 0;       // in push order: backward, the last local block first
+
+  std::uint32_t attempt_ = 0;
+  float clip_ = 1.0F;
+  bool prepared_ = false;
+  std::vector<double> squares_;
+  std::map<SlotIndex, SlotReport> reports_;                            // sync: of this step
+  std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
+  std::optional<Commit> last_commit_;
+  bool all_empty_ = false;                  // no slot had a sample: nothing was prepared
+
+  std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
+  std::vector<ParkedPull> parked_;
+  std::map<std::pair<PeerId, Step>, Staged> acks_;
+  std::uint64_t hash_mismatches_ = 0;
+  bool progress_changed_ = false;
+  bool shut_down_ = false;
+  Backoff hello_backoff_, prepared_backoff_;
+  Instant next_progress_{};
+  Instant last_coordinator_{};              // when the coordinator was last heard
+};
+
+}  // namespace capstan::server

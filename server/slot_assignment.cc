@@ -1,0 +1,32 @@
+#include "server/slot_assignment.h"
+
+#include <algorithm>
+
+namespace capstan::server {
+
+std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count) {
+  const std::size_t workers = held.size();
+  std::vector<std::vector<SlotIndex>> assigned(workers);
+  if (workers == 0) return assigned;
+  std::vector<bool> taken(slot_count, false);
+  const auto share = [&](std::size_t worker) { return slot_count / workers + (worker < slot_count % workers ? 1 : 0); };
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    for (SlotIndex slot : held[worker]) {
+      if (slot >= slot_count || taken[slot] || assigned[worker].size() == share(worker)) continue;
+      taken[slot] = true;
+      assigned[worker].push_back(slot);
+    }
+  }
+  SlotIndex next = 0;
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    while (assigned[worker].size() < share(worker)) {
+      while (taken[next]) ++next;
+      taken[next] = true;
+      assigned[worker].push_back(next);
+    }
+    std::sort(assigned[worker].begin(), assigned[worker].end());
+  }
+  return assigned;
+}
+
+}  // namespace capstan::server

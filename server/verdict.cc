@@ -1,0 +1,108 @@
+#include "server/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "server/schedule.h"
+
+namespace capstan::server {
+
+SegmentOrder::SegmentOrder(const Catalog& catalog, std::uint32_t shard_count) : counts_(shard_count, 0) {
+  const std::vector<ShardIndex> placement = PlaceBlocks(catalog, shard_count);
+  places_.reserve(catalog.segments().size());
+  for (const Segment& segment : catalog.segments()) {
+    const ShardIndex shard = placement[segment.block];
+    places_.push_back({shard, counts_[shard]++});
+  }
+}
+
+StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates) {
+  StepParameters parameters;
+  parameters.updates = updates;
+  parameters.learning_rate = LearningRate(MakeScheduleRule(config.schedule), config.optimizer.lr, updates, config.job.steps);
+  parameters.stop = step.value >= config.job.steps;
+  return parameters;
+}
+
+void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record) {
+  std::sort(reports.begin(), reports.end(), [](const SlotReport& a, const SlotReport& b) { return a.slot < b.slot; });
+  double loss = 0, validation_loss = 0;
+  std::uint64_t predictions = 0, validation_predictions = 0, correct = 0;
+  for (const SlotReport& report : reports) {
+    record->samples += report.samples;
+    loss += report.loss_sum;
+    predictions += report.predictions;
+    validation_loss += report.validation_loss_sum;
+    validation_predictions += report.validation_predictions;
+    correct += report.validation_correct;
+  }
+  record->loss = predictions == 0 ? 0.0 : loss / static_cast<double>(predictions);
+  if (validation_predictions > 0) {
+    record->validation_loss = validation_loss / static_cast<double>(validation_predictions);
+    record->validation_accuracy = static_cast<double>(correct) / static_cast<double>(validation_predictions);
+  }
+}
+
+namespace {
+
+struct GradientNorm {
+  double norm = 0.0;
+  std::string non_finite_tensor;  // the first in catalog order
+};
+
+GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std::vector<const Prepared*>& prepared) {
+  GradientNorm result;
+  double squares = 0.0;
+  order.ForEach([&](ShardIndex shard, std::size_t position, std::size_t segment) {
+    const double value = prepared[shard]->report.segment_squares[position];
+    if (!std::isfinite(value) && result.non_finite_tensor.empty()) {
+      result.non_finite_tensor = catalog.tensors()[catalog.segments()[segment].tensor].name;
+    }
+    squares += value;
+  });
+  result.norm = std::sqrt(squares);
+  return result;
+}
+
+}  // namespace
+
+Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
+               const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters) {
+  Verdict verdict;
+  StepRecord& record = verdict.record;
+  const Prepared& first = *prepared.front();
+  record.generation = first.generation;
+  record.step = first.step;
+  record.learning_rate = static_cast<double>(parameters.learning_rate);
+  std::vector<SlotReport> reports;
+  for (const Prepared* one : prepared) {
+    reports.insert(reports.end(), one->report.slots.begin(), one->report.slots.end());
+  }
+  AddSlotReports(std::move(reports), &record);
+
+  const GradientNorm gradient = NormOf(catalog, order, prepared);
+  record.gradient_norm = gradient.norm;
+  const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
+  if (!finite && config.job.on_nonfinite == NonFinitePolicy::kStop) {
+    verdict.kind = Verdict::Kind::kStop;
+    verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient of tensor \"" +
+                     gradient.non_finite_tensor +
+                     "\" is not finite. Look for NaN in the data or a learning rate that is too large, or set "
+                     "job.on_nonfinite = \"skip\" to leave such steps out";
+    return verdict;
+  }
+  const bool apply = finite && record.samples > 0;
+  verdict.action = record.action = apply ? StepAction::kApply : StepAction::kSkip;
+  verdict.next = ParametersOf(config, first.step.Next(), parameters.updates + (apply ? 1 : 0));
+  const double clip_norm = config.optimizer.clip_norm;
+  if (apply && clip_norm > 0 && attempt == 0) {
+    const auto clip = static_cast<float>(clip_norm / (gradient.norm + 1e-6));
+    if (clip < 1.0F) {
+      verdict.kind = Verdict::Kind::kRedo;
+      verdict.clip = clip;
+    }
+  }
+  return verdict;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,72 @@
+// The verdict on a prepared step: apply it, skip it, or prepare it again with a clip factor.
+//
+// Kind:   pure functions of what the shards report.
+// Why:    clipping and the finite check need the whole gradient. Sums run in catalog order, so the verdict depends on
+//         neither the number of shards nor who answered first, and a new coordinator reaches the same one.
+// Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "common/messages.h"
+
+namespace capstan::server {
+
+// What a committed step looked like: one line of metrics.jsonl.
+struct StepRecord {
+  Generation generation;
+  Step step;
+  StepAction action = StepAction::kApply;
+  double loss = 0.0;                    // mean over the predictions of the global batch
+  double learning_rate = 0.0;
+  double gradient_norm = 0.0;           // before clipping
+  std::uint64_t samples = 0;
+  std::optional<double> validation_loss;
+  std::optional<double> validation_accuracy;
+  double seconds = 0.0;                 // since the step before
+};
+
+struct Verdict {
+  enum class Kind { kCommit, kRedo, kStop } kind = Kind::kCommit;
+  StepAction action = StepAction::kApply;
+  float clip = 1.0F;          // kRedo
+  StepParameters next;        // kCommit
+  StepRecord record;          // kCommit
+  std::string reason;         // kStop: what was not finite, and where
+};
+
+// Where each shard's segments stand in the catalog.
+class SegmentOrder {
+ public:
+  SegmentOrder(const Catalog& catalog, std::uint32_t shard_count);
+  std::size_t segment_count(ShardIndex shard) const { return counts_[shard]; }
+  // Calls visit(shard, position within the shard's report, segment index) in catalog order.
+  template <class Visit>
+  void ForEach(Visit&& visit) const {
+    for (std::size_t i = 0; i < places_.size(); ++i) visit(places_[i].shard, places_[i].position, i);
+  }
+
+ private:
+  struct Place {
+    ShardIndex shard = 0;
+    std::size_t position = 0;
+  };
+  std::vector<Place> places_;
+  std::vector<std::size_t> counts_;
+};
+
+// Parameters of step `step` after `updates` applied ones.
+StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
+
+// `prepared`: one report per shard, all prepared at `attempt` or later (reports do not differ between attempts).
+Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
+               const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
+
+// Sums of slot reports in slot order: loss, samples and validation figures of a step's record.
+void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
+
+}  // namespace capstan::server
