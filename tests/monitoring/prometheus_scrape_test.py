@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Debian's prometheus scrapes capstan's metrics, and the numbers come back through its query API.
 
-usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves planted values
+usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves PLANTED
        prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
        ... --expect 'QUERY=VALUE'                         more queries that must give this number (repeatable)
 
@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-DEADLINE_SECONDS = 60  # for everything that is waited for, together
+WAIT_SECONDS = 60  # for one scrape of every target
+ALL_SECONDS = 110  # for the whole test
 
 PLANTED = {
     'capstan_server_pushes_total{outcome="staged"}': 7,
@@ -42,6 +44,10 @@ class Failed(Exception):
     pass
 
 
+def out_of_time(*_):
+    raise Failed(f'not done after {ALL_SECONDS} s')
+
+
 def check(condition, message):
     if not condition:
         raise Failed(message)
@@ -54,8 +60,8 @@ def get(url):
 
 @contextlib.contextmanager
 def running(command, **options):
-    """A child that is dead when the block ends, however it ends."""
-    child = subprocess.Popen(command, **options)
+    """A child that is dead when the block ends, however it ends, and when this process is killed."""
+    child = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', '--', *command], **options)
     try:
         yield child
     finally:
@@ -105,7 +111,7 @@ def start_prometheus(stack, folder, addresses):
 
 def wait_until(what, child, log, condition):
     """Polls another program's API: there is no event to wait for."""
-    end = time.monotonic() + DEADLINE_SECONDS
+    end = time.monotonic() + WAIT_SECONDS
     last = 'nothing yet'
     while time.monotonic() < end:
         if child.poll() is not None:
@@ -118,7 +124,7 @@ def wait_until(what, child, log, condition):
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             last = str(error)
         time.sleep(0.1)
-    raise Failed(f'{what}: not within {DEADLINE_SECONDS} s; last seen: {last}')
+    raise Failed(f'{what}: not within {WAIT_SECONDS} s; last seen: {last}')
 
 
 def query(web, expression):
@@ -162,12 +168,15 @@ def main():
     missing = [tool for tool in ('prometheus', 'promtool') if not shutil.which(tool)]
     if missing:
         ci = os.environ.get('CI') == 'true'
-        print(f'{"FAILED" if ci else "SKIPPED"}: {" and ".join(missing)} not found; apt-get install prometheus', file=sys.stderr)
+        print(f'{"FAILED" if ci else "SKIPPED"}: {" and ".join(missing)} not found; apt-get install prometheus',
+              file=sys.stderr)
         return 1 if ci else 77
     expected = dict(PLANTED) if arguments.planted else {}
     for text in arguments.expect:
         expression, _, value = text.rpartition('=')
         expected[expression] = float(value)
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.alarm(ALL_SECONDS)
     try:
         with tempfile.TemporaryDirectory(prefix='capstan-prometheus-') as folder, contextlib.ExitStack() as stack:
             addresses = planted_addresses(stack, arguments.planted) if arguments.planted else arguments.addresses
