@@ -1,0 +1,34 @@
+// ReLU and GELU of one number, and their derivatives: shared by the activation kernels and the product's epilogue.
+#pragma once
+
+#include "kernels/elementary.h"
+
+namespace capstan::kernels {
+
+template <class Real>
+inline Real ReluOf(Real x) {
+  return x < Real(0) ? Real(0) : x;  // NaN stays
+}
+
+// sqrt(2 / pi) (x + 0.044715 x^3), twice: gelu(x) = x / 2 (1 + tanh(u / 2)) = x sigmoid(u).
+template <class Real>
+inline Real GeluArgument(Real x) {
+  constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(1.59576912160573071176 * 0.044715);
+  return x * std::fma(kCubic * x, x, kLinear);
+}
+
+// The tanh form of GELU (Hendrycks and Gimpel, 2016).
+template <class Real>
+inline Real GeluOf(Real x) {
+  return x * Sigmoid(GeluArgument(x));
+}
+
+template <class Real>
+inline Real GeluDerivative(Real x) {
+  constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(3 * 1.59576912160573071176 * 0.044715);
+  const Real s = Sigmoid(GeluArgument(x));
+  const Real slope = std::fma(kCubic * x, x, kLinear);  // of GeluArgument
+  return std::fma(x * slope, s * (Real(1) - s), s);
+}
+
+}  // namespace capstan::kernels

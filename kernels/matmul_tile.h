@@ -1,0 +1,175 @@
+// TileProduct: one thread's matrix product, as a template on the machine's vectors. Included by the files that are
+// compiled for one instruction set each; see matmul.h for what the bits depend on.
+//
+// Kind:   everything here is in an unnamed namespace, so that code for one instruction set is never linked in place of
+//         another's.
+// Why:    the scheme of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a block of A
+//         stays in the second cache, a strip of B in the first, a tile of C in registers.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/matmul.h"
+#include "kernels/matmul_x86.h"
+
+namespace capstan::kernels {
+namespace {
+
+inline constexpr std::int64_t kBlockRows = 504;  // rows of A packed at once; a multiple of every kRows
+
+template <class S>
+inline constexpr int kStripWidth = S::kVectors * S::kWidth;
+
+// Where the sums of a tile go.
+template <class Real>
+struct TileTarget {
+  Real* c;
+  std::int64_t stride;
+  Real alpha, beta;
+  const Real* bias;  // null: none (yet)
+};
+
+// A's rows [row, row + rows) and depths [depth, depth + depths) as panels of S::kRows rows, in each [depth][row].
+template <class S, class Real>
+void PackA(const Operand<Real>& a, std::int64_t row, std::int64_t rows, std::int64_t depth, std::int64_t depths,
+           Real* out) {
+  for (std::int64_t first = 0; first < rows; first += S::kRows, out += S::kRows * depths) {
+    const std::int64_t count = rows - first < S::kRows ? rows - first : S::kRows;
+    if (a.transpose == Transpose::kYes) {
+      const Real* in = a.data + depth * a.stride + row + first;
+      for (std::int64_t k = 0; k < depths; ++k) {
+        for (std::int64_t r = 0; r < count; ++r) out[k * S::kRows + r] = in[k * a.stride + r];
+      }
+    } else {
+      const Real* in = a.data + (row + first) * a.stride + depth;
+      Interleave(in, a.stride, count, depths, out, S::kRows);
+    }
+  }
+}
+
+// B's depths and columns [column, column + columns) as one strip [depth][kStripWidth], filled up with zeros.
+template <class S, class Real>
+void PackB(const Operand<Real>& b, std::int64_t column, std::int64_t columns, std::int64_t depth, std::int64_t depths,
+           Real* out) {
+  constexpr int kWidth = kStripWidth<S>;
+  if (b.transpose == Transpose::kNo) {
+    const Real* in = b.data + depth * b.stride + column;
+    for (std::int64_t k = 0; k < depths; ++k) {
+      if (columns == kWidth) {
+        for (int j = 0; j < kWidth; ++j) out[k * kWidth + j] = in[k * b.stride + j];
+      } else {
+        for (int j = 0; j < kWidth; ++j) out[k * kWidth + j] = j < columns ? in[k * b.stride + j] : Real(0);
+      }
+    }
+  } else {
+    if (columns < kWidth) {
+      for (std::int64_t i = 0; i < depths * kWidth; ++i) out[i] = 0;
+    }
+    Interleave(b.data + column * b.stride + depth, b.stride, columns, depths, out, kWidth);
+  }
+}
+
+// One tile of kRows x kStripWidth sums over `depths`, added to the target.
+template <class S, int kRows, class Real>
+void Tile(std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
+  using Vec = typename S::Vec;
+  Vec sums[kRows][S::kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < S::kVectors; ++v) sums[r][v] = S::Zero();
+  }
+  for (std::int64_t k = 0; k < depths; ++k) {
+    Vec right[S::kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < S::kVectors; ++v) right[v] = S::Load(b + v * S::kWidth);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Vec left = S::Broadcast(a[r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < S::kVectors; ++v) sums[r][v] = S::Fma(left, right[v], sums[r][v]);
+    }
+    a += S::kRows;
+    b += kStripWidth<S>;
+  }
+  const Vec alpha = S::Broadcast(target.alpha);
+  const Vec beta = S::Broadcast(target.beta);
+#pragma GCC unroll 4
+  for (int v = 0; v < S::kVectors; ++v) {
+    const Vec bias = target.bias != nullptr ? S::Load(target.bias + v * S::kWidth) : S::Zero();
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      Real* c = target.c + r * target.stride + v * S::kWidth;
+      Vec value = S::Mul(alpha, sums[r][v]);
+      if (target.beta != Real(0)) value = S::Add(S::Mul(beta, S::Load(c)), value);
+      if (target.bias != nullptr) value = S::Add(value, bias);
+      S::Store(c, value);
+    }
+  }
+}
+
+// Tile for `rows` <= kRows.
+template <class S, int kRows, class Real>
+void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
+  if (rows == kRows) {
+    Tile<S, kRows>(depths, a, b, target);
+  } else if constexpr (kRows > 1) {
+    TileOf<S, kRows - 1>(rows, depths, a, b, target);
+  }
+}
+
+// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched.
+template <class S, class Real>
+void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
+  constexpr int kWidth = kStripWidth<S>;
+  alignas(64) Real copy[S::kRows * kWidth];
+  alignas(64) Real bias[kWidth] = {};
+  for (int r = 0; r < rows; ++r) {
+    for (int j = 0; j < kWidth; ++j) {
+      copy[r * kWidth + j] = target.beta != Real(0) && j < columns ? target.c[r * target.stride + j] : Real(0);
+    }
+  }
+  for (int j = 0; j < columns && target.bias != nullptr; ++j) bias[j] = target.bias[j];
+  TileTarget<Real> inner{copy, kWidth, target.alpha, target.beta, target.bias != nullptr ? bias : nullptr};
+  TileOf<S, S::kRows>(rows, depths, a, b, inner);
+  for (int r = 0; r < rows; ++r) {
+    for (int j = 0; j < columns; ++j) target.c[r * target.stride + j] = copy[r * kWidth + j];
+  }
+}
+
+// All of `product` but the activation.
+template <class S, class Real>
+void TileProduct(const Product<Real>& product, Real* scratch) {
+  constexpr int kWidth = kStripWidth<S>;
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch);
+  Real* strip = scratch + ((64 - address % 64) % 64) / sizeof(Real);  // vectors of B never straddle cache lines
+  Real* block = strip + kWidth * kMatmulDepth;
+  for (std::int64_t row = 0; row < product.m; row += kBlockRows) {
+    const std::int64_t rows = product.m - row < kBlockRows ? product.m - row : kBlockRows;
+    for (std::int64_t depth = 0; depth == 0 || depth < product.k; depth += kMatmulDepth) {
+      const std::int64_t rest = product.k - depth;
+      const std::int64_t depths = rest < kMatmulDepth ? rest : kMatmulDepth;
+      const bool last = rest <= kMatmulDepth;
+      PackA<S>(product.a, row, rows, depth, depths, block);
+      for (std::int64_t column = 0; column < product.n; column += kWidth) {
+        const int columns = static_cast<int>(product.n - column < kWidth ? product.n - column : kWidth);
+        PackB<S>(product.b, column, columns, depth, depths, strip);
+        for (std::int64_t r = 0; r < rows; r += S::kRows) {
+          const int count = static_cast<int>(rows - r < S::kRows ? rows - r : S::kRows);
+          const TileTarget<Real> target{product.c + (row + r) * product.c_stride + column, product.c_stride,
+                                        product.alpha, depth == 0 ? product.beta : Real(1),
+                                        last && product.bias != nullptr ? product.bias + column : nullptr};
+          const Real* panel = block + r * depths;
+          if (columns == kWidth) {
+            TileOf<S, S::kRows>(count, depths, panel, strip, target);
+          } else {
+            EdgeTile<S>(count, columns, depths, panel, strip, target);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace capstan::kernels
