@@ -353,9 +353,9 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
 }
 
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides) {
-  std::ifstream file(path, std::ios::binary);
   std::string text(kTomlBytesMax + 1, '\0');
   errno = 0;
+  std::ifstream file(path, std::ios::binary);
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad()) {
     return Invalid(path + ": cannot read the job file: " + std::strerror(errno != 0 ? errno : EIO) +

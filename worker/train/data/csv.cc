@@ -83,7 +83,7 @@ class CsvReader {
   }
 
   Status ReadNumber(std::string_view text, std::size_t column, double* value) {
-    const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+    const std::string_view digits = text.starts_with('+') && !text.starts_with("+-") ? text.substr(1) : text;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *value);
     const std::string shown = "column " + std::to_string(column) + " is \"" + std::string(text.substr(0, 40)) + "\"";
     if (text.empty() || error != std::errc() || end != digits.data() + digits.size()) {

@@ -1,0 +1,292 @@
+#include "common/job_config.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+constexpr char kSmallest[] = R"([job]
+steps = 10
+global_batch = 8
+[model]
+kind = "mlp"
+[data]
+kind = "synthetic"
+)";
+
+JobConfig Parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  auto config = ParseJobConfig(text, "job.toml", overrides);
+  INFO(config.status().message());
+  REQUIRE(config.ok());
+  return *config;
+}
+
+Status Refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  auto config = ParseJobConfig(text, "job.toml", overrides);
+  REQUIRE_FALSE(config.ok());
+  return config.status();
+}
+
+std::string Message(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const Status status = Refusal(text, overrides);
+  CHECK(status.code() == Code::kInvalid);
+  return status.message();
+}
+
+}  // namespace
+
+TEST_CASE("steps, batch, model and data make a job; all else has a default", "[config]") {
+  const JobConfig config = Parse(kSmallest);
+  CHECK(config.job.steps == 10);
+  CHECK(config.job.mode == Mode::kSync);
+  CHECK(config.job.slots == 1);
+  CHECK(config.optimizer.kind == OptimizerKind::kAdamW);
+  CHECK(config.optimizer.weight_decay == 0.01);
+  CHECK(config.limits.stall == 600);
+  CHECK(config.shard_count() == 1);
+}
+
+TEST_CASE("defaults are PyTorch's for each kind of optimizer", "[config]") {
+  const std::string text = kSmallest;
+  CHECK(Parse(text, {"optimizer.kind=adam"}).optimizer.weight_decay == 0);
+  CHECK(Parse(text, {"optimizer.kind=adagrad"}).optimizer.lr == 0.01);
+  CHECK(Parse(text, {"optimizer.kind=adagrad"}).optimizer.eps == 1e-10);
+  CHECK(Parse(text, {"optimizer.kind=sgd"}).optimizer.lr == 0.001);
+  CHECK(Parse(text, {"optimizer.kind=adagrad", "optimizer.lr=0.5"}).optimizer.lr == 0.5);
+}
+
+TEST_CASE("the inputs of idx are divided by 255 unless the job says otherwise", "[config]") {
+  const std::vector<std::string> idx = {"data.kind=idx", "data.path=a", "data.labels=b"};
+  CHECK(Parse(kSmallest, idx).data.scale == 255);
+  CHECK(Parse(kSmallest, {"data.kind=csv", "data.path=a"}).data.scale == 1);
+}
+
+TEST_CASE("slots are the workers of the file unless it names them", "[config]") {
+  CHECK(Parse(kSmallest, {"cluster.workers=3"}).job.slots == 3);
+  CHECK(Parse(kSmallest, {"cluster.workers=3", "job.slots=5"}).job.slots == 5);
+}
+
+TEST_CASE("an unknown key is an error with its place, the line and a suggestion", "[config]") {
+  const std::string text = std::string(kSmallest) + "[optimizer]\n  weight_decya = 0.1\n";
+  CHECK(Message(text) ==
+        "job.toml:9:3: unknown key \"weight_decya\" in [optimizer]; did you mean \"weight_decay\"?\n"
+        "    9 |   weight_decya = 0.1\n"
+        "      |   ^^^^^^^^^^^^");
+}
+
+TEST_CASE("a misspelt key is named before the key that it leaves missing", "[config]") {
+  CHECK_THAT(Message("[job]\nstpes = 10\nglobal_batch = 8\n[model]\nkind=\"mlp\"\n[data]\nkind=\"synthetic\"\n"),
+             StartsWith("job.toml:2:1: unknown key \"stpes\" in [job]; did you mean \"steps\"?"));
+}
+
+TEST_CASE("a key of another section is sent there", "[config]") {
+  CHECK_THAT(Message(std::string(kSmallest) + "[worker]\nglobal_batch = 4\n"), Contains("it belongs in [job]"));
+  CHECK_THAT(Message("steps = 5\n" + std::string(kSmallest)), Contains("it belongs in [job]"));
+  CHECK_THAT(Message(std::string(kSmallest) + "[limits]\nzzz = 4\n"), Contains("keys: join, lease, report, stall"));
+}
+
+TEST_CASE("an unknown section is an error with a suggestion", "[config]") {
+  CHECK_THAT(Message(std::string(kSmallest) + "[optimiser]\nlr = 1\n"),
+             StartsWith("job.toml:8:2: unknown section [optimiser]; did you mean \"optimizer\"?"));
+  CHECK_THAT(Message(std::string(kSmallest) + "[zzz]\n"), Contains("sections: job, model, data"));
+}
+
+TEST_CASE("an unknown kind names the kinds there are", "[config]") {
+  CHECK_THAT(
+      Message(kSmallest, {"model.kind=gtp"}),
+      StartsWith("--set model.kind=gtp: unknown word \"gtp\" for kind in [model]: one of \"gpt\", \"mlp\"; did you "
+                 "mean \"gpt\"?"));
+  CHECK_THAT(Message("[job]\nsteps=1\nglobal_batch=1\n[model]\nkind = \"transformer\"\ndepth = 3\n"),
+             StartsWith("job.toml:5:8: unknown word \"transformer\""));
+}
+
+TEST_CASE("words that are not built yet are refused as such", "[config]") {
+  const auto refused = GENERATE(
+      std::string("job.mode=bounded"), std::string("job.mode=local"), std::string("job.mode=allreduce"),
+      std::string("job.staleness=4"), std::string("job.sync_every=4"), std::string("model.kind=convnet"),
+      std::string("model.kind=resnet"), std::string("model.kind=dlrm"), std::string("model.preset=small"),
+      std::string("data.kind=tokens"), std::string("data.kind=cifar10"), std::string("data.kind=criteo"),
+      std::string("data.augment=true"), std::string("optimizer.kind=lars"), std::string("optimizer.kind=lamb"),
+      std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
+      std::string("worker.device=emulated"), std::string("worker.precision=bf16"), std::string("worker.precision=fp16"),
+      std::string("worker.recompute=true"), std::string("snapshot.keep=3"), std::string("security.keys=k"),
+      std::string("allreduce.wire=fp16"));
+  const Status status = Refusal(kSmallest, {refused});
+  INFO(status.message());
+  CHECK(status.code() == Code::kUnsupported);
+  CHECK_THAT(status.message(), Contains("not built yet") && StartsWith("--set " + refused));
+}
+
+TEST_CASE("a key of another kind says which kind it goes with", "[config]") {
+  CHECK_THAT(Message(kSmallest, {"model.layers=3"}), Contains("\"layers\" in [model] goes with kind = \"gpt\" only"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" only"));
+}
+
+TEST_CASE("a bad value says which key, which value, what is allowed", "[config]") {
+  CHECK_THAT(Message("[job]\nsteps = 0\nglobal_batch = 8\n"),
+             StartsWith("job.toml:2:9: job.steps is 0; wanted a whole number from 1 to 1099511627776\n"
+                        "    2 | steps = 0\n      |         ^"));
+  CHECK_THAT(Message("[job]\nsteps = \"ten\"\n"), Contains("job.steps is \"ten\"; wanted a whole number"));
+  CHECK_THAT(Message("[job]\nsteps = 1979-05-27\n"), Contains("job.steps is a table or a date"));
+  CHECK_THAT(Message("[job.steps]\nx = 1\n"), Contains("job.steps is a table or a date"));
+  CHECK_THAT(Message(kSmallest, {"job.seed=-1"}), Contains("job.seed is -1; wanted a whole number of at least 0"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.lr=-0.1"}),
+             Contains("optimizer.lr is -0.1; wanted a number of at least 0"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.lr=nan"}), Contains("optimizer.lr is nan"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.lr=inf"}), Contains("optimizer.lr is inf"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.betas=[0.9, 1.0]"}), Contains("below 1"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.betas=0.9"}), Contains("two numbers in brackets"));
+  CHECK_THAT(Message(kSmallest, {"model.dropout=1"}), Contains("at least 0 and below 1"));
+  CHECK_THAT(Message(kSmallest, {"model.hidden=64"}), Contains("a list, each a whole number from 1"));
+  CHECK_THAT(Message(kSmallest, {"cluster.coordinator=nowhere"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"cluster.listen=h:70000"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"limits.lease=0"}), Contains("a number above 0 and at most"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.kind=momentum", "optimizer.nesterov=5"}), Contains("true or false"));
+  CHECK_THAT(Message(std::string(kSmallest) + "[metrics]\nlisten = 5\n"), Contains("a text in quotes"));
+}
+
+TEST_CASE("a missing key or section is named", "[config]") {
+  CHECK_THAT(Message("[job]\nsteps = 1\n[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n"),
+             StartsWith("job.toml:1:2: \"global_batch\" is missing in [job]"));
+  CHECK_THAT(Message("[job]\nsteps = 1\nglobal_batch = 1\n[data]\nkind = \"synthetic\"\n"),
+             Contains("job.toml: \"kind\" is missing in [model]"));
+  CHECK_THAT(Message(kSmallest, {"data.kind=text", "model.kind=gpt"}), Contains("\"path\" is missing in [data]"));
+  CHECK_THAT(Message(""), Contains("is missing"));
+}
+
+TEST_CASE("values that do not fit together are refused where one of them stands", "[config]") {
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "model.width=100", "model.heads=3"}),
+             StartsWith("--set model.heads=3: heads = 3 does not divide width = 100"));
+  CHECK_THAT(Message(kSmallest, {"data.kind=text", "data.path=x"}), Contains("\"mlp\" reads rows of numbers"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "data.kind=csv", "data.path=x"}), Contains("reads tokens"));
+  CHECK_THAT(Message(kSmallest, {"job.slots=9"}),
+             StartsWith("job.toml:3:16: global_batch = 8 is less than the 9 slots"));
+  CHECK_THAT(Message(kSmallest, {"job.eval_every=5", "data.validation=0"}), Contains("needs held-out samples"));
+  CHECK_THAT(Message(kSmallest, {"schedule.warmup_steps=11"}), Contains("more than the job's 10 steps"));
+  CHECK_THAT(Message(kSmallest, {"schedule.kind=cosine", "schedule.min_lr=1"}), Contains("above [optimizer] lr"));
+  CHECK_THAT(Message(kSmallest, {"cluster.min_workers=2"}), Contains("min_workers = 2 is more than workers = 1"));
+  CHECK_THAT(Message(kSmallest, {"data.kind=csv", "data.path=\"\""}), Contains("path is empty"));
+}
+
+TEST_CASE("text that is not TOML is refused at its place", "[config]") {
+  CHECK_THAT(Message("[job]\nsteps = = 3\n"), StartsWith("job.toml:2:9: ") && Contains("    2 | steps = = 3"));
+  CHECK_THAT(Message("[job]\nsteps = 1\nsteps = 2\n"), StartsWith("job.toml:3:"));
+  CHECK_THAT(Message("[job\n"), StartsWith("job.toml:1:"));
+  CHECK_THAT(Message("[job]\nname = \"\xff\"\n"), StartsWith("job.toml:2:"));
+  CHECK_THAT(Message(std::string(2 << 20, '#')), Contains("a job file has at most"));
+}
+
+TEST_CASE("the caret stands under its character after wide text and tabs", "[config]") {
+  CHECK_THAT(Message("[job]\n\tname = \"\xc3\xa4\"; x\n"), StartsWith("job.toml:2:"));
+  const std::string text = "[worker]\n\tdevice = \"k\xc3\xa4se\"\n" + std::string(kSmallest);
+  CHECK_THAT(Message(text), Contains("    2 | \tdevice = \"k\xc3\xa4se\"\n      | \t         ^^^^^^"));
+}
+
+TEST_CASE("an override replaces the file's value, the last one counts", "[config]") {
+  CHECK(Parse(kSmallest, {"job.steps=20", "job.steps=30"}).job.steps == 30);
+  CHECK(Parse(kSmallest, {"model.hidden=[64, 32]"}).model.hidden == std::vector<std::uint32_t>{64, 32});
+  CHECK(Parse(kSmallest, {"job.mode=async"}).job.mode == Mode::kAsync);
+  CHECK(Parse(kSmallest, {"job.mode=\"async\""}).job.mode == Mode::kAsync);
+  CHECK(Parse(kSmallest, {"optimizer.lr=1e-2"}).optimizer.lr == 0.01);
+  CHECK(Parse(kSmallest, {"optimizer.lr=1"}).optimizer.lr == 1.0);
+}
+
+TEST_CASE("a text may be given bare, whatever it looks like", "[config]") {
+  CHECK(Parse(kSmallest, {"job.name=5"}).job.name == "5");
+  CHECK(Parse(kSmallest, {"job.name=2024-01-01"}).job.name == "2024-01-01");
+  CHECK(Parse(kSmallest, {"job.name=a=b"}).job.name == "a=b");
+  CHECK(Parse(kSmallest, {"job.name=x\n[model]\nkind=\"gpt\""}).model.kind == ModelKind::kMlp);
+  CHECK(Parse(kSmallest, {"data.kind=csv", "data.path=/usr/x.csv"}).data.path == "/usr/x.csv");
+}
+
+TEST_CASE("an override that is none says what one looks like", "[config]") {
+  for (const char* bad : {"steps", "steps=5", ".steps=5", "job.=5", "job=5.0", ""}) {
+    CHECK_THAT(Message(kSmallest, {bad}), Contains("wanted section.key=value"));
+  }
+  CHECK_THAT(Message(kSmallest, {"job.stpes=5"}),
+             Equals("--set job.stpes=5: unknown key \"stpes\" in [job]; did you mean \"steps\"?"));
+  CHECK_THAT(Message(kSmallest, {"jb.steps=5"}), Contains("unknown section [jb]; did you mean \"job\"?"));
+}
+
+TEST_CASE("the printed job reads back as the same job, and prints the same", "[config]") {
+  const std::string models[] = {"model.kind=mlp", "model.kind=gpt"};
+  const std::string optimizers[] = {"sgd", "momentum", "adam", "adamw", "adagrad"};
+  for (const std::string& model : models) {
+    for (const std::string& optimizer : optimizers) {
+      for (const char* schedule : {"constant", "cosine", "linear"}) {
+        const JobConfig config = Parse(
+            kSmallest, {model, "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
+                        "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
+                        "job.name=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"", "optimizer.no_decay=[\"*.bias\", \"x\"]"});
+        const std::string text = PrintJobConfig(config);
+        INFO(text);
+        const JobConfig again = Parse(text);
+        CHECK(again == config);
+        CHECK(PrintJobConfig(again) == text);
+        CHECK(HashJobConfig(again) == HashJobConfig(config));
+      }
+    }
+  }
+  for (const std::vector<std::string>& data :
+       {std::vector<std::string>{"data.kind=csv", "data.path=a"},
+        {"data.kind=idx", "data.path=a", "data.labels=b"},
+        {"model.kind=gpt", "data.kind=text", "data.path=a", "data.max_bytes=9"}}) {
+    const JobConfig config = Parse(kSmallest, data);
+    CHECK(Parse(PrintJobConfig(config)) == config);
+  }
+}
+
+TEST_CASE("the hash covers what the bits depend on and what members share, and nothing else", "[config]") {
+  const std::vector<std::string> base = {"job.slots=4"};
+  const std::uint64_t hash = HashJobConfig(Parse(kSmallest, base));
+  auto with = [&](const std::string& override) { return HashJobConfig(Parse(kSmallest, {base[0], override})); };
+  for (const char* free : {"cluster.workers=3", "cluster.coordinator=h:1", "cluster.listen=h:1", "cluster.advertise=h",
+                           "worker.threads=2", "limits.join=5", "metrics.listen=h:9"}) {
+    INFO(free);
+    CHECK(with(free) == hash);
+  }
+  for (const char* bound :
+       {"job.slots=5", "job.seed=2", "job.steps=11", "job.mode=async", "optimizer.lr=0.5", "cluster.servers=2",
+        "cluster.shards_per_server=2", "worker.accumulate=2", "model.dropout=0.1", "data.samples=99",
+        "schedule.warmup_steps=1", "job.on_nonfinite=skip"}) {
+    INFO(bound);
+    CHECK(with(bound) != hash);
+  }
+}
+
+TEST_CASE("weight decay spares the tensors whose names match", "[config]") {
+  OptimizerSection optimizer;
+  CHECK(DecayApplies(optimizer, "h.0.attn.bias"));
+  optimizer.no_decay = {"*.bias", "ln*"};
+  CHECK_FALSE(DecayApplies(optimizer, "h.0.attn.bias"));
+  CHECK_FALSE(DecayApplies(optimizer, "ln_f.weight"));
+  CHECK(DecayApplies(optimizer, "h.0.attn.weight"));
+}
+
+TEST_CASE("a job file that cannot be read says why", "[config]") {
+  const auto missing = LoadJobConfig("/nowhere/job.toml");
+  REQUIRE_FALSE(missing.ok());
+  CHECK_THAT(missing.status().message(), StartsWith("/nowhere/job.toml: cannot read the job file: No such file"));
+  const auto folder = LoadJobConfig("/");
+  REQUIRE_FALSE(folder.ok());
+  CHECK_THAT(folder.status().message(), Contains("Is a directory"));
+}
+
+TEST_CASE("the example jobs are valid", "[config]") {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".toml") continue;
+    const auto config = LoadJobConfig(entry.path().string());
+    INFO(config.status().message());
+    CHECK(config.ok());
+    ++count;
+  }
+  CHECK(count >= 3);
+}

@@ -1,0 +1,78 @@
+#include "worker/train/data/csv.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/worker_data/scratch_folder.h"
+
+using namespace capstan;
+using namespace capstan::train;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Result<FeatureTable<float>> Read(const std::string& text, const CsvOptions& options = {}) {
+  const ScratchFolder folder;
+  return ReadCsv(folder.Write("t.csv", text), options);
+}
+
+std::string Message(const std::string& text, const CsvOptions& options = {}) {
+  const auto table = Read(text, options);
+  REQUIRE_FALSE(table.ok());
+  return table.status().message();
+}
+
+}  // namespace
+
+TEST_CASE("the last column is the class unless another is named", "[csv]") {
+  const auto last = Read("1,2,0\n3,4,2\n");
+  REQUIRE(last.ok());
+  CHECK(last->features == 2);
+  CHECK(last->classes == 3);
+  CHECK(last->inputs == std::vector<float>{1, 2, 3, 4});
+  CHECK(last->labels == std::vector<std::int32_t>{0, 2});
+  const auto first = Read("1,2,0\n0,4,2\n", {.label_column = 0});
+  REQUIRE(first.ok());
+  CHECK(first->labels == std::vector<std::int32_t>{1, 0});
+  CHECK(first->inputs == std::vector<float>{2, 0, 4, 2});
+  CHECK(Read("1,2,0\n0,4,2\n", {.label_column = -3})->labels == first->labels);
+}
+
+TEST_CASE("headers, blanks, line ends and signs are read over", "[csv]") {
+  const auto table = Read("a,b\r\n +1.5 ,\t1\r\n\r\n-2e-1,0", {.header_lines = 1});
+  REQUIRE(table.ok());
+  CHECK(table->inputs == std::vector<float>{1.5F, -0.2F});
+  CHECK(table->labels == std::vector<std::int32_t>{1, 0});
+}
+
+TEST_CASE("a ragged row is refused with its line", "[csv]") {
+  CHECK_THAT(Message("1,2,0\n3,4,1\n5,6\n"), Contains("t.csv:3: 2 values, and line 1 has 3"));
+  CHECK_THAT(Message("1,2,0\n3,4,1,9\n"), Contains("t.csv:2: 4 values"));
+}
+
+TEST_CASE("what is not a finite number is refused with its line and column", "[csv]") {
+  CHECK_THAT(Message("1,2,0\n3,x,1\n"), Contains("t.csv:2: column 1 is \"x\", not a number"));
+  CHECK_THAT(Message("1,2,0\n3,,1\n"), Contains("t.csv:2: column 1 is \"\", not a number"));
+  CHECK_THAT(Message("1,2,0\n3,4z,1\n"), Contains("\"4z\", not a number"));
+  CHECK_THAT(Message("1,2,0\n3,+-4,1\n"), Contains("\"+-4\""));
+  CHECK_THAT(Message("x,y,z\n1,2,0\n"), Contains("set [data] header_lines"));
+  CHECK_THAT(Message("1,2,0\nnan,4,1\n"), Contains("t.csv:2: column 0 is \"nan\"; a value must be finite"));
+  CHECK_THAT(Message("1,2,0\n3,-inf,1\n"), Contains("t.csv:2: column 1 is \"-inf\"; a value must be finite"));
+  CHECK_THAT(Message("1,2,0\n3,1e39,1\n"), Contains("\"1e39\"; a value must be finite in 32 bits"));
+  CHECK_THAT(Message("1,2,0\n3,1e39000,1\n"), Contains("t.csv:2: column 1"));
+  CHECK_THAT(Message("1e30,2,0\n", {.scale = 1e-30F}), Contains("a value must be finite"));
+}
+
+TEST_CASE("a label that is no class is refused", "[csv]") {
+  for (const char* label : {"-1", "0.5", "nan", "1e300", "1048576"}) {
+    CHECK_THAT(Message("1,2,0\n3,4," + std::string(label) + "\n"), Contains("t.csv:2: "));
+  }
+  CHECK_THAT(Message("1,2,0.5\n"), Contains("classes are whole numbers from 0. Is [data] label_column right?"));
+  CHECK_THAT(Message("1,2,0\n", {.label_column = 3}), Contains("label_column = 3, and the table has 3 columns"));
+  CHECK_THAT(Message("1,2,0\n", {.label_column = -4}), Contains("label_column = -4"));
+}
+
+TEST_CASE("a table without rows or without commas is refused", "[csv]") {
+  CHECK_THAT(Message(""), Contains("no rows in it"));
+  CHECK_THAT(Message("a,b\n", {.header_lines = 1}), Contains("no rows in it"));
+  CHECK_THAT(Message("1;2;3\n"), Contains("1 columns separated by commas"));
+}
