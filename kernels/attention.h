@@ -1,0 +1,50 @@
+// CausalAttention: softmax(q k' / sqrt(head_width), only j <= i) v for each head, and its gradient.
+//
+// Shapes: qkv, dqkv [sequences, length, 3, heads, head_width], dense; out, dout [sequences, length, heads, head_width];
+//         log_sum [sequences, heads, length].
+// Types:  float and double.
+// Parity: products as in matmul.h, sums over a row as in lanes.h, gradients of k and v over tiles of query rows from
+//         the last to the first. dropout decides by the element's place in a [sequences, heads, length, stride] array,
+//         stride being length rounded up to 64.
+// Why:    a tile of scores lives in the cache of the thread that makes it; the backward pass makes it again from
+//         log_sum instead of keeping length^2 numbers for each head.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+#include "kernels/dropout.h"
+
+namespace capstan::kernels {
+
+struct AttentionShape {
+  std::int64_t sequences = 0, length = 0, heads = 0, head_width = 0;
+};
+
+template <class Real>
+struct AttentionArgs {
+  AttentionShape shape;
+  DropoutMask dropout;  // of the probabilities
+  const Real* qkv = nullptr;
+  Real* out = nullptr;
+  Real* log_sum = nullptr;  // log of the sum of e^score, kept for the backward pass
+};
+
+template <class Real>
+void CausalAttention(CpuContext& context, const AttentionArgs<Real>& args);
+
+template <class Real>
+struct AttentionGradient {
+  AttentionShape shape;
+  DropoutMask dropout;
+  const Real* qkv = nullptr;
+  const Real* out = nullptr;
+  const Real* log_sum = nullptr;
+  const Real* dout = nullptr;
+  Real* dqkv = nullptr;  // written
+};
+
+template <class Real>
+void CausalAttentionBackward(CpuContext& context, const AttentionGradient<Real>& args);
+
+}  // namespace capstan::kernels

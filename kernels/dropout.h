@@ -1,0 +1,27 @@
+// Dropout: sets each element to 0 with a probability and divides the others by the probability of staying.
+//
+// Shapes: x, any array; in place. The gradient is the same call on dy.
+// Types:  float and double.
+// Parity: whether element i stays depends on (key, i) alone, so the mask is made again instead of stored.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace capstan::kernels {
+
+struct DropoutMask {
+  std::uint64_t key = 0;
+  double probability = 0;  // of 0, in [0, 1); with 0 nothing is touched
+};
+
+template <class Real>
+void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, Real* x);
+
+// Elements [first, first + count) on the calling thread, x pointing at the first of them; `first` is a multiple of
+// kPhiloxGroup.
+template <class Real>
+void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, Real* x);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/lanes.h"
+#include "kernels/layer_norm.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr std::int64_t kTaskRows = 32;
+constexpr double kEpsilon = 1e-5;
+
+// Rows of one task of the backward pass: few enough tasks that their partial sums stay small.
+std::int64_t ChunkRows(std::int64_t rows) { return std::max(kTaskRows, (rows + 63) / 64); }
+
+template <class Real>
+void NormaliseRow(const ResidualLayerNormArgs<Real>& args, std::int64_t row) {
+  const std::int64_t columns = args.columns, at = row * columns;
+  const Real* x = args.a + at;
+  if (args.b != nullptr) {
+    const Real* b = args.b + at;
+    Real* sum = args.sum + at;
+    for (std::int64_t j = 0; j < columns; ++j) sum[j] = x[j] + b[j];
+    x = sum;
+  }
+  const Real mean = Sum(x, columns) / static_cast<Real>(columns);
+  const Real variance = SumOfSquares(x, columns, mean) / static_cast<Real>(columns);
+  const Real inverse = Real(1) / std::sqrt(variance + static_cast<Real>(kEpsilon));
+  Real* y = args.y + at;
+  for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, args.gamma[j], args.beta[j]);
+  args.mean[row] = mean;
+  args.inverse_deviation[row] = inverse;
+}
+
+// One row of dx; adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 * columns.
+template <class Real>
+void RowBackward(const LayerNormGradient<Real>& args, std::int64_t row, Real* gamma_sums, Real* beta_sums,
+                 Real* scratch) {
+  const std::int64_t columns = args.columns;
+  const Real* x = args.x + row * columns;
+  const Real* dy = args.dy + row * columns;
+  Real* dx = args.dx + row * columns;
+  const Real mean = args.mean[row], inverse = args.inverse_deviation[row];
+  Real* normed = scratch;
+  Real* scaled = scratch + columns;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    normed[j] = (x[j] - mean) * inverse;
+    scaled[j] = dy[j] * args.gamma[j];
+    gamma_sums[j] += dy[j] * normed[j];
+    beta_sums[j] += dy[j];
+  }
+  const Real mean_scaled = Sum(scaled, columns) / static_cast<Real>(columns);
+  const Real mean_product = Dot(scaled, normed, columns) / static_cast<Real>(columns);
+  if (args.dx_beta == Real(0)) {
+    for (std::int64_t j = 0; j < columns; ++j) dx[j] = (scaled[j] - mean_scaled - normed[j] * mean_product) * inverse;
+  } else {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      dx[j] = args.dx_beta * dx[j] + (scaled[j] - mean_scaled - normed[j] * mean_product) * inverse;
+    }
+  }
+}
+
+// out = beta * out + sum over chunks; chunk c's sums start at partial + c * stride.
+template <class Real>
+void AddChunks(const Real* partial, std::int64_t chunks, std::int64_t stride, std::int64_t columns, Real beta,
+               Real* out) {
+  for (std::int64_t j = 0; j < columns; ++j) out[j] = beta == Real(0) ? partial[j] : beta * out[j] + partial[j];
+  for (std::int64_t c = 1; c < chunks; ++c) {
+    for (std::int64_t j = 0; j < columns; ++j) out[j] += partial[c * stride + j];
+  }
+}
+
+}  // namespace
+
+template <class Real>
+void ResidualLayerNorm(CpuContext& context, const ResidualLayerNormArgs<Real>& args) {
+  context.ParallelFor((args.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+    const std::int64_t last = std::min(args.rows, (task + 1) * kTaskRows);
+    for (std::int64_t row = task * kTaskRows; row < last; ++row) NormaliseRow(args, row);
+  });
+}
+
+template <class Real>
+void LayerNormBackward(CpuContext& context, const LayerNormGradient<Real>& args) {
+  const std::int64_t columns = args.columns, chunk_rows = ChunkRows(args.rows);
+  const std::int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
+  // For each chunk: gamma's sums, beta's sums, two rows of scratch.
+  Real* partial = context.Workspace<Real>(static_cast<std::size_t>(4 * columns * chunks));
+  context.ParallelFor(chunks, [&](std::int64_t chunk, int) {
+    Real* sums = partial + chunk * 4 * columns;
+    std::fill_n(sums, 2 * columns, Real(0));
+    const std::int64_t last = std::min(args.rows, (chunk + 1) * chunk_rows);
+    for (std::int64_t row = chunk * chunk_rows; row < last; ++row) {
+      RowBackward(args, row, sums, sums + columns, sums + 2 * columns);
+    }
+  });
+  AddChunks(partial, chunks, 4 * columns, columns, args.parameter_beta, args.gamma_gradient);
+  AddChunks(partial + columns, chunks, 4 * columns, columns, args.parameter_beta, args.beta_gradient);
+}
+
+template void ResidualLayerNorm(CpuContext&, const ResidualLayerNormArgs<float>&);
+template void ResidualLayerNorm(CpuContext&, const ResidualLayerNormArgs<double>&);
+template void LayerNormBackward(CpuContext&, const LayerNormGradient<float>&);
+template void LayerNormBackward(CpuContext&, const LayerNormGradient<double>&);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "kernels/elementary.h"
+#include "kernels/lanes.h"
+#include "kernels/softmax_cross_entropy.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr std::int64_t kTaskRows = 32;
+
+struct RowLoss {
+  double loss;
+  std::int64_t correct;
+};
+
+template <class Real>
+RowLoss Row(Real* logits, std::int64_t classes, std::int32_t target, Real gradient_scale) {
+  const Real largest = Max(logits, classes);
+  const Real wanted = logits[target];
+  for (std::int64_t j = 0; j < classes; ++j) logits[j] = Exp(logits[j] - largest);
+  const Real sum = Sum(logits, classes);
+  const Real factor = gradient_scale / sum;
+  for (std::int64_t j = 0; j < classes; ++j) logits[j] *= factor;
+  logits[target] -= gradient_scale;
+  return {static_cast<double>(Log(sum)) + static_cast<double>(largest - wanted), wanted == largest};
+}
+
+}  // namespace
+
+template <class Real>
+LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<Real>& args) {
+  RowLoss* rows = context.Workspace<RowLoss>(static_cast<std::size_t>(args.rows));
+  context.ParallelFor((args.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+    const std::int64_t last = std::min(args.rows, (task + 1) * kTaskRows);
+    for (std::int64_t row = task * kTaskRows; row < last; ++row) {
+      rows[row] = Row(args.logits + row * args.stride, args.classes, args.targets[row], args.gradient_scale);
+    }
+  });
+  LossResult result;
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    result.loss += rows[row].loss;
+    result.correct += rows[row].correct;
+  }
+  return result;
+}
+
+template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<float>&);
+template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<double>&);
+
+}  // namespace capstan::kernels
