@@ -1,7 +1,8 @@
 // OptimizerRule: which optimizer a job uses, and with which constants.
 //
 // Kind:   values.
-// Why:    the arithmetic of a block needs a handful of numbers, not the job file. They stay double until an update turns
+// Why:    the arithmetic of a block needs a handful of numbers, not the job file. They stay double until an update
+// turns
 //         them into its fp32 factors: 1 - fp32(0.999) is off by 1.3e-5 of itself.
 #pragma once
 
@@ -17,8 +18,8 @@ struct OptimizerRule {
   bool nesterov = false;  // kMomentum
   double beta1 = 0.9;     // kAdam, kAdamW
   double beta2 = 0.999;
-  double eps = 1e-8;           // kAdam, kAdamW, kAdagrad
-  double weight_decay = 0.0;   // kAdamW: decoupled from the gradient; the others: L2, added to it
+  double eps = 1e-8;          // kAdam, kAdamW, kAdagrad
+  double weight_decay = 0.0;  // kAdamW: decoupled from the gradient; the others: L2, added to it
 };
 
 // fp32 arrays of state that a weight has: 0, 1 or 2. Their initial value is zero.
