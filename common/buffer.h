@@ -54,6 +54,14 @@ class BufferRef {
   }
   ~BufferRef() { Drop(); }
 
+  // The reference as a bare pointer, for a C callback's context; Adopt takes it back, exactly once.
+  Buffer* Detach() && { return std::exchange(buffer_, nullptr); }
+  static BufferRef Adopt(Buffer* detached) {
+    BufferRef reference;
+    reference.buffer_ = detached;
+    return reference;
+  }
+
   explicit operator bool() const { return buffer_ != nullptr; }
   Buffer* get() const { return buffer_; }
   Buffer* operator->() const { return buffer_; }

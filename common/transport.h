@@ -45,6 +45,7 @@ struct TransportOptions {
   int queue_messages_max = 1024;            // per peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
+  std::chrono::microseconds spin{20};       // Poll looks this long before it sleeps: waking up costs as much
 };
 
 }  // namespace capstan
