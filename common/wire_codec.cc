@@ -142,7 +142,9 @@ std::size_t ListWords(const View& m) {
 }
 std::size_t ListWords(const Beat& m) { return NumberWords(m.missing); }
 std::size_t ListWords(const Leave& m) { return PeopleWords(m.reason); }
-std::size_t ListWords(const Staged& m) { return m.held.size() * 2 + 1 + NumberWords(m.ended); }
+std::size_t ListWords(const Staged& m) {
+  return m.held.size() * 2 + 1 + NumberWords(m.ended) + NumberWords(m.clocks);
+}
 std::size_t ListWords(const Pull& m) { return NumberWords(m.blocks); }
 std::size_t ListWords(const Error& m) { return PeopleWords(m.message); }
 
@@ -397,6 +399,7 @@ struct HeaderWriter {
       entry.setNodeEnd(m.held[i].node.end);
     }
     WriteNumbers(m.ended, out.initEnded(faults.Count(m.ended.size(), kListEntriesMax, "ended slots")));
+    WriteNumbers(m.clocks, out.initClocks(faults.Count(m.clocks.size(), kListEntriesMax, "clocks")));
     out.setFull(m.full);
     out.setPassed(m.passed);
   }
@@ -610,6 +613,7 @@ struct HeaderReader {
       return Staged::Entry{entry.getBlock(), {entry.getNodeBegin(), entry.getNodeEnd()}};
     });
     m.ended = Numbers<SlotIndex>(in.getEnded(), "ended slots");
+    m.clocks = Numbers<std::uint64_t>(in.getClocks(), "clocks");
     m.full = in.getFull();
     m.passed = in.getPassed();
     m.credit = in.getCredit();

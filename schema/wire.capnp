@@ -292,8 +292,9 @@ struct Staged {
   step @4 :UInt64;
   held @5 :List(Entry);
   ended @6 :List(UInt32);
-  full @7 :Bool;
-  passed @8 :Bool;
+  clocks @7 :List(UInt64);
+  full @8 :Bool;
+  passed @9 :Bool;
 
   struct Entry {
     block @0 :UInt32;
