@@ -31,8 +31,15 @@ class CpuContext {
     Run(count, [](const void* t, std::int64_t index, int lane) { (*static_cast<const Task*>(t))(index, lane); }, &task);
   }
 
-  // At least `count` elements, aligned to 64 bytes, with any content; valid until the next call of Workspace. It grows
-  // to the largest request and stays.
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  using Memory = std::unique_ptr<void, Free>;
+  // Memory that kernels of this context can work on, aligned to 64 bytes, with any content.
+  Memory Allocate(std::size_t bytes);
+
+  // At least `count` elements, as of Allocate; valid until the next call of Workspace. It grows to the largest request
+  // and stays.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));
@@ -44,11 +51,8 @@ class CpuContext {
   void* WorkspaceBytes(std::size_t bytes);
 
   class Pool;
-  struct Free {
-    void operator()(void* memory) const;
-  };
   std::unique_ptr<Pool> pool_;  // null with one thread
-  std::unique_ptr<void, Free> workspace_;
+  Memory workspace_;
   std::size_t workspace_bytes_ = 0;
 };
 

@@ -107,10 +107,14 @@ void CpuContext::Run(std::int64_t count, Call call, const void* task) {
   for (std::int64_t index = 0; index < count; ++index) call(task, index, 0);
 }
 
+CpuContext::Memory CpuContext::Allocate(std::size_t bytes) {
+  return Memory(::operator new(bytes, std::align_val_t{64}));
+}
+
 void* CpuContext::WorkspaceBytes(std::size_t bytes) {
   if (bytes > workspace_bytes_) {
     workspace_.reset();
-    workspace_.reset(::operator new(bytes, std::align_val_t{64}));
+    workspace_ = Allocate(bytes);
     workspace_bytes_ = bytes;
   }
   return workspace_.get();

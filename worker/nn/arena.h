@@ -1,0 +1,49 @@
+// Arena: one piece of a context's memory for all activations of a model.
+//
+// Kind:   owned by its model.
+// Why:    the arrays of a step are offsets that follow from the batch's shape; nothing is allocated once the largest
+//         batch has been seen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace capstan::nn {
+
+template <class Context>
+class Arena {
+ public:
+  explicit Arena(Context& context) : context_(context) {}
+
+  // Calls `layout(arena)`, which Takes all it needs and returns where it lies: once to measure, once to place.
+  template <class Layout>
+  auto Place(const Layout& layout) {
+    base_ = nullptr;
+    used_ = 0;
+    layout(*this);
+    if (used_ > capacity_) {
+      memory_.reset();
+      memory_ = context_.Allocate(used_);
+      capacity_ = used_;
+    }
+    base_ = static_cast<std::byte*>(memory_.get());
+    used_ = 0;
+    return layout(*this);
+  }
+
+  // `count` elements, aligned to 64 bytes; null while measuring.
+  template <class Real>
+  Real* Take(std::int64_t count) {
+    const std::size_t at = used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(Real) + 63) / 64 * 64;
+    return base_ == nullptr ? nullptr : reinterpret_cast<Real*>(base_ + at);
+  }
+
+ private:
+  Context& context_;
+  typename Context::Memory memory_;
+  std::size_t capacity_ = 0, used_ = 0;
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace capstan::nn

@@ -1,0 +1,140 @@
+// Linear and LayerNorm: what every model is made of. They know where their parameters lie and nothing of a batch.
+//
+// Kind:   values.
+// Shapes: linear: x [rows, in], y [rows, out], weight [out, in] as in torch.nn.Linear. layer norm: [rows, width].
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/bias_activation.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "worker/nn/parameters.h"
+
+namespace capstan::nn {
+
+// Weights to read, gradients to write and what to do with the old ones.
+template <class Real>
+struct GradientTarget {
+  Real* gradients = nullptr;
+  Real beta = 0;  // 0 replaces, 1 adds
+};
+
+struct Linear {
+  Linear(Parameters& parameters, const std::string& name, std::int64_t inputs, std::int64_t outputs, Init weight_init,
+         Init bias_init)
+      : in(inputs),
+        out(outputs),
+        weight(parameters.Add({name + ".weight", {outputs, inputs}, weight_init, true})),
+        bias(parameters.Add({name + ".bias", {outputs}, bias_init, false})) {}
+
+  // y = x W' + b; with an activation also activated = f(y), which may be y.
+  template <class Context, class Real>
+  void Forward(Context& context, const Real* weights, std::int64_t rows, const Real* x, Real* y,
+               kernels::Activation activation = kernels::Activation::kNone, Real* activated = nullptr) const {
+    Matmul(context, kernels::Product<Real>{.m = rows,
+                                           .n = out,
+                                           .k = in,
+                                           .a = {x, in},
+                                           .b = {weights + weight.offset, in, kernels::Transpose::kYes},
+                                           .c = y,
+                                           .c_stride = out,
+                                           .bias = weights + bias.offset,
+                                           .activation = activation,
+                                           .activated = activated});
+  }
+
+  // Gradients of weight and bias. With an activation, dy is first taken back through it, in place; `y` is as
+  // BiasActivationGradient::x.
+  template <class Context, class Real>
+  void BackwardParameters(Context& context, const GradientTarget<Real>& target, std::int64_t rows, const Real* x,
+                          Real* dy, kernels::Activation activation = kernels::Activation::kNone,
+                          const Real* y = nullptr) const {
+    BiasActivationBackward(context,
+                           kernels::BiasActivationGradient<Real>{.rows = rows,
+                                                                 .columns = out,
+                                                                 .activation = activation,
+                                                                 .x = y,
+                                                                 .dy = dy,
+                                                                 .bias_gradient = target.gradients + bias.offset,
+                                                                 .beta = target.beta});
+    Matmul(context, kernels::Product<Real>{.m = out,
+                                           .n = in,
+                                           .k = rows,
+                                           .a = {dy, out, kernels::Transpose::kYes},
+                                           .b = {x, in},
+                                           .c = target.gradients + weight.offset,
+                                           .c_stride = in,
+                                           .beta = target.beta});
+  }
+
+  // dx = dy W.
+  template <class Context, class Real>
+  void BackwardInput(Context& context, const Real* weights, std::int64_t rows, const Real* dy, Real* dx) const {
+    Matmul(context, kernels::Product<Real>{.m = rows,
+                                           .n = in,
+                                           .k = out,
+                                           .a = {dy, out},
+                                           .b = {weights + weight.offset, in},
+                                           .c = dx,
+                                           .c_stride = in});
+  }
+
+  std::int64_t in, out;
+  Parameter weight, bias;
+};
+
+// What the way back needs of a normalised array.
+template <class Real>
+struct NormState {
+  Real* y = nullptr;  // [rows, width]
+  Real* mean = nullptr;
+  Real* inverse_deviation = nullptr;
+};
+
+struct LayerNorm {
+  LayerNorm(Parameters& parameters, const std::string& name, std::int64_t columns)
+      : width(columns),
+        weight(parameters.Add({name + ".weight", {columns}, {InitKind::kOnes}, false})),
+        bias(parameters.Add({name + ".bias", {columns}, {InitKind::kZeros}, false})) {}
+
+  // sum = a + b (b null: the input is a), state.y = its normalised form.
+  template <class Context, class Real>
+  void Forward(Context& context, const Real* weights, std::int64_t rows, const Real* a, const Real* b, Real* sum,
+               const NormState<Real>& state) const {
+    ResidualLayerNorm(context, kernels::ResidualLayerNormArgs<Real>{.rows = rows,
+                                                                    .columns = width,
+                                                                    .a = a,
+                                                                    .b = b,
+                                                                    .sum = sum,
+                                                                    .gamma = weights + weight.offset,
+                                                                    .beta = weights + bias.offset,
+                                                                    .y = state.y,
+                                                                    .mean = state.mean,
+                                                                    .inverse_deviation = state.inverse_deviation});
+  }
+
+  // dx = dx_beta * dx + gradient, and the parameters' gradients; x is what was normalised.
+  template <class Context, class Real>
+  void Backward(Context& context, const Real* weights, const GradientTarget<Real>& target, std::int64_t rows,
+                const Real* x, const NormState<Real>& state, const Real* dy, Real* dx, Real dx_beta) const {
+    LayerNormBackward(context, kernels::LayerNormGradient<Real>{.rows = rows,
+                                                                .columns = width,
+                                                                .x = x,
+                                                                .mean = state.mean,
+                                                                .inverse_deviation = state.inverse_deviation,
+                                                                .gamma = weights + weight.offset,
+                                                                .dy = dy,
+                                                                .dx = dx,
+                                                                .dx_beta = dx_beta,
+                                                                .gamma_gradient = target.gradients + weight.offset,
+                                                                .beta_gradient = target.gradients + bias.offset,
+                                                                .parameter_beta = target.beta});
+  }
+
+  std::int64_t width;
+  Parameter weight, bias;
+};
+
+}  // namespace capstan::nn

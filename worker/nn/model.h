@@ -1,0 +1,100 @@
+// Model: a network with a hand-written way forward and back, on weights that lie in the catalog's flat space.
+//
+// Kind:   owned by the one thread that calls it; so is the context it was made with, which must outlive it.
+// Limits: activations live in one arena that grows to the largest batch seen; after that no step allocates.
+// Fails:  Create... with kInvalid, naming the size that is wrong. Batches of another shape than the model's, and tokens
+//         or targets out of range, are the caller's bug: who reads data checks it.
+// Why:    the cut between trainer and mathematics is coarse, so that the mathematics can live in a plug-in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/status.h"
+#include "common/types.h"
+#include "kernels/context.h"
+
+namespace capstan::nn {
+
+// One micro-batch, of one sample or more. Exactly one of inputs and tokens is used, by the kind of model.
+struct Batch {
+  std::int64_t samples = 0;                // rows (mlp) or sequences (gpt)
+  std::span<const float> inputs;           // mlp: [samples, features]
+  std::span<const std::int32_t> tokens;    // gpt: [samples, context]
+  std::span<const std::int32_t> targets;   // mlp: [samples]; gpt: [samples, context]
+};
+
+// What the dropout masks of a micro-batch follow from, together with the layer.
+struct StepKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t micro_batch = 0;
+};
+
+struct LossSums {
+  double loss = 0;           // summed over predictions; the mean is loss / count
+  std::int64_t count = 0;    // predictions: samples (mlp) or tokens (gpt)
+  std::int64_t correct = 0;  // predictions whose target has the largest logit
+};
+
+enum class GradientMode : std::uint8_t { kReplace, kAdd };
+
+struct TrainOptions {
+  double gradient_scale = 1;  // the gradient is that of gradient_scale * LossSums::loss
+  GradientMode mode = GradientMode::kReplace;
+};
+
+// Called on the thread that runs the model; either may be empty.
+struct Hooks {
+  // Weights of tensors [first, last] are about to be read for the first time in this call. In catalog order.
+  std::function<void(TensorIndex first, TensorIndex last)> need_weights;
+  // Gradients of tensors [first, last] are final. Each tensor once, about in reverse catalog order.
+  std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
+};
+
+template <class Real>
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // In catalog order, which is the order of the way forward.
+  virtual const std::vector<TensorSpec>& tensors() const = 0;
+
+  // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
+  // say; replacing does not read them.
+  virtual LossSums Train(const Real* weights, Real* gradients, const Batch& batch, const StepKey& key,
+                         const TrainOptions& options, const Hooks& hooks) = 0;
+
+  // The loss without dropout.
+  virtual LossSums Evaluate(const Real* weights, const Batch& batch, const Hooks& hooks) = 0;
+
+  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. mlp: kUnsupported.
+  virtual Result<std::span<const Real>> NextTokenLogits(const Real* weights, std::span<const std::int32_t> tokens) = 0;
+};
+
+// Linear layers with ReLU between them, and dropout after each ReLU.
+struct MlpShape {
+  std::int64_t features = 0, classes = 0;
+  std::vector<std::int64_t> hidden;
+  double dropout = 0;
+};
+
+// GPT-2: layer norm before each branch and at the end, GELU (tanh form), learned positions, head tied to the token
+// embedding. Dropout after the embedding, on the attention's probabilities and at the end of each branch.
+struct GptShape {
+  std::int64_t vocabulary = 0, context = 0, layers = 0, heads = 0, width = 0;
+  double dropout = 0;
+};
+
+// For Real = float and, as the reference for tests, double.
+template <class Real>
+Result<std::unique_ptr<Model<Real>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
+template <class Real>
+Result<std::unique_ptr<Model<Real>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
+
+}  // namespace capstan::nn

@@ -1,0 +1,46 @@
+// Parameters: the tensors of a model under construction, and where each lies in flat space.
+//
+// Kind:   value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/types.h"
+#include "worker/nn/model.h"
+
+namespace capstan::nn {
+
+struct Parameter {
+  TensorIndex index = 0;
+  std::uint64_t offset = 0;  // first element in flat space
+};
+
+class Parameters {
+ public:
+  Parameter Add(TensorSpec spec) {
+    const Parameter parameter{static_cast<TensorIndex>(tensors_.size()), elements_};
+    elements_ += spec.ElementCount();
+    tensors_.push_back(std::move(spec));
+    return parameter;
+  }
+
+  const std::vector<TensorSpec>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  std::uint64_t elements_ = 0;
+};
+
+inline void NeedWeights(const Hooks& hooks, Parameter first, Parameter last) {
+  if (hooks.need_weights) hooks.need_weights(first.index, last.index);
+}
+
+inline void GradientReady(const Hooks& hooks, Parameter first, Parameter last) {
+  if (hooks.gradient_ready) hooks.gradient_ready(first.index, last.index);
+}
+
+}  // namespace capstan::nn
