@@ -80,7 +80,7 @@ class Model {
 // Linear layers with ReLU between them, and dropout after each ReLU.
 struct MlpShape {
   std::int64_t features = 0, classes = 0;
-  std::vector<std::int64_t> hidden;
+  std::vector<std::int64_t> hidden = {};  // widths; none: a linear classifier
   double dropout = 0;
 };
 
