@@ -22,6 +22,7 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
                        std::uint64_t seed)
     : rule_(rule), states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
+  std::uint64_t elements = 0;
   for (std::size_t local = 0; local < indices_.size(); ++local) {
     const Block& block = catalog.blocks()[indices_[local]];
     Entry& entry = blocks_[local];
@@ -35,7 +36,10 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
       InitialWeights(seed, tensor, segment.tensor_offset,
                      std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
     }
+    elements += block.count;
   }
+  const int arrays = 2 * (1 + states_) + 1 + 2;  // two versions, the kept sum, two contributions
+  path_ = WritePathFor(elements * sizeof(float) * arrays);
 }
 
 BlockStore::BlockVersion BlockStore::TakeVersion() {
@@ -62,8 +66,9 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   Entry& entry = blocks_[local];
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
-  ReduceAndUpdate(rule_, scalars, cover, slots, entry.segments, In(entry.published), Out(entry.next, entry.sum),
-                  squares);
+  BlockOut out = Out(entry.next, entry.sum);
+  out.path = path_;
+  ReduceAndUpdate(rule_, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
 }
 
 void BlockStore::PrepareAgain(std::size_t local, const UpdateScalars& scalars) {

@@ -68,6 +68,7 @@ class BlockStore {
 
   OptimizerRule rule_;
   int states_;
+  WritePath path_ = WritePath::kCached;  // of a step's new version
   BufferPool pool_;
   std::vector<BlockIndex> indices_;
   std::vector<Entry> blocks_;
