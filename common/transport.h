@@ -41,11 +41,11 @@ class Transport {
 };
 
 struct TransportOptions {
-  std::size_t frame_bytes_max = 8u << 20;   // larger frames are refused by the socket
-  int queue_messages_max = 1024;            // per peer and direction
+  std::size_t frame_bytes_max = 8u << 20;  // larger frames are refused by the socket
+  int queue_messages_max = 1024;           // per peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::microseconds spin{20};       // Poll looks this long before it sleeps: waking up costs as much
+  std::chrono::microseconds spin{20};  // Poll looks this long before it sleeps: waking up costs as much
 };
 
 }  // namespace capstan

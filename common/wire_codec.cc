@@ -142,9 +142,7 @@ std::size_t ListWords(const View& m) {
 }
 std::size_t ListWords(const Beat& m) { return NumberWords(m.missing); }
 std::size_t ListWords(const Leave& m) { return PeopleWords(m.reason); }
-std::size_t ListWords(const Staged& m) {
-  return m.held.size() * 2 + 1 + NumberWords(m.ended) + NumberWords(m.clocks);
-}
+std::size_t ListWords(const Staged& m) { return m.held.size() * 2 + 1 + NumberWords(m.ended) + NumberWords(m.clocks); }
 std::size_t ListWords(const Pull& m) { return NumberWords(m.blocks); }
 std::size_t ListWords(const Error& m) { return PeopleWords(m.message); }
 
@@ -444,9 +442,12 @@ StepParameters ReadParameters(wire::StepParameters::Reader in) {
 }
 
 SlotReport ReadSlotReport(wire::SlotReport::Reader in) {
-  return {in.getSlot(),           in.getSamples(),
-          in.getLossSum(),        in.getPredictions(),
-          in.getValidationLossSum(), in.getValidationPredictions(),
+  return {in.getSlot(),
+          in.getSamples(),
+          in.getLossSum(),
+          in.getPredictions(),
+          in.getValidationLossSum(),
+          in.getValidationPredictions(),
           in.getValidationCorrect()};
 }
 
@@ -485,15 +486,21 @@ struct HeaderReader {
 
   Ping Read(wire::Ping::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Reset Read(wire::Reset::Reader in) {
-    return {{in.getTerm()},    {in.getGeneration()},
-            {in.getIncarnation()}, {in.getVersion()},
-            ReadParameters(in.getParameters()), in.getSlotCount(),
+    return {{in.getTerm()},
+            {in.getGeneration()},
+            {in.getIncarnation()},
+            {in.getVersion()},
+            ReadParameters(in.getParameters()),
+            in.getSlotCount(),
             Tensors(in.getCatalog())};
   }
   Commit Read(wire::Commit::Reader in) {
-    return {{in.getTerm()}, {in.getGeneration()},
-            {in.getStep()}, in.getAttempt(),
-            faults.Enum(in.getAction(), StepAction::kSkip, "a commit's action"), ReadParameters(in.getNext())};
+    return {{in.getTerm()},
+            {in.getGeneration()},
+            {in.getStep()},
+            in.getAttempt(),
+            faults.Enum(in.getAction(), StepAction::kSkip, "a commit's action"),
+            ReadParameters(in.getNext())};
   }
   Redo Read(wire::Redo::Reader in) {
     return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, in.getAttempt(), in.getClip()};
@@ -582,9 +589,7 @@ struct HeaderReader {
             in.getViewSequence(),
             Numbers<ShardIndex>(in.getMissing(), "missing shards")};
   }
-  Leave Read(wire::Leave::Reader in) {
-    return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")};
-  }
+  Leave Read(wire::Leave::Reader in) { return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")}; }
   Push Read(wire::Push::Reader in) {
     return {{in.getGeneration()},
             {in.getIncarnation()},
@@ -597,8 +602,8 @@ struct HeaderReader {
             faults.Enum(in.getEncoding(), Encoding::kFp32, "a push's encoding")};
   }
   EndSlot Read(wire::EndSlot::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()},
-            ReadSlotReport(in.getReport())};
+    return {
+        {in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}, ReadSlotReport(in.getReport())};
   }
   CoverageQuery Read(wire::CoverageQuery::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}};
@@ -620,7 +625,10 @@ struct HeaderReader {
     return m;
   }
   Pull Read(wire::Pull::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getVersion()},
+    return {{in.getGeneration()},
+            {in.getIncarnation()},
+            {in.getSession()},
+            {in.getVersion()},
             Numbers<BlockIndex>(in.getBlocks(), "blocks")};
   }
   Weights Read(wire::Weights::Reader in) {
@@ -686,7 +694,8 @@ Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   if (root.getMagic() != kProtocolMagic) return BadHeader("it does not begin with the protocol's mark");
   if (root.getVersion() != kProtocolVersion) {
     return Unsupported("the other side speaks protocol version " + std::to_string(root.getVersion()) +
-                       ", this build version " + std::to_string(kProtocolVersion) + "; run the same release everywhere");
+                       ", this build version " + std::to_string(kProtocolVersion) +
+                       "; run the same release everywhere");
   }
   Faults faults;
   Header header = HeaderReader{faults}.ReadUnion(root);
@@ -707,8 +716,8 @@ Status WriteMessage(const Header& header, capnp::MessageBuilder& message, std::v
   const auto bytes = segments[0].asBytes();
   const SegmentTable table = {0, static_cast<std::uint32_t>(segments[0].size())};
   if (sizeof table + bytes.size() > kHeaderBytesMax) {
-    return Invalid("this message cannot be sent: its header has " + std::to_string(bytes.size()) +
-                   " bytes, at most " + std::to_string(kHeaderBytesMax) + " are allowed");
+    return Invalid("this message cannot be sent: its header has " + std::to_string(bytes.size()) + " bytes, at most " +
+                   std::to_string(kHeaderBytesMax) + " are allowed");
   }
   out->resize(sizeof table + bytes.size());
   std::memcpy(out->data(), &table, sizeof table);

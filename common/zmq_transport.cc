@@ -31,7 +31,7 @@ constexpr int kLingerMs = 250;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
-constexpr int kHeartbeatsMissed = 3;               // before a connection is given up
+constexpr int kHeartbeatsMissed = 3;  // before a connection is given up
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 
@@ -76,7 +76,8 @@ RoutingId RoutingIdOf(PeerId peer) {
 // Nobody when no peer of ours would have that routing id.
 PeerId PeerOf(std::span<const std::byte> id) {
   std::uint64_t value = 0;
-  for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8))) value = value << 8 | static_cast<unsigned char>(byte);
+  for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))
+    value = value << 8 | static_cast<unsigned char>(byte);
   if (id.size() == 8 && value >= kNamedPeer) return {value};
   if (id.size() == kUnnamedSize && id[0] == std::byte{0}) return {kUnnamedPeer | value};
   return {};
@@ -110,8 +111,7 @@ std::string WhyNot(int error, bool is_tcp) {
     case EADDRINUSE: return "address already in use; stop the process that holds it or choose another port";
     case EADDRNOTAVAIL:
     case ENODEV: return "this machine has no such address; use one of its own in numbers, or 0.0.0.0 for all of them";
-    case EACCES:
-      return is_tcp ? "not permitted; choose a port of 1024 or above" : "no permission to create that file";
+    case EACCES: return is_tcp ? "not permitted; choose a port of 1024 or above" : "no permission to create that file";
     case EINVAL: return "not an address; write tcp://HOST:PORT or ipc://PATH";
     case ENAMETOOLONG: return "the path is too long for a socket; choose one of at most 100 bytes";
     case ENOENT: return "its folder does not exist";
@@ -260,15 +260,15 @@ class ZmqTransport final : public Transport {
 
   // The owner's thread alone.
   Context context_;
-  Socket router_;                           // made by the first Bind
+  Socket router_;                            // made by the first Bind
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
-  std::vector<Socket> closing_;             // disconnected while their messages were being delivered
+  std::vector<Socket> closing_;              // disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0;
   std::vector<zmq_pollitem_t> poll_items_;  // empty: to be made again
   std::vector<std::byte> header_;           // reused by Send
   bool draining_ = false;
   Clock::time_point error_second_{};
-  int error_replies_ = 0;                   // since error_second_
+  int error_replies_ = 0;  // since error_second_
 };
 
 Result<Socket> ZmqTransport::Open(int type) {

@@ -154,13 +154,12 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
     }
     return true;
   }
-  if (hello.incarnation < shard->hello->incarnation && from == shard->peer) return false;  // late, from before
-  if (now - shard->last_heard < kShardSilence) {
+  if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else: late, from before
+  if (now - shard->last_heard < kShardSilence) {  // the regular Ping will tell whether the first one lives
     if (shard->rival != from) {
       shard->rival = from;
       shard->rival_since = now;
     }
-    out->Send(shard->peer, Ping{term_, generation_});
     return false;
   }
   return hello.incarnation > shard->hello->incarnation;
@@ -187,9 +186,8 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     out->Send(from, Ping{term_, generation_});
     return;
   }
-  const bool lost_state = state_ == State::kRunning && running_ &&
-                          hello.incarnation > running_->incarnations[hello.shard];
-  if (lost_state || (other_life && (state_ == State::kResetting || state_ == State::kFinished))) {
+  const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_;
+  if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
     out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                                      " came back without its state; every shard goes back to version 0");
     StartRecovery(out);

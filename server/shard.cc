@@ -65,7 +65,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
 
 void Shard::On(const Ping&, Outbox* out) { out->Send(options_.coordinator, MakeHello()); }
 
-void Shard::On(const Reset& reset, Instant, Outbox* out) {
+void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
   const bool already = serving() && reset.generation == generation_;
   if (!already) {
@@ -108,6 +108,7 @@ void Shard::On(const Reset& reset, Instant, Outbox* out) {
   }
   out->Send(options_.coordinator,
             ResetDone{options_.shard, options_.incarnation, generation_, already ? 0 : store_->Digest()});
+  PrepareStepWhenComplete(now, out);
 }
 
 void Shard::On(const Commit& commit, Instant now, Outbox* out) {
@@ -305,6 +306,7 @@ void Shard::Flush(Outbox* out) {
 }
 
 std::uint32_t Shard::credit() const {
+  if (!HasGlobalSteps(options_.mode)) return static_cast<std::uint32_t>(progress_.size());
   return static_cast<std::uint32_t>(std::min(lowest_incomplete_ + options_.window_blocks, progress_.size()));
 }
 
@@ -392,7 +394,7 @@ std::size_t Shard::home_slot_count() const {
 }
 
 void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
-  if (prepared_ || lowest_incomplete_ < progress_.size() || reports_.size() < home_slot_count()) return;
+  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || lowest_incomplete_ < progress_.size() || reports_.size() < home_slot_count()) return;
   prepared_ = true;
   prepared_backoff_.Restart();
   prepared_backoff_.Sent(now);
@@ -422,6 +424,7 @@ void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   BeginStep();
   metrics_->version.Set(static_cast<double>(version_.value));
   AnswerParkedPulls(now, out);
+  PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots has nothing to wait for
 }
 
 void Shard::BeginStep() {

@@ -66,6 +66,8 @@ class Shard {
   std::uint64_t hash_mismatches() const { return hash_mismatches_; }
   // Of weights and optimizer state. Requires serving().
   std::uint64_t Digest() const { return store_->Digest(); }
+  // The blocks held. Requires serving().
+  const BlockStore& store() const { return *store_; }
   // How many payloads may live per block at most, for the memory account.
   std::uint64_t staged_bytes() const;
 

@@ -1,0 +1,543 @@
+#include "worker/client/session.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "common/hash.h"
+
+namespace capstan::client {
+
+namespace {
+
+constexpr Instant kBeatEvery = std::chrono::seconds(1);
+
+bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
+  return std::find(slots.begin(), slots.end(), slot) != slots.end();
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options) : options_(std::move(options)), join_retry_(options_.nonce) {}
+
+std::vector<Session::Event> Session::TakeEvents() { return std::exchange(events_, {}); }
+
+void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
+  if (ended_) return;
+  if (from == options_.coordinator) {
+    if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
+    if (const auto* error = std::get_if<Error>(&message.header)) On(from, *error, now, out);
+    return;
+  }
+  ShardLink* link = LinkOf(from);
+  if (link == nullptr) return;
+  std::visit(
+      [&](const auto& body) {
+        using Body = std::decay_t<decltype(body)>;
+        if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Weights> || std::is_same_v<Body, Error>) {
+          // Another life or history of the shard: the view will tell.
+          if (body.incarnation != link->address.incarnation) return;
+          link->last_heard = now;
+          if constexpr (std::is_same_v<Body, Error>) {
+            OnShardError(link, body, now, out);
+          } else if (body.generation == generation_) {
+            if constexpr (std::is_same_v<Body, Staged>) On(link, body, now, out);
+            if constexpr (std::is_same_v<Body, Weights>) On(link, body, message.payload, now, out);
+          }
+        }
+      },
+      message.header);
+}
+
+Session::ShardLink* Session::LinkOf(PeerId peer) {
+  for (auto& [shard, link] : links_) {
+    if (link.peer == peer) return &link;
+  }
+  return nullptr;
+}
+
+// ---- the coordinator -----------------------------------------------------------------------------------------------
+
+void Session::Declare(Declaration declaration, Instant now, Outbox* out) {
+  Result<Catalog> catalog = Catalog::Create(declaration.catalog, options_.block_elements);
+  if (!catalog.ok()) {
+    ended_ = true;
+    events_.push_back(Failed{catalog.status()});
+    return;
+  }
+  catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+  declaration_ = std::move(declaration);
+  join_retry_.Restart();
+  SendJoin(now, out);
+}
+
+void Session::SendJoin(Instant now, Outbox* out) {
+  join_retry_.Sent(now);
+  Join join;
+  join.job = job_;
+  join.worker = options_.name;
+  join.nonce = options_.nonce;
+  if (declaration_) {
+    join.numeric_class = declaration_->numeric_class;
+    join.numeric_fingerprint = declaration_->numeric_fingerprint;
+    join.data_fingerprint = declaration_->data_fingerprint;
+    join.catalog = declaration_->catalog;
+  }
+  out->Send(options_.coordinator, std::move(join));
+}
+
+void Session::On(PeerId, const Error& error, Instant now, Outbox* out) {
+  if (error.code == Code::kRefused) {
+    ended_ = true;
+    events_.push_back(Failed{Refused(error.message)});
+  } else if (error.code == Code::kStale) {  // a coordinator that does not know us: its memory of sessions is new
+    session_ = {};
+    join_retry_.Restart();
+    SendJoin(now, out);
+  }
+}
+
+void Session::On(const View& view, Instant now, Outbox* out) {
+  if (view_ && (view.term < view_->term || (view.term == view_->term && view.sequence < view_->sequence))) return;
+  if (!view.job_file.empty()) {
+    job_ = view.job;
+    if (!declaration_) events_.push_back(JobFile{view.job_file, view.job});
+    return;
+  }
+  if (!declaration_ || view.session.value == 0) return;
+  if (view.session != session_) {
+    session_ = view.session;
+    events_.push_back(Joined{session_});
+  }
+  slots_changed_ = slots_changed_ || (view_ && view_->slots != view.slots);
+  view_ = view;
+  if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
+    VoidRound();
+    ended_ = true;
+    if (view.phase == JobPhase::kDone) events_.push_back(Finished{});
+    if (view.phase == JobPhase::kFailed) events_.push_back(Failed{Refused("the job failed: " + view.message)});
+    return;
+  }
+  if (view.phase != JobPhase::kRunning || view.shards.empty()) return;
+  if (view.generation > generation_) EnterGeneration(view, now);
+  if (std::exchange(slots_changed_, false)) {
+    coverage_sure_ = false;
+    ReturnToStepBefore();
+  }
+  if (application_ready_ && round_state_ == RoundState::kNone) BeginRound(now, out);
+}
+
+void Session::EnterGeneration(const View& view, Instant now) {
+  VoidRound();
+  generation_ = view.generation;
+  step_ = view.step;
+  pushes_.clear();
+  ends_.clear();
+  done_slots_.clear();
+  clocks_.clear();
+  step_before_.reset();
+  coverage_sure_ = weights_complete_ = stop_ = false;
+  for (auto& [shard, link] : links_) {
+    const bool stays = std::any_of(view.shards.begin(), view.shards.end(),
+                                   [&](const ShardAddress& address) { return address.endpoint == link.address.endpoint; });
+    if (!stays) options_.disconnect(link.peer);
+  }
+  links_.clear();
+  placement_ = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(view.shards.size()));
+  for (const ShardAddress& address : view.shards) {
+    ShardLink& link = links_[address.shard];
+    link.address = address;
+    link.peer = options_.connect(address.endpoint);
+    link.retry = Backoff(options_.nonce ^ address.shard, options_.first_retry);
+    link.last_heard = now;
+  }
+  position_in_shard_.assign(placement_.size(), 0);
+  for (BlockIndex block = 0; block < placement_.size(); ++block) links_[placement_[block]].blocks.push_back(block);
+  for (auto& [shard, link] : links_) {
+    const std::size_t count = link.blocks.size();
+    for (std::size_t i = 0; i < count; ++i) position_in_shard_[link.blocks[i]] = count - 1 - i;
+  }
+}
+
+void Session::VoidRound() {
+  if (announced_) events_.push_back(WorkVoid{round_});
+  announced_ = false;
+  round_state_ = RoundState::kNone;
+  ++round_;  // what the application still sends for the old one is dropped
+}
+
+// ---- rounds --------------------------------------------------------------------------------------------------------
+
+void Session::Ready(Instant now, Outbox* out) {
+  application_ready_ = true;
+  if (ended_ || !view_ || generation_.value == 0) return;
+  if (round_state_ == RoundState::kComputing || round_state_ == RoundState::kPulling) {
+    // The round's work is done (or given up: then its slots are chosen again, coverage says what is missing).
+    for (SlotIndex slot : round_slots_) {
+      if (Synchronous() && !Has(done_slots_, slot)) coverage_sure_ = false;
+    }
+    announced_ = false;
+    round_state_ = RoundState::kNone;
+  }
+  if (round_state_ == RoundState::kNone) BeginRound(now, out);
+}
+
+void Session::BeginRound(Instant now, Outbox* out) {
+  if (view_->phase != JobPhase::kRunning || stop_) return;
+  const bool chosen = Synchronous() ? ChooseSyncWork(now, out) : ChooseAsyncWork(now, out);
+  if (!chosen) return;
+  ++round_;
+  if (Synchronous() && weights_complete_) {
+    AnnounceWork(1.0F);
+    return;
+  }
+  BeginPull(now, out);
+}
+
+bool Session::ChooseSyncWork(Instant now, Outbox* out) {
+  const std::vector<SlotIndex>& mine = view_->slots;
+  if (mine.empty()) return false;
+  const bool done = std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return Has(done_slots_, slot); });
+  if (done) {  // all of this step is computed: on to the next one, whose weights the shards hand out once it is there
+    step_before_ = StepBefore{std::move(done_slots_), weights_complete_};
+    step_ = step_.Next();
+    done_slots_.clear();
+    covered_.clear();
+    covered_ends_.clear();
+    weights_complete_ = false;
+    coverage_sure_ = true;
+  } else if (!coverage_sure_) {
+    AskCoverage(now, out);
+    return false;
+  }
+  round_slots_.clear();
+  for (SlotIndex slot : mine) {
+    if (!Has(done_slots_, slot)) round_slots_.push_back(slot);
+  }
+  return true;
+}
+
+bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
+  // Gradients of one earlier round may still be on their way, not of two.
+  for (const PendingPush& push : pushes_) {
+    if (push.round < round_) return false;
+  }
+  std::erase_if(clocks_, [&](const auto& entry) { return !Has(view_->slots, entry.first); });
+  std::optional<SlotIndex> slowest;
+  for (SlotIndex slot : view_->slots) {
+    const auto clock = clocks_.find(slot);
+    if (clock == clocks_.end()) {
+      AskCoverage(now, out);
+      return false;
+    }
+    if (clock->second < declaration_->steps && (!slowest || clock->second < clocks_[*slowest])) slowest = slot;
+  }
+  if (!slowest) return false;
+  step_ = Step{clocks_[*slowest]};
+  round_slots_ = {*slowest};
+  return true;
+}
+
+// We wait for the next version, and are given slots: they are of the step before, whose weights are still held.
+void Session::ReturnToStepBefore() {
+  if (round_state_ != RoundState::kPulling || announced_ || !step_before_) return;
+  round_state_ = RoundState::kNone;
+  step_ = Step{step_.value - 1};
+  done_slots_ = std::move(step_before_->done_slots);
+  weights_complete_ = step_before_->weights_complete;
+  step_before_.reset();
+}
+
+void Session::AskCoverage(Instant now, Outbox* out) {
+  round_state_ = RoundState::kAskingCoverage;
+  covered_.clear();
+  covered_ends_.clear();
+  learned_clocks_.clear();
+  for (auto& [shard, link] : links_) {
+    link.covered = false;
+    link.retry.Restart();
+    link.retry.Sent(now);
+    out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
+  }
+}
+
+// Every shard has said what it holds: slots of ours that are whole everywhere need no work.
+void Session::FinishCoverage(Instant now, Outbox* out) {
+  round_state_ = RoundState::kNone;
+  if (Synchronous()) {
+    coverage_sure_ = true;
+    for (SlotIndex slot : view_->slots) {
+      bool whole = Has(covered_ends_, slot);
+      for (BlockIndex block = 0; whole && block < placement_.size(); ++block) whole = Covered(block, {slot, slot + 1});
+      if (whole && !Has(done_slots_, slot)) done_slots_.push_back(slot);
+    }
+  }
+  BeginRound(now, out);
+}
+
+bool Session::Covered(BlockIndex block, Node node) const {
+  return std::any_of(covered_.begin(), covered_.end(), [&](const Staged::Entry& entry) {
+    return entry.block == block && entry.node.Contains(node);
+  });
+}
+
+void Session::BeginPull(Instant now, Outbox* out) {
+  round_state_ = RoundState::kPulling;
+  announced_ = false;
+  for (auto& [shard, link] : links_) {
+    link.pulled = link.asked = 0;
+    link.arrived.assign(link.blocks.size(), false);
+    link.retry.Restart();
+    AskForBlocks(&link, now, out);
+  }
+}
+
+// Asks for further blocks in forward order, a window at a time.
+void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
+  if (link->asked - link->pulled > kPullWindow / 2 || link->asked == link->blocks.size()) return;
+  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}};
+  while (link->asked < link->blocks.size() && link->asked - link->pulled < kPullWindow) {
+    pull.blocks.push_back(link->blocks[link->asked++]);
+  }
+  link->retry.Sent(now);
+  out->Send(link->peer, std::move(pull));
+}
+
+bool Session::PullComplete() const {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& entry) { return entry.second.pulled == entry.second.blocks.size(); });
+}
+
+void Session::AnnounceWork(float loss_scale) {
+  announced_ = true;
+  step_before_.reset();
+  application_ready_ = false;
+  if (weights_complete_) round_state_ = RoundState::kComputing;
+  Work work{generation_, step_, round_, round_slots_, view_->slot_count};
+  events_.push_back(WorkReady{std::move(work), loss_scale});
+}
+
+// The cluster is at `step`, and we are not: whatever we were doing is over.
+void Session::MoveToStep(Step step, Instant now, Outbox* out) {
+  VoidRound();
+  step_before_.reset();
+  step_ = step;
+  done_slots_.clear();
+  weights_complete_ = false;
+  coverage_sure_ = false;
+  if (application_ready_) BeginRound(now, out);
+}
+
+// ---- shards --------------------------------------------------------------------------------------------------------
+
+void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
+  if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
+  if (round_state_ != RoundState::kPulling || weights.tentative) return;
+  if (Synchronous() && weights.version.value != step_.value) return;
+  const auto place = std::lower_bound(link->blocks.begin(), link->blocks.end(), weights.block);
+  if (place == link->blocks.end() || *place != weights.block) return;
+  const auto index = static_cast<std::size_t>(place - link->blocks.begin());
+  if (link->arrived[index] || index >= link->asked) return;
+  if (payload.size != catalog_->blocks()[weights.block].count * sizeof(float)) return;
+  if (Hash64(payload.bytes()) != weights.payload_hash) return;  // damaged on the way: the retry asks again
+  if (Synchronous() && weights.stop) {
+    stop_ = true;
+    round_state_ = RoundState::kNone;
+    return;
+  }
+  link->arrived[index] = true;
+  ++link->pulled;
+  link->retry.Restart();
+  link->retry.Sent(now);
+  if (!announced_) AnnounceWork(weights.loss_scale);
+  events_.push_back(WeightsArrived{weights.block, weights.version, payload});
+  if (PullComplete()) {
+    weights_complete_ = Synchronous();
+    round_state_ = RoundState::kComputing;
+  } else {
+    AskForBlocks(link, now, out);
+  }
+}
+
+void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
+  SettleStaged(staged);
+  if (staged.passed) DropPassed(link->address.shard, staged.step);
+  if (staged.step == link->credit_step) link->credit = std::max(link->credit, staged.credit);
+  if (Synchronous() && staged.step == link->credit_step && staged.credit < link->credit) {
+    // Our first guess was above the shard's window: what it turned away goes out again as the window moves.
+    for (PendingPush& push : pushes_) {
+      if (push.shard == link->address.shard && push.position >= staged.credit) push.sent = false;
+    }
+    link->credit = staged.credit;
+  }
+  SendAllowed(link, now, out, false);
+  if (staged.full && round_state_ == RoundState::kAskingCoverage &&
+      (!Synchronous() || staged.step == step_) && !link->covered) {
+    if (staged.passed) {
+      MoveToStep(step_.Next(), now, out);
+      return;
+    }
+    link->covered = true;
+    covered_.insert(covered_.end(), staged.held.begin(), staged.held.end());
+    covered_ends_.insert(covered_ends_.end(), staged.ended.begin(), staged.ended.end());
+    for (SlotIndex slot = 0; slot < staged.clocks.size(); ++slot) {
+      if (!Has(view_->slots, slot)) continue;
+      const auto [clock, added] = learned_clocks_.try_emplace(slot, staged.clocks[slot]);
+      if (!added) clock->second = std::min(clock->second, staged.clocks[slot]);
+    }
+    const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.covered; });
+    if (!all) return;
+    for (const auto& [slot, clock] : learned_clocks_) clocks_.try_emplace(slot, clock);
+    learned_clocks_.clear();
+    FinishCoverage(now, out);
+  } else if (!Synchronous() && application_ready_ && round_state_ == RoundState::kNone) {
+    BeginRound(now, out);  // room for another round's gradients
+  }
+}
+
+void Session::SettleStaged(const Staged& staged) {
+  for (const Staged::Entry& entry : staged.held) {
+    std::erase_if(pushes_, [&](const PendingPush& push) {
+      return push.header.step == staged.step && push.header.block == entry.block && entry.node.Contains(push.header.node);
+    });
+  }
+  for (SlotIndex slot : staged.ended) {
+    std::erase_if(ends_, [&](const PendingEnd& end) {
+      return end.header.step == staged.step && end.header.report.slot == slot;
+    });
+  }
+}
+
+// `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
+void Session::DropPassed(ShardIndex shard, Step passed) {
+  std::erase_if(pushes_, [&](const PendingPush& push) { return push.shard == shard && push.header.step <= passed; });
+  std::erase_if(ends_, [&](const PendingEnd& end) { return end.shard == shard && end.header.step <= passed; });
+}
+
+void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out) {
+  if (error.generation != generation_) return;  // kStale or kBusy around a recovery: the view will tell
+  if (error.code == Code::kStale && Synchronous() && error.step > step_) {
+    MoveToStep(error.step, now, out);
+  } else if (error.code == Code::kInvalid && Synchronous()) {
+    ended_ = true;
+    VoidRound();
+    events_.push_back(Failed{Invalid("shard " + std::to_string(link->address.shard) + " refused a message: " +
+                                     error.message)});
+  }
+  // kBusy, kCorrupt, and a gap in async: the retry sends it again.
+}
+
+// ---- gradients -----------------------------------------------------------------------------------------------------
+
+void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, std::uint64_t payload_hash,
+                   Slice payload, Instant now, Outbox* out) {
+  if (round != round_ || !announced_ || block >= placement_.size()) return;
+  if (Synchronous() && Covered(block, node)) return;
+  const ShardIndex shard = placement_[block];
+  ShardLink& link = links_[shard];
+  PendingPush push;
+  push.header = {generation_, link.address.incarnation, session_, PushStep(), node, block, samples, payload_hash,
+                 Encoding::kFp32};
+  push.payload = std::move(payload);
+  push.shard = shard;
+  push.position = position_in_shard_[block];
+  push.round = round;
+  if (link.credit_step != push.header.step || link.credit == 0) {
+    link.credit_step = push.header.step;
+    link.credit = Synchronous() ? options_.initial_credit : UINT32_MAX;
+  }
+  pushes_.push_back(std::move(push));
+  SendAllowed(&link, now, out, false);
+}
+
+void Session::EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out) {
+  if (round != round_ || !announced_) return;
+  if (!Synchronous()) clocks_[report.slot] = PushStep().value;
+  if (Synchronous() && !Has(done_slots_, report.slot)) done_slots_.push_back(report.slot);
+  if (Synchronous() && Has(covered_ends_, report.slot)) return;
+  const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_.size());
+  ShardLink& link = links_[shard];
+  PendingEnd end{{generation_, link.address.incarnation, session_, PushStep(), report}, shard};
+  link.retry.Sent(now);
+  out->Send(link.peer, end.header);
+  ends_.push_back(std::move(end));
+}
+
+// Sends what the shard's credit allows; `again`: also what was sent and has not been acknowledged.
+void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again) {
+  bool sent = false;
+  for (PendingPush& push : pushes_) {
+    if (push.shard != link->address.shard || (push.sent && !again)) continue;
+    if (push.position >= link->credit) continue;
+    push.sent = sent = true;
+    out->Send(link->peer, push.header, push.payload);
+  }
+  if (sent) link->retry.Sent(now);
+}
+
+void Session::Leave(const std::string& reason, Outbox* out) {
+  if (session_.value != 0) out->Send(options_.coordinator, capstan::Leave{session_, options_.nonce, reason});
+  left_ = true;
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+void Session::SendBeat(Outbox* out) {
+  Beat beat;
+  beat.session = session_;
+  beat.nonce = options_.nonce;
+  beat.generation = generation_;
+  beat.computing = !AllStaged() || round_state_ == RoundState::kComputing || round_state_ == RoundState::kAskingCoverage ||
+                   (round_state_ == RoundState::kPulling && announced_);
+  beat.step = pushes_.empty() ? step_ : pushes_.front().header.step;
+  beat.view_sequence = view_ ? view_->sequence : 0;
+  out->Send(options_.coordinator, std::move(beat));
+}
+
+void Session::Tick(Instant now, Outbox* out) {
+  if (ended_ || left_) return;
+  if (session_.value == 0) {
+    if (join_retry_.Due(now)) SendJoin(now, out);
+    return;
+  }
+  if (now >= next_beat_) {
+    next_beat_ = now + kBeatEvery;
+    SendBeat(out);
+  }
+  for (auto& [shard, link] : links_) {
+    if (!link.retry.Due(now)) continue;
+    link.retry.Sent(now);
+    if (round_state_ == RoundState::kAskingCoverage && !link.covered) {
+      out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
+    }
+    // Held back for lack of credit, and the word that the window moved may be lost: any answer tells the credit.
+    const bool held_back = std::any_of(pushes_.begin(), pushes_.end(),
+                                       [&](const PendingPush& p) { return p.shard == link.address.shard && !p.sent; });
+    if (held_back) out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
+    SendAllowed(&link, now, out, true);
+    for (const PendingEnd& end : ends_) {
+      if (end.shard == shard) out->Send(link.peer, end.header);
+    }
+    if (round_state_ != RoundState::kPulling || link.asked == link.pulled) continue;
+    Pull pull{generation_, link.address.incarnation, session_, Version{step_.value}, {}};
+    for (std::size_t i = 0; i < link.asked; ++i) {
+      if (!link.arrived[i]) pull.blocks.push_back(link.blocks[i]);
+    }
+    out->Send(link.peer, std::move(pull));
+  }
+}
+
+std::string Session::WaitingFor() const {
+  if (session_.value == 0) return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
+  if (generation_.value == 0) return "the job to start";
+  std::string who;
+  for (const auto& [shard, link] : links_) {
+    const bool pushing = std::any_of(pushes_.begin(), pushes_.end(), [&](const PendingPush& p) { return p.shard == link.address.shard; });
+    const bool pulling = round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
+    if (!pushing && !pulling) continue;
+    who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint +
+           (pushing ? " (to stage our gradients)" : " (for version " + std::to_string(step_.value) + ")");
+  }
+  return who;
+}
+
+}  // namespace capstan::client

@@ -1,0 +1,211 @@
+// Session: the worker's side of the protocol. It learns what to compute, fetches the weights for it, and keeps every
+// gradient until all shards that need it have it.
+//
+// Kind:   owned by SessionLoop's thread; a pure core.
+// Limits: kPullWindow blocks are asked for at a time per shard; pushes stay within the shard's credit.
+// Fails:  ends with a Failed event: refused by the coordinator, or the job failed.
+// Why:    workers carry no state. A restarted one joins, asks for its slots and the step, and goes on (DESIGN.md 4).
+//
+// Life:   Join -> JobFile -> Declare() -> view with slots. Then rounds: Ready() -> (coverage) -> pull -> WorkReady ->
+//         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; what the application
+//         still pushes for it is dropped. Weights arrive only between Ready() and the end of that round's pull.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/actor.h"
+#include "common/backoff.h"
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "common/messages.h"
+
+namespace capstan::client {
+
+struct SessionOptions {
+  std::string name;                 // of this worker within the job
+  std::uint64_t nonce = 0;          // random per process
+  PeerId coordinator;
+  std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
+  std::function<void(PeerId)> disconnect = [](PeerId) {};
+  std::uint32_t block_elements = kBlockElements;
+  std::uint32_t initial_credit = 16;  // assumed at the start of a step; the shard corrects it
+  Instant first_retry = std::chrono::seconds(1);
+};
+
+// What this worker brings; see Join.
+struct Declaration {
+  std::vector<TensorSpec> catalog;
+  std::string numeric_class;
+  std::uint64_t numeric_fingerprint = 0;
+  std::uint64_t data_fingerprint = 0;
+  Mode mode = Mode::kSync;
+  std::uint64_t steps = 0;          // a slot's last sequence number in modes without global steps
+};
+
+// One round: these slots of this step, with the weights that have been pulled.
+struct Work {
+  Generation generation;
+  Step step;                        // of the data: sync, the global batch; async, how many pushes the slot had before
+  std::uint64_t round = 0;          // counts up in this session; names the round in calls
+  std::vector<SlotIndex> slots;
+  SlotIndex slot_count = 0;
+};
+
+class Session {
+ public:
+  static constexpr std::size_t kPullWindow = 16;
+
+  struct JobFile {
+    std::string text;
+    JobId job;
+  };
+  struct Joined {
+    SessionId session;
+  };
+  struct WorkReady {
+    Work work;
+    float loss_scale = 1.0F;
+  };
+  struct WeightsArrived {
+    BlockIndex block = 0;
+    Version version;
+    Slice payload;
+  };
+  struct WorkVoid {
+    std::uint64_t round = 0;
+  };
+  struct Finished {};
+  struct Failed {
+    Status status;
+  };
+  using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, Finished, Failed>;
+
+  explicit Session(SessionOptions options);
+
+  void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  void Tick(Instant now, Outbox* out);
+  std::vector<Event> TakeEvents();
+
+  // The application's calls.
+  void Declare(Declaration declaration, Instant now, Outbox* out);
+  void Ready(Instant now, Outbox* out);
+  // `payload` is kept until the block is staged; its bytes must not change until then.
+  void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, std::uint64_t payload_hash,
+            Slice payload, Instant now, Outbox* out);
+  void EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out);
+  void Leave(const std::string& reason, Outbox* out);
+
+  bool joined() const { return session_.value != 0; }
+  Step step() const { return step_; }
+  Generation generation() const { return generation_; }
+  std::size_t unstaged_pushes() const { return pushes_.size(); }
+  // Whom this session waits for, for people; empty when for nobody.
+  std::string WaitingFor() const;
+
+ private:
+  enum class RoundState { kNone, kAskingCoverage, kPulling, kComputing };
+  struct PendingPush {
+    capstan::Push header;
+    Slice payload;
+    ShardIndex shard = 0;
+    std::size_t position = 0;   // in the shard's push order
+    std::uint64_t round = 0;
+    bool sent = false;
+  };
+  struct PendingEnd {
+    capstan::EndSlot header;
+    ShardIndex shard = 0;
+  };
+  struct ShardLink {
+    ShardAddress address;
+    PeerId peer;
+    std::uint32_t credit = 0;             // for pushes of credit_step
+    Step credit_step;
+    std::vector<BlockIndex> blocks;       // in catalog order
+    std::size_t pulled = 0, asked = 0;    // of `blocks`, in this round
+    std::vector<bool> arrived;
+    bool covered = false;                 // its coverage of this round is known
+    Backoff retry;
+    Instant last_heard{};
+  };
+
+  void On(const View& view, Instant now, Outbox* out);
+  void On(PeerId from, const Error& error, Instant now, Outbox* out);
+  void On(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
+  void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
+  void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
+  ShardLink* LinkOf(PeerId peer);
+
+  void EnterGeneration(const View& view, Instant now);
+  void VoidRound();
+  void MoveToStep(Step step, Instant now, Outbox* out);
+  void DropPassed(ShardIndex shard, Step passed);
+  void SettleStaged(const Staged& staged);
+  void BeginRound(Instant now, Outbox* out);
+  void FinishCoverage(Instant now, Outbox* out);
+  void BeginPull(Instant now, Outbox* out);
+  void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
+  void AnnounceWork(float loss_scale);
+  bool PullComplete() const;
+  void ReturnToStepBefore();
+  void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
+  bool Covered(BlockIndex block, Node node) const;
+  bool AllStaged() const { return pushes_.empty() && ends_.empty(); }
+  // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
+  bool ChooseSyncWork(Instant now, Outbox* out);
+  bool ChooseAsyncWork(Instant now, Outbox* out);
+  void AskCoverage(Instant now, Outbox* out);
+  bool Synchronous() const { return declaration_->mode == Mode::kSync; }
+  // The number that names a push: the step, or the sequence number of the slot.
+  Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }
+  void SendJoin(Instant now, Outbox* out);
+  void SendBeat(Outbox* out);
+
+  const SessionOptions options_;
+  std::optional<Declaration> declaration_;
+  std::unique_ptr<Catalog> catalog_;
+  std::vector<ShardIndex> placement_;
+  std::vector<std::size_t> position_in_shard_;  // by block: in push order
+
+  JobId job_;
+  SessionId session_;
+  std::optional<View> view_;
+  bool slots_changed_ = false;         // since the last view of a running job
+  bool ended_ = false;
+  bool left_ = false;
+
+  Generation generation_;
+  Step step_;                          // of the round; sync: the version pulled
+  RoundState round_state_ = RoundState::kNone;
+  std::uint64_t round_ = 0;
+  bool application_ready_ = false;
+  bool coverage_sure_ = false;         // nobody else can have contributed for our slots in this step
+  std::vector<SlotIndex> round_slots_;
+  std::vector<SlotIndex> done_slots_;  // of step_: computed by us, or covered
+  struct StepBefore {                  // of step_, while nothing of step_ has arrived yet
+    std::vector<SlotIndex> done_slots;
+    bool weights_complete = false;
+  };
+  std::optional<StepBefore> step_before_;
+  std::vector<Staged::Entry> covered_; // what shards held before we began
+  std::vector<SlotIndex> covered_ends_;
+  bool weights_complete_ = false;      // the application holds step_'s weights whole
+  bool announced_ = false;             // WorkReady of this round has been given out
+  bool stop_ = false;                  // the last version has been seen: only the coordinator's word is awaited
+  std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
+  std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
+  std::map<ShardIndex, ShardLink> links_;
+  std::vector<PendingPush> pushes_;
+  std::vector<PendingEnd> ends_;
+  std::vector<Event> events_;
+  Backoff join_retry_;
+  Instant next_beat_{};
+};
+
+}  // namespace capstan::client
