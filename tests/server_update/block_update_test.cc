@@ -12,13 +12,20 @@ namespace {
 
 constexpr std::uint32_t kCounts[] = {1, 2, 7, 16, 33, 100, 2048, 2 * 2048 + 17, 5001};
 
+// Numbers of very different sizes: sums of them round differently in every other order.
+Floats RaggedFloats(RandomStream* random, std::uint32_t count) {
+  Floats floats = RandomFloats(random, count);
+  for (std::uint32_t i = 0; i < count; ++i) floats[i] = std::ldexp(floats[i], static_cast<int>(random->Below(24)) - 12);
+  return floats;
+}
+
 // One contribution per slot; about a third of them without samples, but never all.
 std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, std::uint32_t count) {
   std::vector<Contribution> leaves;
   const SlotIndex never_empty = static_cast<SlotIndex>(random->Below(slots));
   for (SlotIndex slot = 0; slot < slots; ++slot) {
     const bool empty = slot != never_empty && random->Below(3) == 0;
-    leaves.emplace_back(Node{slot, slot + 1}, empty ? 0 : 1 + random->Below(100), RandomFloats(random, count));
+    leaves.emplace_back(Node{slot, slot + 1}, empty ? 0 : 1 + random->Below(100), RaggedFloats(random, count));
   }
   return leaves;
 }
