@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/utf8.h"
 #include "schema/wire.capnp.h"
 
 namespace capstan {
@@ -17,47 +18,7 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(capnp::word);
 constexpr std::size_t kScratchWords = 256;  // headers up to this size are built and read on the stack
-constexpr std::size_t kFixedWords = 80;     // more than any header takes without its lists and texts
 constexpr int kNestingMax = 16;
-
-// Length of the UTF-8 sequence that `text` starts with; 0 when it starts with none, or with a zero byte.
-std::size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return first == 0 ? 0 : 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool shortest = first != 0xE0 || second >= 0xA0, surrogate = first == 0xED && second >= 0xA0;
-    return continues(1) && continues(2) && shortest && !surrogate ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool shortest = first != 0xF0 || second >= 0x90, in_range = first != 0xF4 || second < 0x90;
-    return continues(1) && continues(2) && continues(3) && shortest && in_range ? 4 : 0;
-  }
-  return 0;
-}
-
-bool IsCleanText(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = Utf8Length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
-// What people read is never refused: bytes that are no UTF-8 become '?', and the rest is cut.
-std::string CleanText(std::string_view text) {
-  std::string clean;
-  while (!text.empty()) {
-    const std::size_t length = Utf8Length(text);
-    if (clean.size() + std::max<std::size_t>(length, 1) > kTextBytesMax) break;
-    clean += length == 0 ? std::string_view("?") : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return clean;
-}
 
 // Remembers the first thing wrong with a header and lets the rest of it pass as empty.
 class Faults {
@@ -75,7 +36,7 @@ class Faults {
            " are allowed");
       return {};
     }
-    if (!IsCleanText(text)) {
+    if (!IsUtf8(text)) {
       Note(std::string(what) + " is not UTF-8 text");
       return {};
     }
@@ -94,57 +55,6 @@ class Faults {
  private:
   std::string first_;
 };
-
-// ---- size ----------------------------------------------------------------------------------------------------------
-
-// Words that the lists and texts of a message take, or a little more: what makes one segment hold it all.
-
-std::size_t TextWords(std::size_t bytes) { return bytes / kWordBytes + 1; }
-// A message or reason: CleanText never lengthens.
-std::size_t PeopleWords(const std::string& text) { return TextWords(std::min(text.size(), kTextBytesMax)); }
-
-template <class T>
-std::size_t NumberWords(const std::vector<T>& numbers) {
-  return numbers.size() * sizeof(T) / kWordBytes + 1;
-}
-
-std::size_t CatalogWords(const std::vector<TensorSpec>& catalog) {
-  std::size_t words = 1;
-  for (const TensorSpec& tensor : catalog) words += 4 + TextWords(tensor.name.size()) + tensor.shape.size();
-  return words;
-}
-
-constexpr std::size_t kSlotReportWords = 7;
-
-template <class Plain>
-std::size_t ListWords(const Plain&) {
-  return 0;
-}
-std::size_t ListWords(const Reset& m) { return CatalogWords(m.catalog); }
-std::size_t ListWords(const PrepareReport& m) {
-  return NumberWords(m.segment_squares) + NumberWords(m.block_samples) + m.slots.size() * kSlotReportWords + 1;
-}
-std::size_t ListWords(const Prepared& m) { return ListWords(m.report); }
-std::size_t ListWords(const Hello& m) {
-  return TextWords(m.endpoint.size()) + (m.prepared ? ListWords(*m.prepared) : 0);
-}
-std::size_t ListWords(const ResetBad& m) { return PeopleWords(m.reason); }
-std::size_t ListWords(const Progress& m) {
-  return NumberWords(m.clocks) + m.reports.size() * (kSlotReportWords + 2) + 1;
-}
-std::size_t ListWords(const Join& m) {
-  return TextWords(m.worker.size()) + TextWords(m.numeric_class.size()) + CatalogWords(m.catalog);
-}
-std::size_t ListWords(const View& m) {
-  std::size_t words = NumberWords(m.slots) + PeopleWords(m.message) + TextWords(m.job_file.size()) + 1;
-  for (const ShardAddress& shard : m.shards) words += 3 + TextWords(shard.endpoint.size());
-  return words;
-}
-std::size_t ListWords(const Beat& m) { return NumberWords(m.missing); }
-std::size_t ListWords(const Leave& m) { return PeopleWords(m.reason); }
-std::size_t ListWords(const Staged& m) { return m.held.size() * 2 + 1 + NumberWords(m.ended) + NumberWords(m.clocks); }
-std::size_t ListWords(const Pull& m) { return NumberWords(m.blocks); }
-std::size_t ListWords(const Error& m) { return PeopleWords(m.message); }
 
 // ---- parts, out ----------------------------------------------------------------------------------------------------
 
@@ -294,7 +204,7 @@ struct HeaderWriter {
     out.setShard(m.shard);
     out.setIncarnation(m.incarnation.value);
     out.setGeneration(m.generation.value);
-    out.setReason(ToText(CleanText(m.reason)));
+    out.setReason(ToText(CleanUtf8(m.reason, kTextBytesMax)));
   }
   void operator()(const Progress& m) {
     auto out = root.initProgress();
@@ -335,7 +245,7 @@ struct HeaderWriter {
       shards[i].setEndpoint(ToText(faults.Text(m.shards[i].endpoint, "an endpoint")));
     }
     out.setStep(m.step.value);
-    out.setMessage(ToText(CleanText(m.message)));
+    out.setMessage(ToText(CleanUtf8(m.message, kTextBytesMax)));
     out.setJobFile(ToText(faults.Text(m.job_file, "the job file", kJobFileBytesMax)));
   }
   void operator()(const Beat& m) {
@@ -352,7 +262,7 @@ struct HeaderWriter {
     auto out = root.initLeave();
     out.setSession(m.session.value);
     out.setNonce(m.nonce);
-    out.setReason(ToText(CleanText(m.reason)));
+    out.setReason(ToText(CleanUtf8(m.reason, kTextBytesMax)));
   }
   void operator()(const Push& m) {
     auto out = root.initPush();
@@ -429,7 +339,7 @@ struct HeaderWriter {
     out.setStep(m.step.value);
     out.setLast(m.last.value);
     out.setBlock(m.block);
-    out.setMessage(ToText(CleanText(m.message)));
+    out.setMessage(ToText(CleanUtf8(m.message, kTextBytesMax)));
   }
 };
 
@@ -686,7 +596,7 @@ Status BadHeader(const std::string& why) { return Corrupt("not a header of this 
 
 Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = 2 * segment.size() + kFixedWords;  // each word once, and some for the structs' ends
+  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, and some for the structs' ends
   options.nestingLimit = kNestingMax;
   const kj::ArrayPtr<const capnp::word> segments[] = {segment};
   capnp::SegmentArrayMessageReader message(segments, options);
@@ -703,43 +613,53 @@ Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   return header;
 }
 
-Status WriteMessage(const Header& header, capnp::MessageBuilder& message, std::vector<std::byte>* out) {
+// Builds `header` in `message`, whose first segment is as large as the caller thinks is enough.
+Status WriteMessage(const Header& header, capnp::MessageBuilder& message) {
   Faults faults;
   auto root = message.initRoot<wire::Header>();
   root.setMagic(kProtocolMagic);
   root.setVersion(kProtocolVersion);
   std::visit(HeaderWriter{root, faults}, header);
-  if (!faults.first().empty()) return Invalid("this message cannot be sent: " + faults.first());
+  return faults.first().empty() ? Status() : Invalid("this message cannot be sent: " + faults.first());
+}
 
+std::size_t WordsOf(capnp::MessageBuilder& message) {
+  std::size_t words = 0;
+  for (const auto& segment : message.getSegmentsForOutput()) words += segment.size();
+  return words;
+}
+
+void WriteFrame(capnp::MessageBuilder& message, std::vector<std::byte>* out) {
   const auto segments = message.getSegmentsForOutput();
-  CAPSTAN_CHECK(segments.size() == 1);  // ListWords is an upper bound
+  CAPSTAN_CHECK(segments.size() == 1);
   const auto bytes = segments[0].asBytes();
   const SegmentTable table = {0, static_cast<std::uint32_t>(segments[0].size())};
-  if (sizeof table + bytes.size() > kHeaderBytesMax) {
-    return Invalid("this message cannot be sent: its header has " + std::to_string(bytes.size()) + " bytes, at most " +
-                   std::to_string(kHeaderBytesMax) + " are allowed");
-  }
   out->resize(sizeof table + bytes.size());
   std::memcpy(out->data(), &table, sizeof table);
   std::memcpy(out->data() + sizeof table, bytes.begin(), bytes.size());
-  return {};
 }
 
 }  // namespace
 
 Status EncodeHeader(const Header& header, std::vector<std::byte>* out) {
   out->clear();
-  const std::size_t words = kFixedWords + std::visit([](const auto& m) { return ListWords(m); }, header);
-  if (words * kWordBytes > 2 * kHeaderBytesMax) {
-    return Invalid("this message cannot be sent: its lists and texts are larger than a header may be");
+  std::array<capnp::word, kScratchWords> scratch{};
+  capnp::MallocMessageBuilder small(kj::arrayPtr(scratch.data(), scratch.size()));
+  CAPSTAN_RETURN_IF_ERROR(WriteMessage(header, small));
+  const std::size_t words = WordsOf(small);
+  if ((words + 1) * kWordBytes > kHeaderBytesMax) {
+    return Invalid("this message cannot be sent: its header takes " + std::to_string(words * kWordBytes) +
+                   " bytes, at most " + std::to_string(kHeaderBytesMax) + " are allowed");
   }
-  if (words <= kScratchWords) {
-    std::array<capnp::word, kScratchWords> scratch{};
-    capnp::MallocMessageBuilder message(kj::arrayPtr(scratch.data(), words), capnp::AllocationStrategy::FIXED_SIZE);
-    return WriteMessage(header, message, out);
+  if (small.getSegmentsForOutput().size() == 1) {
+    WriteFrame(small, out);
+    return {};
   }
-  capnp::MallocMessageBuilder message(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
-  return WriteMessage(header, message, out);
+  // Once more, now that its size is known: the pieces in several segments are never smaller than one of it all.
+  capnp::MallocMessageBuilder large(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
+  CAPSTAN_RETURN_IF_ERROR(WriteMessage(header, large));
+  WriteFrame(large, out);
+  return {};
 }
 
 Result<Header> DecodeHeader(std::span<const std::byte> bytes) {

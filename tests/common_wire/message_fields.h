@@ -67,7 +67,8 @@ template <class T>
 void Fill(T& value, RandomStream& random);
 
 inline void Fill(std::string& text, RandomStream& random) {
-  static const char* const kPieces[] = {"a", "h.3.attn.w", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\x89", "\n", " ", "/"};
+  static const char* const kPieces[] = {"a",  "h.3.attn.w", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\x89",
+                                        "\n", " ",          "/"};
   text.clear();
   for (std::uint64_t n = random.Below(20); n > 0; --n) text += kPieces[random.Below(8)];
 }
@@ -144,7 +145,8 @@ bool Same(T& a, T& b) {
     auto left = Fields(a), right = Fields(b);
     return [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
       return (Same(std::get<kIndex>(left), std::get<kIndex>(right)) && ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(left)>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<decltype(left)>>());
   }
 }
 inline bool Same(Header& a, Header& b) {

@@ -48,7 +48,9 @@ struct Pair {
     to_server = *client->Connect(endpoint);
   }
   // Runs both until `done`.
-  void Run(const std::function<bool()>& done) { RunUntil({{server.get(), &at_server}, {client.get(), &at_client}}, done); }
+  void Run(const std::function<bool()>& done) {
+    RunUntil({{server.get(), &at_server}, {client.get(), &at_client}}, done);
+  }
   // The client's address, as the server sees it, once it has said something.
   PeerId MeetClient() {
     REQUIRE(client->Send(to_server, {Ping{}, {}}).ok());
@@ -101,9 +103,8 @@ TEST_CASE("payloads of all sizes arrive byte by byte, in both directions", "[com
     REQUIRE(pair.client->Send(pair.to_server, {PushOf(size), MakePayload(size, 1)}).ok());
     REQUIRE(pair.server->Send(to_client, {PushOf(size), MakePayload(size, 2)}).ok());
   }
-  pair.Run([&] {
-    return pair.at_server.messages.size() == sizes.size() && pair.at_client.messages.size() == sizes.size();
-  });
+  pair.Run(
+      [&] { return pair.at_server.messages.size() == sizes.size() && pair.at_client.messages.size() == sizes.size(); });
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     INFO(sizes[i] << " bytes");
     CHECK(StepOf(pair.at_server.messages[i]) == sizes[i]);

@@ -155,7 +155,8 @@ TEST_CASE("a catalog of the largest number of tensors travels", "[common][wire]"
   Reset reset;
   reset.catalog.resize(kTensorsMax);
   for (std::size_t i = 0; i < reset.catalog.size(); ++i) {
-    reset.catalog[i] = {"layers." + std::to_string(i) + ".attention.weight", {768, 768}, {InitKind::kNormal, 0.02F}, true};
+    reset.catalog[i] = {
+        "layers." + std::to_string(i) + ".attention.weight", {768, 768}, {InitKind::kNormal, 0.02F}, true};
   }
   Header sent = reset;
   const std::vector<std::byte> bytes = Encoded(sent);

@@ -179,7 +179,8 @@ TEST_CASE("a routing id that none of ours would choose is refused", "[common][tr
   server.CheckServes();
 }
 
-TEST_CASE("a frame above the limit costs its sender the connection and nobody else anything", "[common][transport][hostile]") {
+TEST_CASE("a frame above the limit costs its sender the connection and nobody else anything",
+          "[common][transport][hostile]") {
   TransportOptions options;
   options.frame_bytes_max = 1 << 20;
   Server server(options);
@@ -231,7 +232,10 @@ std::vector<std::byte> Opening(RandomStream& random) {
     Append(bytes, rest);
   }
   if (depth >= 3) {
-    constexpr std::string_view ready("\x04\x1C\x05READY\x0BSocket-Type\0\0\0\x06" "DEALER", 30);
+    constexpr std::string_view ready(
+        "\x04\x1C\x05READY\x0BSocket-Type\0\0\0\x06"
+        "DEALER",
+        30);
     const auto* first = reinterpret_cast<const std::byte*>(ready.data());
     bytes.insert(bytes.end(), first, first + ready.size());
   }
@@ -281,7 +285,8 @@ std::size_t OpenFiles() {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
-TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing behind", "[common][transport][hostile]") {
+TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing behind",
+          "[common][transport][hostile]") {
   Server server;
   server.CheckServes();
   ZmqContext zmq;
@@ -318,8 +323,9 @@ TEST_CASE("an occupied port is named, with what to do about it", "[common][trans
   Server server;
   const std::unique_ptr<Transport> second = CreateZmqTransport({});
   const Result<std::string> bound = second->Bind(server.endpoint);
-  CHECK(bound.status().message() == "cannot listen on " + server.endpoint +
-                                        ": address already in use; stop the process that holds it or choose another port");
+  CHECK(bound.status().message() ==
+        "cannot listen on " + server.endpoint +
+            ": address already in use; stop the process that holds it or choose another port");
 }
 
 TEST_CASE("counters add up", "[common][transport]") {

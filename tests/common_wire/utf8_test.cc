@@ -1,0 +1,33 @@
+#include "common/utf8.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan {
+namespace {
+
+TEST_CASE("characters of one to four bytes are text", "[common][utf8]") {
+  CHECK(IsUtf8(""));
+  CHECK(IsUtf8("plain\n\x7F"));
+  CHECK(IsUtf8(
+      "\xC2\x80 \xDF\xBF \xE0\xA0\x80 \xED\x9F\xBF \xEE\x80\x80 \xEF\xBF\xBF \xF0\x90\x80\x80 \xF4\x8F\xBF\xBF"));
+}
+
+TEST_CASE("cut, overlong, reversed and out of range sequences are not text", "[common][utf8]") {
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xC2", "\xE0\x9F\xBF", "\xE2\x82", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+        "\xF0\x9F\x8E", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "a\xC3", "\xC3(", "\xE2\x82("}) {
+    INFO(bad);
+    CHECK_FALSE(IsUtf8(bad));
+  }
+  CHECK_FALSE(IsUtf8(std::string_view("a\0b", 3)));
+}
+
+TEST_CASE("what is cleaned is text, no longer, and cut between characters", "[common][utf8]") {
+  CHECK(CleanUtf8("a\xFF\xC3\xA9\x80", 100) == "a?\xC3\xA9?");
+  CHECK(CleanUtf8("ab\xC3\xA9", 3) == "ab");
+  CHECK(CleanUtf8("ab\xC3\xA9", 4) == "ab\xC3\xA9");
+  CHECK(CleanUtf8("abc", 0).empty());
+}
+
+}  // namespace
+}  // namespace capstan
