@@ -13,24 +13,21 @@ namespace capstan::kernels {
 
 inline constexpr std::int64_t kLanes = 16;
 
+// 16 numbers in vectors of 32 bytes, which compilers keep in registers.
 template <class Real>
-struct LaneType;
-template <>
-struct LaneType<float> {
-  using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+struct Lanes {
+  using Vector [[gnu::vector_size(32)]] = Real;
+  static constexpr int kVectorLanes = 32 / sizeof(Real);
+  static constexpr int kVectors = kLanes / kVectorLanes;
+  Vector part[kVectors];
 };
-template <>
-struct LaneType<double> {
-  using Vector [[gnu::vector_size(kLanes * sizeof(double))]] = double;
-};
-
-template <class Real>
-using Lanes = typename LaneType<Real>::Vector;
 
 template <class Real>
 [[gnu::always_inline]] inline Lanes<Real> LoadLanes(const Real* from) {
   Lanes<Real> lanes;
-  std::memcpy(&lanes, from, sizeof(lanes));
+  for (int v = 0; v < Lanes<Real>::kVectors; ++v) {
+    std::memcpy(&lanes.part[v], from + v * Lanes<Real>::kVectorLanes, sizeof(lanes.part[v]));
+  }
   return lanes;
 }
 
@@ -40,6 +37,12 @@ template <class Real>
   Real padded[kLanes];
   for (std::int64_t i = 0; i < kLanes; ++i) padded[i] = i < count ? from[i] : fill;
   return LoadLanes(padded);
+}
+
+// `lanes` = f(lanes, others...), vector by vector.
+template <class Real, class F, class... Others>
+[[gnu::always_inline]] inline void Combine(Lanes<Real>& lanes, const F& f, const Others&... others) {
+  for (int v = 0; v < Lanes<Real>::kVectors; ++v) lanes.part[v] = f(lanes.part[v], others.part[v]...);
 }
 
 template <class Real>
@@ -54,52 +57,52 @@ template <class Real>
 
 template <class Real>
 inline Real Sum(const Real* x, std::int64_t count) {
+  const auto add = [](auto sum, auto v) { return sum + v; };
   Lanes<Real> sums{};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums += LoadLanes(x + i);
-  if (i < count) sums += LoadSomeLanes(x + i, count - i, Real(0));
-  return SumLanes<Real>(sums);
+  for (; i + kLanes <= count; i += kLanes) Combine(sums, add, LoadLanes(x + i));
+  if (i < count) Combine(sums, add, LoadSomeLanes(x + i, count - i, Real(0)));
+  return SumLanes(sums);
 }
 
 // Sum of (x[i] - center)^2.
 template <class Real>
 inline Real SumOfSquares(const Real* x, std::int64_t count, Real center) {
+  const auto add = [center](auto sum, auto v) { return sum + (v - center) * (v - center); };
   Lanes<Real> sums{};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Lanes<Real> d = LoadLanes(x + i) - center;
-    sums += d * d;
-  }
-  if (i < count) {
-    const Lanes<Real> d = LoadSomeLanes(x + i, count - i, center) - center;
-    sums += d * d;
-  }
-  return SumLanes<Real>(sums);
+  for (; i + kLanes <= count; i += kLanes) Combine(sums, add, LoadLanes(x + i));
+  if (i < count) Combine(sums, add, LoadSomeLanes(x + i, count - i, center));
+  return SumLanes(sums);
 }
 
 // Sum of x[i] * y[i].
 template <class Real>
 inline Real Dot(const Real* x, const Real* y, std::int64_t count) {
+  const auto add = [](auto sum, auto v, auto w) { return sum + v * w; };
   Lanes<Real> sums{};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums += LoadLanes(x + i) * LoadLanes(y + i);
-  if (i < count) sums += LoadSomeLanes(x + i, count - i, Real(0)) * LoadSomeLanes(y + i, count - i, Real(0));
-  return SumLanes<Real>(sums);
+  for (; i + kLanes <= count; i += kLanes) Combine(sums, add, LoadLanes(x + i), LoadLanes(y + i));
+  if (i < count) {
+    Combine(sums, add, LoadSomeLanes(x + i, count - i, Real(0)), LoadSomeLanes(y + i, count - i, Real(0)));
+  }
+  return SumLanes(sums);
 }
 
 // Largest element; NaN is passed over. -infinity for none.
 template <class Real>
 inline Real Max(const Real* x, std::int64_t count) {
   constexpr Real kLowest = -std::numeric_limits<Real>::infinity();
-  Lanes<Real> largest = Lanes<Real>{} + kLowest;
+  const auto larger = [](auto largest, auto v) { return v > largest ? v : largest; };
+  Lanes<Real> lanes;
+  for (auto& part : lanes.part) part = typename Lanes<Real>::Vector{} + kLowest;
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Lanes<Real> v = LoadLanes(x + i);
-    largest = v > largest ? v : largest;
-  }
+  for (; i + kLanes <= count; i += kLanes) Combine(lanes, larger, LoadLanes(x + i));
+  if (i < count) Combine(lanes, larger, LoadSomeLanes(x + i, count - i, kLowest));
+  Real values[kLanes];
+  std::memcpy(values, &lanes, sizeof(values));
   Real result = kLowest;
-  for (; i < count; ++i) result = x[i] > result ? x[i] : result;
-  for (std::int64_t l = 0; l < kLanes; ++l) result = largest[l] > result ? largest[l] : result;
+  for (const Real value : values) result = value > result ? value : result;
   return result;
 }
 

@@ -13,6 +13,13 @@ constexpr double kEpsilon = 1e-5;
 // Rows of one task of the backward pass: few enough tasks that their partial sums stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max(kTaskRows, (rows + 63) / 64); }
 
+// y = (x - mean) * inverse * gamma + beta.
+template <class Real>
+void ScaleRow(std::int64_t columns, const Real* __restrict x, Real mean, Real inverse, const Real* __restrict gamma,
+              const Real* __restrict beta, Real* __restrict y) {
+  for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, gamma[j], beta[j]);
+}
+
 template <class Real>
 void NormaliseRow(const ResidualLayerNormArgs<Real>& args, std::int64_t row) {
   const std::int64_t columns = args.columns, at = row * columns;
@@ -26,36 +33,43 @@ void NormaliseRow(const ResidualLayerNormArgs<Real>& args, std::int64_t row) {
   const Real mean = Sum(x, columns) / static_cast<Real>(columns);
   const Real variance = SumOfSquares(x, columns, mean) / static_cast<Real>(columns);
   const Real inverse = Real(1) / std::sqrt(variance + static_cast<Real>(kEpsilon));
-  Real* y = args.y + at;
-  for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, args.gamma[j], args.beta[j]);
+  ScaleRow(columns, x, mean, inverse, args.gamma, args.beta, args.y + at);
   args.mean[row] = mean;
   args.inverse_deviation[row] = inverse;
+}
+
+// The row's part of the parameters' gradients, and what its dx is made of.
+template <class Real>
+void RowSums(std::int64_t columns, const Real* __restrict x, Real mean, Real inverse, const Real* __restrict gamma,
+             const Real* __restrict dy, Real* __restrict gamma_sums, Real* __restrict beta_sums,
+             Real* __restrict normed, Real* __restrict scaled) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    normed[j] = (x[j] - mean) * inverse;
+    scaled[j] = dy[j] * gamma[j];
+    gamma_sums[j] += dy[j] * normed[j];
+    beta_sums[j] += dy[j];
+  }
 }
 
 // One row of dx; adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 * columns.
 template <class Real>
 void RowBackward(const LayerNormGradient<Real>& args, std::int64_t row, Real* gamma_sums, Real* beta_sums,
                  Real* scratch) {
-  const std::int64_t columns = args.columns;
-  const Real* x = args.x + row * columns;
-  const Real* dy = args.dy + row * columns;
-  Real* dx = args.dx + row * columns;
-  const Real mean = args.mean[row], inverse = args.inverse_deviation[row];
-  Real* normed = scratch;
-  Real* scaled = scratch + columns;
-  for (std::int64_t j = 0; j < columns; ++j) {
-    normed[j] = (x[j] - mean) * inverse;
-    scaled[j] = dy[j] * args.gamma[j];
-    gamma_sums[j] += dy[j] * normed[j];
-    beta_sums[j] += dy[j];
-  }
+  const std::int64_t columns = args.columns, at = row * columns;
+  const Real inverse = args.inverse_deviation[row];
+  const Real* __restrict normed = scratch;
+  const Real* __restrict scaled = scratch + columns;
+  Real* __restrict dx = args.dx + at;
+  RowSums(columns, args.x + at, args.mean[row], inverse, args.gamma, args.dy + at, gamma_sums, beta_sums, scratch,
+          scratch + columns);
   const Real mean_scaled = Sum(scaled, columns) / static_cast<Real>(columns);
   const Real mean_product = Dot(scaled, normed, columns) / static_cast<Real>(columns);
-  if (args.dx_beta == Real(0)) {
+  const Real keep = args.dx_beta;
+  if (keep == Real(0)) {
     for (std::int64_t j = 0; j < columns; ++j) dx[j] = (scaled[j] - mean_scaled - normed[j] * mean_product) * inverse;
   } else {
     for (std::int64_t j = 0; j < columns; ++j) {
-      dx[j] = args.dx_beta * dx[j] + (scaled[j] - mean_scaled - normed[j] * mean_product) * inverse;
+      dx[j] = keep * dx[j] + (scaled[j] - mean_scaled - normed[j] * mean_product) * inverse;
     }
   }
 }

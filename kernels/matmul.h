@@ -46,7 +46,7 @@ template <class Real>
 void Matmul(CpuContext& context, const Product<Real>& product);
 
 // The same on the calling thread alone, for kernels whose tasks are products; `scratch` has kMatmulScratch elements.
-inline constexpr std::int64_t kMatmulScratch = (512 + 64) * kMatmulDepth;
+inline constexpr std::int64_t kMatmulScratch = (704 + 64) * kMatmulDepth;
 template <class Real>
 void MatmulOnThisThread(const Product<Real>& product, Real* scratch);
 

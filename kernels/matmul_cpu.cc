@@ -7,8 +7,9 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kTaskRows = 504;  // as many rows of A as a thread packs at once
-constexpr std::int64_t kTaskColumnsMin = 128;
+constexpr std::int64_t kTaskRowsMin = 240, kTaskColumnsMin = 128;
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 bool HasAvx512() {
   static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -58,18 +59,22 @@ void MatmulOnThisThread(const Product<Real>& product, Real* scratch) {
 
 template <class Real>
 void Matmul(CpuContext& context, const Product<Real>& product) {
-  Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(kMatmulScratch * context.threads()));
-  // The cut does not move a bit, so it may follow the number of threads.
-  const std::int64_t row_tasks = (product.m + kTaskRows - 1) / kTaskRows;
-  const std::int64_t wanted = context.threads() == 1 ? 1 : (4 * context.threads() + row_tasks - 1) / row_tasks;
-  const std::int64_t column_tasks = std::clamp<std::int64_t>(product.n / kTaskColumnsMin, 1, wanted);
-  const std::int64_t columns = ((product.n + column_tasks - 1) / column_tasks + 31) / 32 * 32;
+  const int threads = context.threads();
+  Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(kMatmulScratch * threads));
+  if (threads == 1) return MatmulOnThisThread(product, scratch);
+  // The cut does not move a bit, so it may follow the number of threads: some tasks for each, of whole tiles.
+  const std::int64_t wanted = 4 * threads;
+  const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
+  const std::int64_t column_tasks =
+      std::clamp<std::int64_t>(product.n / kTaskColumnsMin, 1, (wanted + row_tasks - 1) / row_tasks);
+  const std::int64_t rows = RoundUp((product.m + row_tasks - 1) / row_tasks, 12);
+  const std::int64_t columns = RoundUp((product.n + column_tasks - 1) / column_tasks, 32);
   context.ParallelFor(row_tasks * column_tasks, [&](std::int64_t index, int lane) {
-    const std::int64_t row = index / column_tasks * kTaskRows, column = index % column_tasks * columns;
-    if (column >= product.n) return;
-    MatmulOnThisThread(Part(product, row, std::min(kTaskRows, product.m - row), column,
-                            std::min(columns, product.n - column)),
-                       scratch + lane * kMatmulScratch);
+    const std::int64_t row = index / column_tasks * rows, column = index % column_tasks * columns;
+    if (row >= product.m || column >= product.n) return;
+    MatmulOnThisThread(
+        Part(product, row, std::min(rows, product.m - row), column, std::min(columns, product.n - column)),
+        scratch + lane * kMatmulScratch);
   });
 }
 

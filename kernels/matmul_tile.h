@@ -15,7 +15,7 @@
 namespace capstan::kernels {
 namespace {
 
-inline constexpr std::int64_t kBlockRows = 504;  // rows of A packed at once; a multiple of every kRows
+inline constexpr std::int64_t kBlockRowsMax = 696;  // rows of A packed at once; a multiple of every kRows
 
 template <class S>
 inline constexpr int kStripWidth = S::kVectors * S::kWidth;
@@ -29,20 +29,28 @@ struct TileTarget {
   const Real* bias;  // null: none (yet)
 };
 
+template <int kCount, class Real>
+inline void CopyFixed(const Real* __restrict from, Real* __restrict to) {
+  __builtin_memcpy(to, from, kCount * sizeof(Real));
+}
+
 // A's rows [row, row + rows) and depths [depth, depth + depths) as panels of S::kRows rows, in each [depth][row].
 template <class S, class Real>
 void PackA(const Operand<Real>& a, std::int64_t row, std::int64_t rows, std::int64_t depth, std::int64_t depths,
            Real* out) {
   for (std::int64_t first = 0; first < rows; first += S::kRows, out += S::kRows * depths) {
     const std::int64_t count = rows - first < S::kRows ? rows - first : S::kRows;
-    if (a.transpose == Transpose::kYes) {
-      const Real* in = a.data + depth * a.stride + row + first;
-      for (std::int64_t k = 0; k < depths; ++k) {
+    if (a.transpose == Transpose::kNo) {
+      Interleave(a.data + (row + first) * a.stride + depth, a.stride, count, depths, out, S::kRows);
+      continue;
+    }
+    const Real* in = a.data + depth * a.stride + row + first;
+    for (std::int64_t k = 0; k < depths; ++k) {
+      if (count == S::kRows) {
+        CopyFixed<S::kRows>(in + k * a.stride, out + k * S::kRows);
+      } else {
         for (std::int64_t r = 0; r < count; ++r) out[k * S::kRows + r] = in[k * a.stride + r];
       }
-    } else {
-      const Real* in = a.data + (row + first) * a.stride + depth;
-      Interleave(in, a.stride, count, depths, out, S::kRows);
     }
   }
 }
@@ -56,7 +64,7 @@ void PackB(const Operand<Real>& b, std::int64_t column, std::int64_t columns, st
     const Real* in = b.data + depth * b.stride + column;
     for (std::int64_t k = 0; k < depths; ++k) {
       if (columns == kWidth) {
-        for (int j = 0; j < kWidth; ++j) out[k * kWidth + j] = in[k * b.stride + j];
+        CopyFixed<kWidth>(in + k * b.stride, out + k * kWidth);
       } else {
         for (int j = 0; j < kWidth; ++j) out[k * kWidth + j] = j < columns ? in[k * b.stride + j] : Real(0);
       }
@@ -144,8 +152,11 @@ void TileProduct(const Product<Real>& product, Real* scratch) {
   const auto address = reinterpret_cast<std::uintptr_t>(scratch);
   Real* strip = scratch + ((64 - address % 64) % 64) / sizeof(Real);  // vectors of B never straddle cache lines
   Real* block = strip + kWidth * kMatmulDepth;
-  for (std::int64_t row = 0; row < product.m; row += kBlockRows) {
-    const std::int64_t rows = product.m - row < kBlockRows ? product.m - row : kBlockRows;
+  // Blocks of equal size, so that none is too short to be worth packing B for.
+  const std::int64_t blocks = (product.m + kBlockRowsMax - 1) / kBlockRowsMax;
+  const std::int64_t block_rows = ((product.m + blocks - 1) / blocks + S::kRows - 1) / S::kRows * S::kRows;
+  for (std::int64_t row = 0; row < product.m; row += block_rows) {
+    const std::int64_t rows = product.m - row < block_rows ? product.m - row : block_rows;
     for (std::int64_t depth = 0; depth == 0 || depth < product.k; depth += kMatmulDepth) {
       const std::int64_t rest = product.k - depth;
       const std::int64_t depths = rest < kMatmulDepth ? rest : kMatmulDepth;
