@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "common/wire_codec.h"
@@ -386,7 +387,11 @@ int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_mes
   const Clock::time_point deadline = start + std::min(timeout, kPollMax);
   const Clock::time_point sleep_at = std::min(deadline, start + options_.spin);
   for (Clock::time_point now = start; now < deadline; now = Clock::now()) {
-    if (now >= sleep_at) Sleep(deadline - now);
+    if (now >= sleep_at) {
+      Sleep(deadline - now);
+    } else {
+      std::this_thread::yield();  // libzmq's threads may need this core to bring what we look for
+    }
     delivered = Drain(on_message);
     if (delivered > 0 || TakeWake()) return delivered;
   }

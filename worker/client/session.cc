@@ -24,6 +24,7 @@ std::vector<Session::Event> Session::TakeEvents() { return std::exchange(events_
 void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (ended_) return;
   if (from == options_.coordinator) {
+    coordinator_heard_ = now;
     if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
     if (const auto* error = std::get_if<Error>(&message.header)) On(from, *error, now, out);
     return;
@@ -495,6 +496,16 @@ void Session::SendBeat(Outbox* out) {
 
 void Session::Tick(Instant now, Outbox* out) {
   if (ended_ || left_) return;
+  if (!coordinator_heard_) coordinator_heard_ = now;
+  const Instant limit = declaration_ ? declaration_->silence_limit : options_.silence_limit;
+  if (now - *coordinator_heard_ >= limit) {
+    ended_ = true;
+    VoidRound();
+    events_.push_back(Failed{Unreachable("no answer from the coordinator for " +
+                                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+                                         " s; is capstan-server --coordinator running there, and is the address right?")});
+    return;
+  }
   if (session_.value == 0) {
     if (join_retry_.Due(now)) SendJoin(now, out);
     return;

@@ -36,6 +36,7 @@ struct SessionOptions {
   std::uint32_t block_elements = kBlockElements;
   std::uint32_t initial_credit = 16;  // assumed at the start of a step; the shard corrects it
   Instant first_retry = std::chrono::seconds(1);
+  Instant silence_limit = Instant::max();  // of the coordinator, until Declare gives another
 };
 
 // What this worker brings; see Join.
@@ -45,6 +46,7 @@ struct Declaration {
   std::uint64_t numeric_fingerprint = 0;
   std::uint64_t data_fingerprint = 0;
   Mode mode = Mode::kSync;
+  Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
   std::uint64_t steps = 0;          // a slot's last sequence number in modes without global steps
 };
 
@@ -205,6 +207,7 @@ class Session {
   std::vector<PendingEnd> ends_;
   std::vector<Event> events_;
   Backoff join_retry_;
+  std::optional<Instant> coordinator_heard_;
   Instant next_beat_{};
 };
 

@@ -1,0 +1,232 @@
+#include <capstan/client.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/hash.h"
+#include "common/job_config.h"
+#include "worker/client/session_loop.h"
+#include "worker/client/slot_sums.h"
+
+namespace capstan {
+
+namespace {
+
+using client::LoopEvent;
+using client::Session;
+using client::SessionLoop;
+using client::SlotSums;
+
+std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors) {
+  std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
+  for (const TensorDeclaration& tensor : tensors) {
+    specs.push_back({tensor.name, tensor.shape, {static_cast<InitKind>(tensor.initial), tensor.scale}, tensor.weight_decay});
+  }
+  return specs;
+}
+
+class NetworkClient : public Client {
+ public:
+  explicit NetworkClient(std::unique_ptr<SessionLoop> loop) : loop_(std::move(loop)) {}
+  ~NetworkClient() override {
+    if (!ended_) Leave("the client was closed");
+  }
+
+  Status WaitForJobFile(Deadline deadline) {
+    while (job_file_.empty()) CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "the coordinator's job file"));
+    return {};
+  }
+
+  const std::string& job_file() const override { return job_file_; }
+  Status Declare(const WorkerDescription& description) override;
+  Result<std::optional<Work>> NextWork(Deadline deadline) override;
+  const float* weights() const override { return weights_.As<const float>(); }
+  std::uint64_t element_count() const override { return catalog_->element_count(); }
+  Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
+  float* BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
+  void GradientReady(std::uint32_t first, std::uint32_t last) override;
+  Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
+  void Leave(const std::string& reason) override {
+    loop_->Send(client::LeaveCommand{reason});
+    ended_ = true;
+  }
+  ClientCounters counters() const override {
+    return {loop_->bytes_in(), loop_->bytes_out(), loop_->messages_in(), loop_->messages_out(), loop_->decode_errors(),
+            loop_->unstaged_pushes()};
+  }
+
+ private:
+  Status TakeEvent(Deadline deadline, const char* what);
+  void On(Session::JobFile& file) { job_file_ = std::move(file.text); }
+  void On(Session::Joined&) {}
+  void On(Session::WorkReady& ready);
+  void On(client::BlockArrived& block) { arrived_[block.block] = true; }
+  void On(Session::WorkVoid& ended) {
+    if (has_work_ && ended.round == round_) void_ = true;
+  }
+  void On(Session::Finished&) { finished_ = ended_ = true; }
+  void On(Session::Failed& failed) {
+    failure_ = failed.status;
+    ended_ = true;
+  }
+  void FinishBlock(BlockIndex block);
+
+  std::unique_ptr<SessionLoop> loop_;
+  std::string job_file_;
+  std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<BufferPool> pool_;     // flat buffers of gradients; the loop may hold them until they are staged
+  BufferRef weights_;
+  Mode mode_ = Mode::kSync;
+
+  bool finished_ = false, ended_ = false;
+  Status failure_;
+
+  // The round.
+  bool has_work_ = false, void_ = false;
+  std::uint64_t round_ = 0;
+  Work work_;
+  std::pair<std::uint64_t, std::uint64_t> weights_of_{0, UINT64_MAX};  // generation and step of what weights_ holds
+  std::vector<bool> arrived_;
+  std::unique_ptr<SlotSums> sums_;
+  std::uint64_t slot_samples_ = 0;
+  std::vector<std::uint32_t> segments_missing_;  // per block, of the slot under way
+};
+
+Status NetworkClient::Declare(const WorkerDescription& description) {
+  std::vector<TensorSpec> specs = SpecsOf(description.tensors);
+  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
+  mode_ = config.job.mode;
+  catalog_ = std::make_unique<Catalog>(std::move(catalog));
+  pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
+  weights_ = pool_->Take();
+  client::Declaration declaration;
+  declaration.catalog = std::move(specs);
+  declaration.numeric_class = description.numeric_class;
+  declaration.numeric_fingerprint = description.numeric_fingerprint;
+  declaration.data_fingerprint = description.data_fingerprint;
+  declaration.mode = config.job.mode;
+  declaration.steps = config.job.steps;
+  if (config.limits.stall > 0) {
+    declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
+  }
+  loop_->Send(client::DeclareCommand{std::move(declaration), weights_.As<float>()});
+  return {};
+}
+
+Status NetworkClient::TakeEvent(Deadline deadline, const char* what) {
+  std::optional<LoopEvent> event = loop_->events().PopUntil(deadline);
+  if (!event) return Timeout(std::string("waited for ") + what + " until the deadline");
+  std::visit([this](auto& body) { On(body); }, *event);
+  return failure_;
+}
+
+void NetworkClient::On(Session::WorkReady& ready) {
+  const client::Work& work = ready.work;
+  has_work_ = true;
+  void_ = false;
+  round_ = work.round;
+  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale};
+  const std::pair of{work.generation.value, work.step.value};
+  // In sync a second round of one step computes with the weights that are held; all others arrive anew.
+  const bool held = mode_ == Mode::kSync && weights_of_ == of;
+  arrived_.assign(catalog_->blocks().size(), held);
+  weights_of_ = of;
+  sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
+}
+
+Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
+  if (!failure_.ok()) return failure_;
+  if (void_ || !std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; })) weights_of_ = {0, UINT64_MAX};
+  has_work_ = void_ = false;
+  sums_.reset();
+  loop_->Send(client::ReadyCommand{});
+  while (!has_work_ || void_) {
+    if (finished_) return std::optional<Work>();
+    if (void_) {
+      void_ = has_work_ = false;
+      weights_of_ = {0, UINT64_MAX};
+      loop_->Send(client::ReadyCommand{});
+    }
+    CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
+  }
+  return std::optional<Work>(work_);
+}
+
+Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
+  for (BlockIndex block = catalog_->first_block(first); block <= catalog_->last_block(last); ++block) {
+    while (!arrived_[block]) {
+      if (void_ || finished_) return {Code::kStale, "the round is over"};
+      CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights"));
+    }
+  }
+  return void_ ? Status(Code::kStale, "the round is over") : Status();
+}
+
+float* NetworkClient::BeginSlot(std::uint32_t, std::uint64_t samples) {
+  slot_samples_ = samples;
+  BufferRef gradient = samples == 0 ? BufferRef() : pool_->Take();
+  float* data = samples == 0 ? nullptr : gradient.As<float>();
+  sums_->BeginSlot(samples, std::move(gradient));
+  segments_missing_.clear();
+  for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
+  return data;
+}
+
+void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
+  // Each tensor has one segment in every block from its first to its last.
+  for (std::uint32_t tensor = last + 1; tensor-- > first;) {
+    for (BlockIndex block = catalog_->last_block(tensor) + 1; block-- > catalog_->first_block(tensor);) {
+      if (--segments_missing_[block] == 0) FinishBlock(block);
+    }
+  }
+}
+
+// The gradient of a block is final: it is added along the tree and, in the round's last slot, leaves.
+void NetworkClient::FinishBlock(BlockIndex index) {
+  const Block& block = catalog_->blocks()[index];
+  sums_->RangeReady(block.flat_offset, block.count);
+  if (!sums_->at_last_slot() || void_) return;
+  for (const SlotSums::Part& part : sums_->parts()) {
+    client::PushCommand push{round_, part.node, index, part.samples, 0, {}};
+    if (part.gradient) {
+      const std::byte* data = part.gradient->data() + block.flat_offset * sizeof(float);
+      push.payload = {part.gradient, data, block.count * sizeof(float)};
+      push.payload_hash = Hash64(push.payload.bytes());
+    }
+    loop_->Send(std::move(push));
+  }
+}
+
+Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
+  for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
+    if (segments_missing_[block] == 0) continue;
+    segments_missing_[block] = 0;
+    FinishBlock(block);
+  }
+  SlotReport report;
+  report.slot = slot;
+  report.samples = slot_samples_;
+  report.loss_sum = result.loss_sum;
+  report.predictions = result.predictions;
+  report.validation_loss_sum = result.validation_loss_sum;
+  report.validation_predictions = result.validation_predictions;
+  report.validation_correct = result.validation_correct;
+  loop_->Send(client::EndSlotCommand{round_, report});
+  return void_ ? Status(Code::kStale, "the round is over") : failure_;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
+  if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SessionLoop> loop, SessionLoop::Start(loop_options));
+  auto client = std::make_unique<NetworkClient>(std::move(loop));
+  CAPSTAN_RETURN_IF_ERROR(client->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline +
+                                                 std::chrono::seconds(2)));
+  return std::unique_ptr<Client>(std::move(client));
+}
+
+}  // namespace capstan

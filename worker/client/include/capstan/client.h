@@ -1,0 +1,117 @@
+// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it, gives gradients back.
+//
+// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients may live
+//         in one process: there is no global state.
+// Limits: up to 65536 tensors of fp32.
+// Fails:  every call ends by its deadline with kTimeout and a message that names whom it waited for. kRefused: the job
+//         does not want this worker, or has failed. kStale: the round is over, ask for the next one.
+// Why:    any program that can compute the gradient of numbered samples can be a worker. Who computes a slot, and how
+//         often, changes no bit of the result, as long as it depends on (step, slot) and the weights alone.
+//
+// Use:
+//   auto client = capstan::Client::Connect({.coordinator = "10.0.0.5:29600", .worker = "w1"}).value();
+//   client->Declare(description);                              // tensors, in the order of the forward pass
+//   while (auto work = client->NextWork(deadline).value()) {   // nothing: the job is done
+//     for (SlotIndex slot : work->slots) {
+//       float* gradient = client->BeginSlot(slot, samples);
+//       ... forward: client->WaitWeights(t) before reading weights(t); backward: client->GradientReady(t) ...
+//       client->EndSlot(slot, report);
+//     }
+//   }
+#pragma once
+
+#include <capstan/status.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace capstan {
+
+// How a tensor's first weights follow from the job's seed and its name.
+enum class InitialWeights : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3 };
+
+struct TensorDeclaration {
+  std::string name;                 // unique within the job
+  std::vector<std::int64_t> shape;  // row-major
+  InitialWeights initial = InitialWeights::kZeros;
+  float scale = 0.0F;               // kNormal: standard deviation; kUniform: values in [-scale, scale)
+  bool weight_decay = true;
+};
+
+struct WorkerDescription {
+  std::vector<TensorDeclaration> tensors;  // the same list, in the same order, on every worker
+  std::string numeric_class;               // what the bits of a gradient depend on: build, machine kind, libraries
+  std::uint64_t numeric_fingerprint = 0;   // of a fixed probe computed on this machine
+  std::uint64_t data_fingerprint = 0;      // of the data this worker reads
+};
+
+struct ClientOptions {
+  std::string coordinator;          // "host:port"
+  std::string worker;               // this worker's name; a newer process of that name takes over
+  std::chrono::milliseconds join_deadline{60'000};
+  // Lines for people, from the client's thread. Never called before Connect or after the destructor.
+  std::function<void(const std::string&)> on_notice;
+};
+
+// One round: compute the gradients of these slots of global batch `step`.
+struct Work {
+  std::uint64_t step = 0;
+  std::uint64_t generation = 0;     // one history of the job; rises when it went back to an earlier step
+  std::vector<std::uint32_t> slots; // ascending
+  std::uint32_t slot_count = 0;     // of the job
+  float loss_scale = 1.0F;          // gradients are to be of loss_scale * loss
+};
+
+struct SlotResult {
+  double loss_sum = 0.0;            // over `predictions`
+  std::uint64_t predictions = 0;
+  double validation_loss_sum = 0.0; // of this slot's share of the validation set, where the step validates
+  std::uint64_t validation_predictions = 0;
+  std::uint64_t validation_correct = 0;
+};
+
+struct ClientCounters {
+  std::uint64_t bytes_in = 0, bytes_out = 0, messages_in = 0, messages_out = 0, decode_errors = 0;
+  std::uint64_t unstaged_pushes = 0;
+};
+
+class Client {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // Asks the coordinator for the job until `join_deadline`.
+  static Result<std::unique_ptr<Client>> Connect(const ClientOptions& options);
+  virtual ~Client() = default;      // leaves the job
+
+  virtual const std::string& job_file() const = 0;  // canonical TOML
+  // Says what this worker brings. Once, before the first NextWork.
+  virtual Status Declare(const WorkerDescription& description) = 0;
+
+  // Gives up whatever round was under way and waits for the next one. Nothing when the job is done.
+  virtual Result<std::optional<Work>> NextWork(Deadline deadline) = 0;
+
+  // All tensors one behind the other, as declared. Valid to read for tensors that WaitWeights has answered for.
+  virtual const float* weights() const = 0;
+  virtual std::uint64_t element_count() const = 0;
+  // Until the weights of tensors [first, last] of this round are there.
+  virtual Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) = 0;
+
+  // Starts a slot of the round, in the order of Work::slots. Returns where its gradient goes (laid out as weights()):
+  // the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute.
+  virtual float* BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
+  // The gradient of tensors [first, last] of the slot is final: what can leave now leaves.
+  virtual void GradientReady(std::uint32_t first, std::uint32_t last) = 0;
+  // All gradients of the slot are final.
+  virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
+
+  // Leaves the job in good order.
+  virtual void Leave(const std::string& reason) = 0;
+  virtual ClientCounters counters() const = 0;
+};
+
+}  // namespace capstan

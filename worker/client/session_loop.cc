@@ -1,0 +1,151 @@
+#include "worker/client/session_loop.h"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <random>
+
+namespace capstan::client {
+
+namespace {
+
+constexpr Instant kTick = std::chrono::milliseconds(50);
+constexpr Instant kReportEvery = std::chrono::seconds(5);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
+Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) {
+  auto counters = std::make_unique<TransportCounters>();
+  std::unique_ptr<Transport> transport = CreateZmqTransport({}, counters.get());
+  Result<PeerId> coordinator = transport->Connect("tcp://" + options.coordinator);
+  if (!coordinator.ok()) return coordinator.status();
+  std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
+  SessionOptions session;
+  session.name = options.worker;
+  std::random_device entropy;
+  session.nonce = std::uint64_t{entropy()} << 32 | entropy();
+  session.coordinator = *coordinator;
+  session.silence_limit = options.silence_limit;
+  session.connect = [raw = loop->transport_.get()](const std::string& endpoint) {
+    Result<PeerId> peer = raw->Connect(endpoint);
+    return peer.ok() ? *peer : PeerId{};
+  };
+  session.disconnect = [raw = loop->transport_.get()](PeerId peer) { raw->Disconnect(peer); };
+  loop->session_ = std::make_unique<Session>(std::move(session));
+  loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
+  return loop;
+}
+
+SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
+                         std::unique_ptr<Transport> transport)
+    : options_(options), counters_(std::move(counters)), transport_(std::move(transport)) {}
+
+SessionLoop::~SessionLoop() {
+  stopping_.store(true);
+  transport_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionLoop::Send(Command command) {
+  if (commands_.Push(std::move(command)).ok()) transport_->Wake();
+}
+
+void SessionLoop::Run() {
+  pthread_setname_np(pthread_self(), "capstan-session");
+  Instant next_tick{};
+  while (!stopping_.load()) {
+    const Instant before = Now();
+    if (before >= next_tick) {
+      next_tick = before + kTick;
+      session_->Tick(before, &out_);
+      ReportWaiting(before);
+      PublishCounters();
+      SendOut();
+    }
+    transport_->Poll(next_tick - before, [&](PeerId from, Message message) {
+      session_->Handle(from, message, Now(), &out_);
+      SendOut();
+      HandOverEvents();
+    });
+    while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());
+    HandOverEvents();
+  }
+  while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // a Leave, at the end
+  events_.Close();
+}
+
+void SessionLoop::Carry(Command& command, Instant now) {
+  if (auto* push = std::get_if<PushCommand>(&command)) {
+    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload), now,
+                   &out_);
+  } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
+    session_->EndSlot(end->round, end->report, now, &out_);
+  } else if (std::holds_alternative<ReadyCommand>(command)) {
+    session_->Ready(now, &out_);
+  } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {
+    weights_ = declare->weights;
+    Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
+    if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+    session_->Declare(std::move(declare->declaration), now, &out_);
+  } else if (const auto* leave = std::get_if<LeaveCommand>(&command)) {
+    session_->Leave(leave->reason, &out_);
+  }
+  SendOut();
+}
+
+void SessionLoop::SendOut() {
+  // A message that a full pipe turns away is repeated by the session, as one that is lost.
+  for (const Envelope& envelope : out_.envelopes) {
+    if (envelope.to.value != 0) (void)transport_->Send(envelope.to, envelope.message).ok();
+  }
+  if (options_.on_notice) {
+    for (const Notice& notice : out_.notices) options_.on_notice(notice.text);
+  }
+  out_.Clear();
+}
+
+void SessionLoop::HandOverEvents() {
+  for (Session::Event& event : session_->TakeEvents()) {
+    std::visit(
+        [&](auto& body) {
+          using Body = std::decay_t<decltype(body)>;
+          if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
+            const std::uint64_t offset = catalog_->blocks()[body.block].flat_offset;
+            std::memcpy(weights_ + offset, body.payload.data, body.payload.size);
+            (void)events_.Push(BlockArrived{body.block}).ok();
+          } else {
+            (void)events_.Push(std::move(body)).ok();
+          }
+        },
+        event);
+  }
+}
+
+void SessionLoop::ReportWaiting(Instant now) {
+  const std::string who = session_->WaitingFor();
+  if (who.empty()) {
+    waiting_since_ = Instant{};
+    return;
+  }
+  if (waiting_since_ == Instant{}) {
+    waiting_since_ = now;
+    next_report_ = now + kReportEvery;
+  }
+  if (now < next_report_ || !options_.on_notice) return;
+  next_report_ = now + kReportEvery;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since_).count();
+  options_.on_notice("waiting " + std::to_string(seconds) + " s for " + who);
+}
+
+void SessionLoop::PublishCounters() {
+  bytes_in_.store(counters_->header_bytes_in + counters_->payload_bytes_in, std::memory_order_relaxed);
+  bytes_out_.store(counters_->header_bytes_out + counters_->payload_bytes_out, std::memory_order_relaxed);
+  messages_in_.store(counters_->messages_in, std::memory_order_relaxed);
+  messages_out_.store(counters_->messages_out, std::memory_order_relaxed);
+  decode_errors_.store(counters_->decode_errors, std::memory_order_relaxed);
+  unstaged_pushes_.store(session_->unstaged_pushes(), std::memory_order_relaxed);
+}
+
+}  // namespace capstan::client

@@ -1,0 +1,109 @@
+// SessionLoop: the thread behind a Client: owns the socket, the clock and the Session core.
+//
+// Kind:   its thread owns everything but the two mailboxes.
+// Limits: kMailboxValues waiting commands or events.
+// Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
+//
+// Weights are copied into the application's memory by this thread, between Ready and the round's last block; the event
+// that follows hands them over.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "common/mailbox.h"
+#include "common/transport.h"
+#include "common/zmq_transport.h"
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+// What the application asks of the loop.
+struct DeclareCommand {
+  Declaration declaration;
+  float* weights = nullptr;      // flat space; lives as long as the loop
+};
+struct ReadyCommand {};
+struct PushCommand {
+  std::uint64_t round = 0;
+  Node node;
+  BlockIndex block = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t payload_hash = 0;
+  Slice payload;
+};
+struct EndSlotCommand {
+  std::uint64_t round = 0;
+  SlotReport report;
+};
+struct LeaveCommand {
+  std::string reason;
+};
+using Command = std::variant<DeclareCommand, ReadyCommand, PushCommand, EndSlotCommand, LeaveCommand>;
+
+// What the loop tells the application. Of arrived weights only the block: they are in place.
+struct BlockArrived {
+  BlockIndex block = 0;
+};
+using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
+                               Session::Finished, Session::Failed>;
+
+class SessionLoop {
+ public:
+  static constexpr std::size_t kMailboxValues = 1 << 22;
+  using OnNotice = std::function<void(const std::string&)>;
+
+  struct Options {
+    std::string coordinator;       // "host:port"
+    std::string worker;
+    std::chrono::milliseconds silence_limit{60'000};
+    OnNotice on_notice;
+  };
+
+  static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
+  ~SessionLoop();                  // stops the thread
+  SessionLoop(const SessionLoop&) = delete;
+  SessionLoop& operator=(const SessionLoop&) = delete;
+
+  void Send(Command command);
+  Mailbox<LoopEvent>& events() { return events_; }
+  // Read from any thread, a little behind.
+  std::uint64_t bytes_in() const { return bytes_in_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_out() const { return bytes_out_.load(std::memory_order_relaxed); }
+  std::uint64_t messages_in() const { return messages_in_.load(std::memory_order_relaxed); }
+  std::uint64_t messages_out() const { return messages_out_.load(std::memory_order_relaxed); }
+  std::uint64_t decode_errors() const { return decode_errors_.load(std::memory_order_relaxed); }
+  std::uint64_t unstaged_pushes() const { return unstaged_pushes_.load(std::memory_order_relaxed); }
+
+ private:
+  SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters, std::unique_ptr<Transport> transport);
+  void Run();
+  void Carry(Command& command, Instant now);
+  void SendOut();
+  void HandOverEvents();
+  void ReportWaiting(Instant now);
+  void PublishCounters();
+
+  const Options options_;
+  std::unique_ptr<TransportCounters> counters_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Catalog> catalog_;
+  float* weights_ = nullptr;
+  Outbox out_;
+  Instant waiting_since_{};
+  Instant next_report_{};
+
+  Mailbox<Command> commands_{kMailboxValues};
+  Mailbox<LoopEvent> events_{kMailboxValues};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> bytes_in_{0}, bytes_out_{0}, messages_in_{0}, messages_out_{0}, decode_errors_{0};
+  std::atomic<std::uint64_t> unstaged_pushes_{0};
+  std::thread thread_;
+};
+
+}  // namespace capstan::client

@@ -1,0 +1,34 @@
+#include "worker/train/model_factory.h"
+
+namespace capstan::train {
+
+template <class Real>
+Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
+                                                     const SampleSpec& samples) {
+  const ModelSection& model = config.model;
+  const bool takes_tokens = model.kind == ModelKind::kGpt;
+  if (takes_tokens != (samples.form == SampleForm::kTokens)) {
+    return Invalid(takes_tokens ? "model.kind = \"gpt\" learns from tokens, and this data has rows of numbers; "
+                                  "use data.kind = \"text\" or model.kind = \"mlp\""
+                                : "model.kind = \"mlp\" learns from rows of numbers, and this data has tokens; "
+                                  "use data.kind = \"csv\" or \"idx\", or model.kind = \"gpt\"");
+  }
+  if (takes_tokens) {
+    return nn::CreateGpt<Real>(context, {.vocabulary = samples.vocabulary,
+                                         .context = samples.context,
+                                         .layers = model.layers,
+                                         .heads = model.heads,
+                                         .width = model.width,
+                                         .dropout = model.dropout});
+  }
+  nn::MlpShape shape{.features = samples.features, .classes = samples.classes, .dropout = model.dropout};
+  shape.hidden.assign(model.hidden.begin(), model.hidden.end());
+  return nn::CreateMlp<Real>(context, shape);
+}
+
+template Result<std::unique_ptr<nn::Model<float>>> CreateModel<float>(kernels::CpuContext&, const JobConfig&,
+                                                                      const SampleSpec&);
+template Result<std::unique_ptr<nn::Model<double>>> CreateModel<double>(kernels::CpuContext&, const JobConfig&,
+                                                                        const SampleSpec&);
+
+}  // namespace capstan::train

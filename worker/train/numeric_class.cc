@@ -1,0 +1,53 @@
+#include "worker/train/numeric_class.h"
+
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/hash.h"
+#include "common/random.h"
+#include "kernels/random_fill.h"
+#include "worker/nn/model.h"
+
+namespace capstan::train {
+
+namespace {
+
+constexpr std::uint64_t kProbeKey = 0x0CA957A4;
+
+void AddProbe(nn::Model<float>& model, const nn::Batch& batch, Hasher* hasher) {
+  std::uint64_t count = 0;
+  for (const TensorSpec& tensor : model.tensors()) count += tensor.ElementCount();
+  std::vector<float> weights(count), gradients(count);
+  kernels::FillUniform(kProbeKey, 0, 0.25F, weights);
+  const nn::LossSums sums = model.Train(weights.data(), gradients.data(), batch, {.seed = kProbeKey}, {}, {});
+  hasher->Add(std::as_bytes(std::span(gradients)));
+  hasher->Add(std::as_bytes(std::span(&sums.loss, 1)));
+}
+
+}  // namespace
+
+std::string NumericClass() {
+  return std::string("capstan ") + CAPSTAN_VERSION + ", g++ " + __VERSION__ + ", fp32, cpu";
+}
+
+std::uint64_t NumericFingerprint(kernels::CpuContext& context) {
+  Hasher hasher;
+  constexpr std::int64_t kRows = 37, kFeatures = 33, kClasses = 7, kVocabulary = 29, kContext = 24;
+  std::vector<float> inputs(kRows * kFeatures);
+  kernels::FillUniform(kProbeKey + 1, 0, 1.0F, inputs);
+  std::vector<std::int32_t> classes, tokens, next;
+  for (std::int64_t i = 0; i < kRows; ++i) classes.push_back(static_cast<std::int32_t>(i % kClasses));
+  for (std::int64_t i = 0; i < 3 * kContext; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(i * 7 % kVocabulary));
+    next.push_back(static_cast<std::int32_t>((i + 1) * 7 % kVocabulary));
+  }
+  auto mlp = nn::CreateMlp<float>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
+  auto gpt = nn::CreateGpt<float>(
+      context, {.vocabulary = kVocabulary, .context = kContext, .layers = 1, .heads = 2, .width = 48, .dropout = 0.1});
+  CAPSTAN_CHECK(mlp.ok() && gpt.ok());
+  AddProbe(**mlp, {.samples = kRows, .inputs = inputs, .tokens = {}, .targets = classes}, &hasher);
+  AddProbe(**gpt, {.samples = 3, .inputs = {}, .tokens = tokens, .targets = next}, &hasher);
+  return hasher.Digest();
+}
+
+}  // namespace capstan::train

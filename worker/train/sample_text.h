@@ -1,0 +1,27 @@
+// SampleText: lets a trained byte-level gpt write.
+//
+// Kind:   pure function of (weights, prompt, seed).
+// Fails:  kInvalid: not a gpt on bytes, or weights of another size.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/job_config.h"
+#include "common/status.h"
+
+namespace capstan::train {
+
+struct SampleTextOptions {
+  std::size_t bytes = 400;      // to write
+  std::uint64_t seed = 1;
+  double temperature = 0.8;     // logits are divided by it
+};
+
+// `weights`: all tensors of the model one behind the other, in catalog order. Returns what follows the prompt.
+Result<std::string> SampleText(const JobConfig& config, std::span<const float> weights, std::string_view prompt,
+                               const SampleTextOptions& options);
+
+}  // namespace capstan::train

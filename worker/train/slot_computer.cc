@@ -1,0 +1,70 @@
+#include "worker/train/slot_computer.h"
+
+#include <algorithm>
+
+namespace capstan::train {
+
+SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model)
+    : config_(config),
+      data_(data),
+      model_(model),
+      sampler_{config.job.seed, data.count(Split::kTraining), config.job.global_batch, config.job.slots} {}
+
+std::span<const std::uint64_t> SlotComputer::Samples(Step step, SlotIndex slot) {
+  SlotSamples(sampler_, step, slot, &samples_);
+  return samples_;
+}
+
+nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split) {
+  data_.Fill(samples, split, &buffer_);
+  return {static_cast<std::int64_t>(buffer_.samples), buffer_.inputs, buffer_.tokens, buffer_.targets};
+}
+
+nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
+                                    const float* weights, float* gradient, const nn::Hooks& hooks) {
+  const SampleSpec& spec = data_.spec();
+  const std::uint64_t per_sample = spec.form == SampleForm::kTokens ? spec.context : 1;
+  const auto parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(config_.worker.accumulate, samples.size()));
+  nn::TrainOptions options;
+  options.gradient_scale = static_cast<double>(loss_scale) / static_cast<double>(samples.size() * per_sample);
+  nn::LossSums sums;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    const SampleRange range = SlotShare(samples.size(), parts, part);
+    const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining);
+    options.mode = part == 0 ? nn::GradientMode::kReplace : nn::GradientMode::kAdd;
+    nn::Hooks part_hooks;
+    if (part == 0) part_hooks.need_weights = hooks.need_weights;
+    if (part + 1 == parts) part_hooks.gradient_ready = hooks.gradient_ready;
+    const nn::StepKey key{config_.job.seed, step.value, slot, part};
+    const nn::LossSums one = model_.Train(weights, gradient, batch, key, options, part_hooks);
+    sums.loss += one.loss;
+    sums.count += one.count;
+    sums.correct += one.correct;
+  }
+  return sums;
+}
+
+bool SlotComputer::Validates(Step step) const {
+  const std::uint64_t every = config_.job.eval_every;
+  return every > 0 && (step.value % every == 0 || step.value + 1 == config_.job.steps);
+}
+
+nn::LossSums SlotComputer::Validate(SlotIndex slot, const float* weights, const nn::Hooks& hooks) {
+  const SampleRange share = ValidationShare(data_.count(Split::kValidation), config_.job.slots, slot);
+  // In batches no larger than a slot's micro-batch, so that validation needs no more memory than training.
+  const std::uint64_t slot_batch = (config_.job.global_batch + config_.job.slots - 1) / config_.job.slots;
+  const std::uint64_t batch_max = std::max<std::uint64_t>(1, slot_batch / config_.worker.accumulate);
+  nn::LossSums sums;
+  for (std::uint64_t first = share.first; first < share.last; first += batch_max) {
+    validation_samples_.clear();
+    for (std::uint64_t i = first; i < std::min(first + batch_max, share.last); ++i) validation_samples_.push_back(i);
+    const nn::LossSums one = model_.Evaluate(weights, FillBatch(validation_samples_, Split::kValidation),
+                                             first == share.first ? hooks : nn::Hooks{});
+    sums.loss += one.loss;
+    sums.count += one.count;
+    sums.correct += one.correct;
+  }
+  return sums;
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,45 @@
+// SlotComputer: the gradient of one slot: its samples, micro-batch by micro-batch, and its share of validation.
+//
+// Kind:   owned by the trainer's thread.
+// Why:    a pure function of (weights, seed, step, slot), so that any worker may compute any slot, any number of times.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/job_config.h"
+#include "worker/nn/model.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/data/sampler.h"
+
+namespace capstan::train {
+
+class SlotComputer {
+ public:
+  // All outlive it.
+  SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model);
+
+  // Samples of the slot at this step; valid until the next call.
+  std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
+  // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
+  // micro-batch and of gradients within the last.
+  nn::LossSums Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
+                        const float* weights, float* gradient, const nn::Hooks& hooks);
+  // Whether this step validates, before its update: every eval_every steps and at the last one.
+  bool Validates(Step step) const;
+  // This slot's share of the validation set.
+  nn::LossSums Validate(SlotIndex slot, const float* weights, const nn::Hooks& hooks);
+
+ private:
+  nn::Batch FillBatch(std::span<const std::uint64_t> samples, Split split);
+
+  const JobConfig& config_;
+  const Dataset& data_;
+  nn::Model<float>& model_;
+  SamplerSpec sampler_;
+  std::vector<std::uint64_t> samples_, validation_samples_;
+  BatchBuffer buffer_;
+};
+
+}  // namespace capstan::train

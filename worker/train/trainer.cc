@@ -1,0 +1,105 @@
+#include "worker/train/trainer.h"
+
+namespace capstan::train {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using monitoring::WaitPhase;
+using monitoring::WorkerPhase;
+
+// How long one wait lasts before a requested stop is looked for again.
+constexpr auto kWaitSlice = std::chrono::milliseconds(200);
+
+double Seconds(SteadyClock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+Trainer::Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
+                 std::function<bool()> stop_requested)
+    : client_(client), computer_(computer), metrics_(std::move(metrics)), stop_requested_(std::move(stop_requested)) {}
+
+Status Trainer::Run() {
+  for (;;) {
+    const auto asked = SteadyClock::now();
+    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, WaitForWork());
+    if (!work) return {};
+    const double waited = Seconds(SteadyClock::now() - asked);
+    metrics_->wait_seconds[WaitPhase::kCommit].Observe(waited);
+    metrics_->phase_seconds[WorkerPhase::kWait].Add(waited);
+    if (Status status = RunRound(*work); !status.ok() && status.code() != Code::kStale) return status;
+    if (stop_requested_()) {
+      client_.Leave("asked to stop");
+      return {};
+    }
+  }
+}
+
+// Nothing when the job is done or a stop was requested.
+Result<std::optional<Work>> Trainer::WaitForWork() {
+  for (;;) {
+    Result<std::optional<Work>> work = client_.NextWork(SteadyClock::now() + kWaitSlice);
+    if (work.ok() || work.status().code() != Code::kTimeout) return work;
+    if (!stop_requested_()) continue;  // the client and the coordinator have the deadlines, and say whom they wait for
+    client_.Leave("asked to stop");
+    return std::optional<Work>();
+  }
+}
+
+Status Trainer::RunRound(const Work& work) {
+  const auto begin = SteadyClock::now();
+  metrics_->step.Set(static_cast<double>(work.step));
+  metrics_->slots.Set(static_cast<double>(work.slots.size()));
+  metrics_->generation.Set(static_cast<double>(work.generation));
+  for (SlotIndex slot : work.slots) CAPSTAN_RETURN_IF_ERROR(RunSlot(work, slot));
+  CountStep(work, begin);
+  return {};
+}
+
+Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
+  const auto begin = SteadyClock::now();
+  waited_ = {};
+  Status status;
+  nn::Hooks hooks;
+  hooks.need_weights = [&](TensorIndex first, TensorIndex last) {
+    // When the round is over, what is left of this slot is computed on whatever is there, and dropped.
+    const auto before = SteadyClock::now();
+    do {
+      if (status.ok() || status.code() == Code::kTimeout) status = client_.WaitWeights(first, last, SteadyClock::now() + kWaitSlice);
+    } while (status.code() == Code::kTimeout && !stop_requested_());
+    if (status.code() == Code::kTimeout) status = {Code::kStale, "asked to stop"};
+    waited_ += SteadyClock::now() - before;
+  };
+  hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) { client_.GradientReady(first, last); };
+
+  SlotResult result;
+  if (computer_.Validates(Step{work.step})) {
+    const nn::LossSums validation = computer_.Validate(slot, client_.weights(), {hooks.need_weights, {}});
+    CAPSTAN_RETURN_IF_ERROR(status);
+    result.validation_loss_sum = validation.loss;
+    result.validation_predictions = static_cast<std::uint64_t>(validation.count);
+    result.validation_correct = static_cast<std::uint64_t>(validation.correct);
+  }
+  const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
+  float* gradient = client_.BeginSlot(slot, samples.size());
+  if (gradient != nullptr) {
+    const nn::LossSums sums = computer_.Gradient(Step{work.step}, slot, samples, work.loss_scale, client_.weights(),
+                                                 gradient, hooks);
+    CAPSTAN_RETURN_IF_ERROR(status);
+    result.loss_sum = sums.loss;
+    result.predictions = static_cast<std::uint64_t>(sums.count);
+    if (sums.count > 0) metrics_->loss.Set(sums.loss / static_cast<double>(sums.count));
+  }
+  metrics_->samples.Add(samples.size());
+  metrics_->phase_seconds[WorkerPhase::kWait].Add(Seconds(waited_));
+  metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(SteadyClock::now() - begin - waited_));
+  return client_.EndSlot(slot, result);
+}
+
+void Trainer::CountStep(const Work&, SteadyClock::time_point begin) {
+  metrics_->steps.Add(1);
+  metrics_->step_seconds.Observe(Seconds(SteadyClock::now() - begin));
+  metrics_->unstaged_bytes.Set(static_cast<double>(client_.counters().unstaged_pushes) * kBlockElements * sizeof(float));
+}
+
+}  // namespace capstan::train

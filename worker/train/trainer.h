@@ -1,0 +1,41 @@
+// Trainer: the step loop of a worker: asks for work, computes the slots it is given, hands their gradients over.
+//
+// Kind:   owned by one thread, which computes; the Client's thread moves bytes meanwhile.
+// Fails:  with the Client's status: refused, job failed, no coordinator.
+// Why:    it keeps nothing between rounds. What it computes follows from the weights and from (step, slot).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <capstan/client.h>
+
+#include "common/job_config.h"
+#include "monitoring/metrics.h"
+#include "worker/train/slot_computer.h"
+
+namespace capstan::train {
+
+class Trainer {
+ public:
+  // All outlive it. `stop_requested` is asked between slots and while waiting.
+  Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
+          std::function<bool()> stop_requested);
+
+  // Until the job is done, or has failed, or a stop was requested.
+  Status Run();
+
+ private:
+  Result<std::optional<Work>> WaitForWork();
+  Status RunRound(const Work& work);
+  Status RunSlot(const Work& work, SlotIndex slot);
+  void CountStep(const Work& work, std::chrono::steady_clock::time_point begin);
+
+  Client& client_;
+  SlotComputer& computer_;
+  std::shared_ptr<monitoring::WorkerMetrics> metrics_;
+  std::function<bool()> stop_requested_;
+  std::chrono::steady_clock::duration waited_{};  // for weights, within the slot under way
+};
+
+}  // namespace capstan::train

@@ -1,0 +1,62 @@
+#include "worker/train/worker_process.h"
+
+#include <capstan/client.h>
+
+#include "common/job_config.h"
+#include "kernels/context.h"
+#include "worker/train/model_factory.h"
+#include "worker/train/numeric_class.h"
+#include "worker/train/trainer.h"
+
+namespace capstan::train {
+
+namespace {
+
+WorkerDescription Describe(const JobConfig& config, const Dataset& data, const nn::Model<float>& model,
+                           kernels::CpuContext& context) {
+  WorkerDescription description;
+  for (const TensorSpec& tensor : model.tensors()) {
+    const bool decay = tensor.decay && DecayApplies(config.optimizer, tensor.name);
+    description.tensors.push_back(
+        {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, decay});
+  }
+  description.numeric_class = NumericClass();
+  description.numeric_fingerprint = NumericFingerprint(context);
+  description.data_fingerprint = data.fingerprint();
+  return description;
+}
+
+}  // namespace
+
+Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
+                 const std::shared_ptr<monitoring::TransportMetrics>& transport_metrics) {
+  ClientOptions client_options;
+  client_options.coordinator = options.coordinator;
+  client_options.worker = options.name;
+  client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
+  client_options.on_notice = options.say;
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(client_options));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(client->job_file(), "the coordinator's job file"));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> data, OpenDataset(config, options.data_root));
+
+  const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
+  kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model,
+                           CreateModel<float>(context, config, data->spec()));
+  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(config, *data, *model, context)));
+
+  SlotComputer computer(config, *data, *model);
+  const auto mirror_and_ask = [&] {
+    const ClientCounters counters = client->counters();
+    transport_metrics->bytes_in[monitoring::Plane::kData].AdvanceTo(counters.bytes_in);
+    transport_metrics->bytes_out[monitoring::Plane::kData].AdvanceTo(counters.bytes_out);
+    transport_metrics->messages_in[monitoring::Plane::kData].AdvanceTo(counters.messages_in);
+    transport_metrics->messages_out[monitoring::Plane::kData].AdvanceTo(counters.messages_out);
+    transport_metrics->errors[monitoring::NetworkError::kDecode].AdvanceTo(counters.decode_errors);
+    return options.stop_requested();
+  };
+  Trainer trainer(*client, computer, metrics, mirror_and_ask);
+  return trainer.Run();
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,30 @@
+// RunWorker: everything a capstan-worker process does between its command line and its exit code.
+//
+// Kind:   called once, from main.
+// Fails:  no coordinator, refused, unreadable data, a job that failed: one message, with what to do.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+#include "monitoring/metrics.h"
+#include "monitoring/registry.h"
+
+namespace capstan::train {
+
+struct WorkerOptions {
+  std::string coordinator;            // "host:port"
+  std::string name;                   // of this worker; default of the command line: host name and process id
+  std::string data_root = ".";        // what relative paths of the job are below
+  unsigned threads = 0;               // 0: what the job file says
+  double join_seconds = 60;           // until the coordinator has answered
+  std::function<bool()> stop_requested = [] { return false; };
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+};
+
+Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
+                 const std::shared_ptr<monitoring::TransportMetrics>& transport_metrics);
+
+}  // namespace capstan::train
