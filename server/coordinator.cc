@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "server/admission.h"
+
 namespace capstan::server {
 
 namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
+constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 constexpr Instant kShardSilence = std::chrono::seconds(3);  // after which a rival for its index is believed
 
 std::string ShardName(ShardIndex shard, std::uint32_t per_server) {
@@ -294,6 +297,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   step_ = Step{newest->hello->version.value};
   parameters_ = recover_->parameters;
+  if (!HasGlobalSteps(options_.config.job.mode)) parameters_ = ParametersOf(options_.config, step_, step_.value);
   attempt_ = 0;
   pending_.reset();
   if (newest->hello->last_commit) {
@@ -654,14 +658,14 @@ void Coordinator::SendViews(Outbox* out) {
 
 void Coordinator::Tick(Instant now, Outbox* out) {
   if (now >= next_ping_) {
-    next_ping_ = now + kPingEvery;
+    next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
     for (const ShardState& shard : shards_) {
       if (shard.peer.value == 0) continue;
       if (shutting_down_) {
         out->Send(shard.peer, capstan::Shutdown{term_, generation_});
       } else {
         out->Send(shard.peer, Ping{term_, generation_});
-        if (state_ == State::kRunning && shard.progress) {
+        if ((state_ == State::kRunning || state_ == State::kFinished) && shard.progress) {
           out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
         }
       }
@@ -677,6 +681,11 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   SendPending(now, out);
   CheckDeadlines(now, out);
   metrics_->workers[monitoring::MemberState::kAlive].Set(static_cast<double>(members_.size()));
+}
+
+void Coordinator::Shutdown() {
+  shutting_down_ = true;
+  next_ping_ = Instant{};
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {

@@ -45,7 +45,9 @@ class Coordinator {
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
   // Asks for the end: shards are told to stop serving. Repeated by Tick.
-  void Shutdown() { shutting_down_ = true; }
+  void Shutdown();
+  // Ends the job before its time; workers are told why.
+  void Abandon(std::string reason, Outbox* out) { Fail(std::move(reason), out); }
   // The worker behind this name is known to be dead: its slots move now instead of after its lease.
   void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
@@ -57,6 +59,8 @@ class Coordinator {
   Generation generation() const { return generation_; }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
+  // The job's tensors, once a worker has declared them.
+  const Catalog* catalog() const { return catalog_.get(); }
   // Shards' addresses, once all are known.
   std::vector<ShardAddress> shards() const;
   // "server 1 (never seen), worker-2 (computing step 7 for 12 s)": whom the job waits for now; empty when nobody.

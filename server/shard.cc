@@ -98,6 +98,7 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     }
     squares_.assign(segments, 0.0);
     async_reports_.clear();
+    ended_.assign(slot_count_, 0);
     last_commit_.reset();
     parked_.clear();
     acks_.clear();
@@ -139,7 +140,7 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
 }
 
 void Shard::On(const Rates& rates, Outbox*) {
-  if (!serving() || rates.generation != generation_) return;
+  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // the last: late
   parameters_ = rates.parameters;
   std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
   version_ = Version{rates.step.value};
@@ -147,7 +148,7 @@ void Shard::On(const Rates& rates, Outbox*) {
 }
 
 void Shard::On(const Shutdown& shutdown) {
-  if (shutdown.generation == generation_) shut_down_ = true;
+  if (shutdown.generation >= generation_) shut_down_ = true;
 }
 
 // ---- the workers' messages -----------------------------------------------------------------------------------------
@@ -353,8 +354,13 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
     return;
   }
   if (!HasGlobalSteps(options_.mode)) {
-    if (end.step.value > version_.value) async_reports_.try_emplace({end.step.value, slot}, end.report);
-    progress_changed_ = true;
+    std::uint64_t& last = ended_[slot];
+    if (end.step.value > last + 1) return;  // the one before is on its way again
+    if (end.step.value == last + 1) {
+      last = end.step.value;
+      async_reports_.try_emplace({end.step.value, slot}, end.report);
+      progress_changed_ = true;
+    }
     AckFor(from, end.step).ended.push_back(slot);
     return;
   }
@@ -536,6 +542,9 @@ std::vector<std::uint64_t> Shard::SlotClocks() const {
   std::vector<std::uint64_t> clocks(slot_count_, UINT64_MAX);
   for (const BlockProgress& block : progress_) {
     for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks[slot] = std::min(clocks[slot], block.last[slot]);
+  }
+  for (SlotIndex slot = options_.shard; slot < slot_count_; slot += options_.shard_count) {
+    clocks[slot] = std::min(clocks[slot], ended_[slot]);
   }
   return clocks;
 }

@@ -66,6 +66,8 @@ class Shard {
   std::uint64_t hash_mismatches() const { return hash_mismatches_; }
   // Of weights and optimizer state. Requires serving().
   std::uint64_t Digest() const { return store_->Digest(); }
+  // Modes without global steps: pushes that have changed this local block.
+  std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
   // How many payloads may live per block at most, for the memory account.
@@ -116,7 +118,7 @@ class Shard {
   Hello MakeHello() const;
   Prepared MakePrepared() const;
   Progress MakeProgress() const;
-  // Per slot, the newest sequence number applied to all blocks here.
+  // Per slot, the newest sequence number applied to all blocks here and, for home slots, ended.
   std::vector<std::uint64_t> SlotClocks() const;
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
   std::size_t home_slot_count() const;
@@ -146,6 +148,7 @@ class Shard {
   std::vector<double> squares_;
   std::map<SlotIndex, SlotReport> reports_;                            // sync: of this step
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
+  std::vector<std::uint64_t> ended_;        // async: per home slot, newest sequence number that has ended
   std::optional<Commit> last_commit_;
   bool all_empty_ = false;                  // no slot had a sample: nothing was prepared
 

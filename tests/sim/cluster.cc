@@ -448,12 +448,28 @@ class Cluster {
       }
       return;
     }
+    if (options_.mode == Mode::kAsync) CheckEveryPushCountedOnce();
     outcome_.weights.assign(catalog_->element_count(), NAN);
     for (const auto& shard : shards_) {
       for (std::size_t local = 0; local < shard->store().size(); ++local) {
         const Block& block = catalog_->blocks()[shard->store().blocks()[local]];
         const Slice weights = shard->store().Weights(local);
         std::memcpy(outcome_.weights.data() + block.flat_offset, weights.data, weights.size);
+      }
+    }
+  }
+
+  void CheckEveryPushCountedOnce() {
+    std::uint64_t wanted = 0;
+    for (std::uint64_t step = 0; step < options_.steps; ++step) {
+      for (SlotIndex slot = 0; slot < options_.slots; ++slot) wanted += SamplesOf(options_, Step{step}, slot) > 0 ? 1 : 0;
+    }
+    for (const auto& shard : shards_) {
+      for (std::size_t local = 0; local < shard->store().size(); ++local) {
+        if (shard->updates(local) != wanted) {
+          outcome_.violation = "a block has " + std::to_string(shard->updates(local)) + " updates, not " +
+                               std::to_string(wanted);
+        }
       }
     }
   }

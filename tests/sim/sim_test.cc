@@ -119,3 +119,17 @@ TEST_CASE("lost, repeated, late messages and crashes of workers and coordinator 
     CHECK(totals.generations_beyond_first > runs / 100);
   }
 }
+
+TEST_CASE("async: every push counts exactly once on every block, under loss, repetition, delay and crashes of workers and coordinator",
+          "[sim][async]") {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    ClusterOptions options = RandomOptions(seed);
+    options.mode = Mode::kAsync;
+    options.shard_crashes = 0;
+    const Outcome outcome = RunCluster(options);
+    INFO("seed " << seed << ": " << outcome.violation);
+    REQUIRE(outcome.violation.empty());
+    REQUIRE(outcome.finished);
+    REQUIRE(outcome.records.size() == options.steps);
+  }
+}

@@ -1,0 +1,59 @@
+#include "server/request_metrics.h"
+
+#include <optional>
+#include <type_traits>
+
+namespace capstan::server {
+namespace {
+
+using monitoring::RequestOp;
+
+std::optional<RequestOp> OpOf(const Header& header) {
+  return std::visit(
+      [](const auto& body) -> std::optional<RequestOp> {
+        using Body = std::decay_t<decltype(body)>;
+        if constexpr (std::is_same_v<Body, Join>) return RequestOp::kJoin;
+        if constexpr (std::is_same_v<Body, Push>) return RequestOp::kPush;
+        if constexpr (std::is_same_v<Body, Pull>) return RequestOp::kPull;
+        if constexpr (std::is_same_v<Body, EndSlot>) return RequestOp::kEndSlot;
+        if constexpr (std::is_same_v<Body, Beat>) return RequestOp::kHeartbeat;
+        if constexpr (std::is_same_v<Body, CoverageQuery> || std::is_same_v<Body, Leave>) return RequestOp::kOther;
+        return std::nullopt;
+      },
+      header);
+}
+
+}  // namespace
+
+void CountRequest(const Message& request, const Outbox& answers,
+                  monitoring::ByOp<monitoring::ByCode<monitoring::Counter>>* requests) {
+  const std::optional<RequestOp> op = OpOf(request.header);
+  if (!op) return;
+  Code code = Code::kOk;
+  for (const Envelope& answer : answers.envelopes) {
+    if (const auto* error = std::get_if<Error>(&answer.message.header)) code = error->code;
+  }
+  (*requests)[*op][code].Add();
+}
+
+void ShardTimes::Handled(const Message& message, Instant before, Instant after) {
+  if (std::holds_alternative<Push>(message.header)) pushes_.push_back(before);
+  if (std::holds_alternative<Pull>(message.header)) metrics_->pull_seconds.Observe(after - before);
+  const std::uint64_t updates = metrics_->updates_applied.value();
+  if (updates != updates_seen_) metrics_->apply_seconds.Observe(after - before);
+  updates_seen_ = updates;
+}
+
+void ShardTimes::Flushed(Instant now) {
+  for (Instant received : pushes_) metrics_->push_seconds.Observe(now - received);
+  pushes_.clear();
+}
+
+void ShardTimes::SeePrepared(bool prepared, Instant now) {
+  if (prepared == prepared_) return;
+  prepared_ = prepared;
+  if (prepared) prepared_since_ = now;
+  if (!prepared) metrics_->verdict_wait_seconds.Observe(now - prepared_since_);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,110 @@
+#include "server/shard_loop.h"
+
+#include <pthread.h>
+
+#include "monitoring/mirror_transport.h"
+#include "server/advertised_endpoint.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr Instant kTickEvery = std::chrono::milliseconds(100);
+constexpr Instant kTickEveryWithoutSteps = std::chrono::milliseconds(20);  // clocks travel by ticks
+constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+std::string Seconds(double seconds) { return std::to_string(static_cast<long>(seconds)) + " s"; }
+
+}  // namespace
+
+Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, monitoring::Registry* registry) {
+  std::unique_ptr<ShardLoop> loop(new ShardLoop);
+  loop->transport_ = CreateZmqTransport(options.transport, &loop->counters_);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, loop->transport_->Bind("tcp://" + options.listen));
+  CAPSTAN_ASSIGN_OR_RETURN(loop->endpoint_, AdvertisedEndpoint(bound, options.advertise, "cluster.listen"));
+  CAPSTAN_ASSIGN_OR_RETURN(loop->coordinator_, loop->transport_->Connect("tcp://" + options.coordinator));
+  options.shard.endpoint = loop->endpoint_;
+  options.shard.coordinator = loop->coordinator_;
+  loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
+  loop->metrics_ = registry->Create<monitoring::ShardMetrics>();
+  loop->core_ = std::make_unique<Shard>(options.shard, loop->metrics_);
+  loop->outgoing_ = std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get());
+  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
+  loop->options_ = std::move(options);
+  loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
+  return loop;
+}
+
+ShardLoop::~ShardLoop() {
+  RequestStop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ShardLoop::RequestStop() {
+  stop_requested_.store(true);
+  transport_->Wake();
+}
+
+void ShardLoop::Run() {
+  pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());
+  const Instant tick_every = options_.shard.mode == Mode::kAsync ? kTickEveryWithoutSteps : kTickEvery;
+  started_ = Now();
+  Instant next_tick = started_;
+  while (!Over()) {
+    const Instant now = Now();
+    if (now >= next_tick) {
+      next_tick = now + tick_every;
+      Tick(now);
+    }
+    const Instant wait = outgoing_->waiting() ? kRetryEvery : next_tick - now;
+    const int delivered =
+        transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    if (outgoing_->waiting()) outgoing_->Retry();
+    if (delivered == 0) continue;
+    core_->Flush(&out_);
+    SendOut();
+    times_->Flushed(Now());
+  }
+  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  ended_.store(true, std::memory_order_release);
+  if (options_.on_end) options_.on_end();
+}
+
+void ShardLoop::HandleOne(PeerId from, const Message& message) {
+  const Instant before = Now();
+  if (from == coordinator_) coordinator_heard_ = before;
+  core_->Handle(from, message, before, &out_);
+  if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
+  SendOut();
+  const Instant after = Now();
+  times_->Handled(message, before, after);
+  times_->SeePrepared(core_->prepared(), after);
+}
+
+void ShardLoop::Tick(Instant now) {
+  core_->Tick(now, &out_);
+  SendOut();
+  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  const bool heard = coordinator_heard_ != Instant{};
+  const double limit = heard ? options_.stall_seconds : options_.join_seconds;
+  const double silence = std::chrono::duration<double>(now - (heard ? coordinator_heard_ : started_)).count();
+  if (limit <= 0 || silence < limit) return;
+  outcome_ = Timeout("shard " + std::to_string(options_.shard.shard) + ": the coordinator at " + options_.coordinator +
+                     (heard ? " has been silent for " + Seconds(limit) + "; see why it ended"
+                            : " did not answer within " + Seconds(limit) +
+                                  "; start it (capstan-server JOB.toml --coordinator) or check cluster.coordinator"));
+}
+
+void ShardLoop::SendOut() {
+  for (const Notice& notice : out_.notices) {
+    if (notice.severity == Severity::kError) outcome_ = Refused(notice.text);
+    if (options_.on_notice) options_.on_notice(notice);
+  }
+  (void)outgoing_->Send(&out_.envelopes);
+  out_.Clear();
+}
+
+bool ShardLoop::Over() const { return stop_requested_.load() || core_->shut_down() || !outcome_.ok(); }
+
+}  // namespace capstan::server

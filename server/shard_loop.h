@@ -1,0 +1,77 @@
+// ShardLoop: the thread behind a Shard: owns its socket, clock and core.
+//
+// Kind:   made and destroyed by one thread; RequestStop from any. Its own thread owns everything else.
+// Limits: of TransportOptions and Outgoing.
+// Fails:  Start: an address that cannot be listened on or connected to. Ends with an error when the coordinator refuses
+//         the shard or is not heard for the limits below.
+// Why:    the core knows no sockets and no time, so the simulated cluster runs the same one.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/transport.h"
+#include "common/zmq_transport.h"
+#include "monitoring/registry.h"
+#include "server/outgoing.h"
+#include "server/request_metrics.h"
+#include "server/shard.h"
+
+namespace capstan::server {
+
+struct ShardLoopOptions {
+  ShardOptions shard;        // its coordinator and endpoint are filled in by the loop
+  std::string listen;        // host:port; port 0 takes a free one
+  std::string advertise;     // host that others reach it by; empty: the host of `listen`
+  std::string coordinator;   // host:port
+  double join_seconds = 60;  // until the coordinator is heard first
+  double stall_seconds = 0;  // between two signs of its life; 0: no limit
+  TransportOptions transport;
+  std::function<void(const Notice&)> on_notice;  // called by the loop's thread
+  std::function<void()> on_end;                  // the last thing that it does
+};
+
+class ShardLoop {
+ public:
+  static Result<std::unique_ptr<ShardLoop>> Start(ShardLoopOptions options, monitoring::Registry* registry);
+  ~ShardLoop();  // stops and joins it
+  ShardLoop(const ShardLoop&) = delete;
+  ShardLoop& operator=(const ShardLoop&) = delete;
+
+  // tcp://host:port where others reach this shard.
+  const std::string& endpoint() const { return endpoint_; }
+  void RequestStop();
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  // Why it ended; ok when it was told to. Requires ended().
+  const Status& outcome() const { return outcome_; }
+
+ private:
+  ShardLoop() = default;
+  void Run();
+  void HandleOne(PeerId from, const Message& message);
+  void Tick(Instant now);
+  void SendOut();
+  bool Over() const;
+
+  ShardLoopOptions options_;
+  TransportCounters counters_;
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
+  std::shared_ptr<monitoring::ShardMetrics> metrics_;
+  std::unique_ptr<Shard> core_;
+  std::unique_ptr<Outgoing> outgoing_;
+  std::unique_ptr<ShardTimes> times_;
+  PeerId coordinator_;
+  std::string endpoint_;
+
+  Outbox out_;
+  Instant started_{}, coordinator_heard_{};
+  Status outcome_;
+  std::atomic<bool> stop_requested_{false}, ended_{false};
+  std::thread thread_;
+};
+
+}  // namespace capstan::server
