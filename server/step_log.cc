@@ -11,16 +11,17 @@
 #include <utility>
 
 namespace capstan::server {
+
+std::string JsonNumber(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 64> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
 namespace {
 
 void Add(std::string* line, const char* name, double value) {
-  *line += std::string(", \"") + name + "\": ";
-  if (!std::isfinite(value)) {
-    *line += "null";
-    return;
-  }
-  std::array<char, 64> digits{};
-  *line += std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+  *line += std::string(", \"") + name + "\": " + JsonNumber(value);
 }
 
 void Add(std::string* line, const char* name, std::uint64_t value) {

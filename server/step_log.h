@@ -13,8 +13,11 @@
 
 namespace capstan::server {
 
-// A JSON object without a newline; what is not a finite number becomes null.
+// A JSON object without a newline.
 std::string StepLine(const StepRecord& record);
+
+// null for what is not a finite number.
+std::string JsonNumber(double value);
 
 class StepLog {
  public:

@@ -32,8 +32,8 @@ void WeightsReader::Ask(std::size_t shard, Instant now, Outbox* out) {
   pull.generation = generation_;
   pull.incarnation = sources_[shard].address.incarnation;
   pull.version = version_;
-  const std::size_t count = std::min(kWindow, fetch.wanted.size());
-  pull.blocks.assign(fetch.wanted.begin(), fetch.wanted.begin() + static_cast<std::ptrdiff_t>(count));
+  fetch.outstanding = std::min(kWindow, fetch.wanted.size());
+  pull.blocks.assign(fetch.wanted.begin(), fetch.wanted.begin() + static_cast<std::ptrdiff_t>(fetch.outstanding));
   out->Send(sources_[shard].peer, std::move(pull));
 }
 
@@ -62,12 +62,11 @@ void WeightsReader::On(std::size_t shard, const Weights& weights, const Slice& p
   }
   status_ = on_block_(block, payload);
   if (!status_.ok()) return;
-  const bool window_over = fetch.wanted.size() % kWindow == 1 || fetch.wanted.size() == 1;
   fetch.wanted.erase(place);
   --missing_;
   fetch.retry.Restart();
   fetch.retry.Sent(now);
-  if (window_over && !fetch.wanted.empty()) Ask(shard, now, out);
+  if (--fetch.outstanding == 0 && !fetch.wanted.empty()) Ask(shard, now, out);
 }
 
 }  // namespace capstan::server

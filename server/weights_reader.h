@@ -44,6 +44,7 @@ class WeightsReader {
  private:
   struct Fetch {
     std::vector<BlockIndex> wanted;  // not yet here, in catalog order
+    std::size_t outstanding = 0;     // of them, asked for
     Backoff retry;
   };
 

@@ -1,0 +1,163 @@
+#include "server/coordinator_loop.h"
+
+#include <pthread.h>
+
+#include "monitoring/mirror_transport.h"
+#include "server/advertised_endpoint.h"
+#include "server/request_metrics.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr Instant kTickEvery = std::chrono::milliseconds(100);
+constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
+constexpr Instant kFarewellMax = std::chrono::seconds(3);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+const char* Word(Coordinator::State state) {
+  switch (state) {
+    case Coordinator::State::kCollecting: return "gathering";
+    case Coordinator::State::kResetting: return "starting";
+    case Coordinator::State::kRunning: return "running";
+    case Coordinator::State::kFinished: return "finished";
+    default: return "failed";
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopOptions options,
+                                                                monitoring::Registry* registry) {
+  std::unique_ptr<CoordinatorLoop> loop(new CoordinatorLoop);
+  loop->transport_ = CreateZmqTransport(options.transport, &loop->counters_);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, loop->transport_->Bind("tcp://" + options.listen));
+  CAPSTAN_ASSIGN_OR_RETURN(loop->endpoint_, AdvertisedEndpoint(bound, options.advertise, "cluster.coordinator"));
+  CAPSTAN_ASSIGN_OR_RETURN(StepLog step_log, StepLog::Open(options.run_dir + "/metrics.jsonl"));
+  loop->step_log_.emplace(std::move(step_log));
+  loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
+  loop->metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
+  loop->core_ = std::make_unique<Coordinator>(options.coordinator, &loop->log_, loop->metrics_, Now());
+  loop->outgoing_ = std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get());
+  loop->options_ = std::move(options);
+  loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
+  return loop;
+}
+
+CoordinatorLoop::~CoordinatorLoop() {
+  RequestStop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CoordinatorLoop::RequestStop() {
+  stop_requested_.store(true);
+  transport_->Wake();
+}
+
+void CoordinatorLoop::Run() {
+  pthread_setname_np(pthread_self(), "coordinator");
+  Instant next_tick = Now();
+  while (phase_ != Phase::kEnded) {
+    const Instant now = Now();
+    if (now >= next_tick) {
+      next_tick = now + kTickEvery;
+      Tick(now);
+    }
+    const Instant wait = outgoing_->waiting() ? kRetryEvery : next_tick - now;
+    transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    if (outgoing_->waiting()) outgoing_->Retry();
+    SeeState(Now());
+  }
+  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  ended_.store(true, std::memory_order_release);
+  if (options_.on_end) options_.on_end();
+}
+
+void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
+  const Instant now = Now();
+  if (!final_weights_ || !final_weights_->Handle(from, message, now, &out_)) {
+    core_->Handle(from, message, now, &out_);
+    CountRequest(message, out_, &metrics_->requests);
+  }
+  SendOut();
+}
+
+void CoordinatorLoop::Tick(Instant now) {
+  if (stop_requested_.load() && phase_ != Phase::kFarewell) core_->Abandon("the job was stopped", &out_);
+  SendOut();
+  core_->Tick(now, &out_);
+  for (const Notice& notice : out_.notices) options_.on_notice(notice);
+  out_.notices.clear();
+  const std::size_t alive = outgoing_->Send(&out_.envelopes);
+  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  if (phase_ != Phase::kFarewell) return;
+  // Every shard was told to end just now: when none is there any more, they all have.
+  const Instant waited = now - farewell_began_;
+  if ((alive == 0 && waited >= kTickEvery && core_->worker_count() == 0) || waited >= kFarewellMax) phase_ = Phase::kEnded;
+}
+
+void CoordinatorLoop::SendOut() {
+  // People hear of a failure before the members do.
+  for (const Notice& notice : out_.notices) options_.on_notice(notice);
+  (void)outgoing_->Send(&out_.envelopes);
+  out_.Clear();
+}
+
+// Carries the core's progress to files and callbacks.
+void CoordinatorLoop::SeeState(Instant now) {
+  if (const std::vector<StepRecord> records = core_->TakeRecords(); !records.empty()) {
+    if (Status status = step_log_->Append(records); !status.ok()) core_->Abandon(status.message(), &out_);
+  }
+  const Coordinator::State state = core_->state();
+  state_.store(state, std::memory_order_relaxed);
+  if (state == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
+    running_generation_ = core_->generation();
+    if (options_.on_running) options_.on_running(core_->shards());
+  }
+  if (state == Coordinator::State::kFailed) BeginFarewell({Code::kTimeout, core_->failure()}, now);
+  if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
+    phase_ = Phase::kServing;
+    final_weights_.reset();
+  }
+  if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
+  SendOut();
+}
+
+void CoordinatorLoop::ReadFinalWeights(Instant now) {
+  if (phase_ == Phase::kServing) {
+    phase_ = Phase::kReading;
+    auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), options_.run_dir + "/final.safetensors",
+                                       transport_.get(), now);
+    if (!reader.ok()) return BeginFarewell(reader.status(), now);
+    final_weights_ = std::move(reader).value();
+  }
+  if (phase_ != Phase::kReading) return;
+  final_weights_->Tick(now, &out_);
+  if (final_weights_->outcome()) BeginFarewell(*final_weights_->outcome(), now);
+}
+
+void CoordinatorLoop::BeginFarewell(Status outcome, Instant now) {
+  if (phase_ == Phase::kFarewell || phase_ == Phase::kEnded) return;
+  phase_ = Phase::kFarewell;
+  farewell_began_ = now;
+  outcome_ = std::move(outcome);
+  final_weights_.reset();
+  core_->Shutdown();
+}
+
+std::string CoordinatorLoop::StatusJson() const {
+  const monitoring::CoordinatorMetrics& m = *metrics_;
+  const auto number = [](const monitoring::Gauge& gauge) {
+    return std::to_string(static_cast<std::uint64_t>(gauge.value()));
+  };
+  std::string json = "{\"role\": \"coordinator\", \"state\": \"" + std::string(Word(state_.load())) + "\"";
+  json += ", \"step\": " + number(m.step) + ", \"steps\": " + number(m.steps_wanted);
+  json += ", \"workers\": " + number(m.workers[monitoring::MemberState::kAlive]) + ", \"slots\": " + number(m.slots);
+  json += ", \"generation\": " + number(m.generation);
+  if (m.loss.value()) json += ", \"loss\": " + JsonNumber(*m.loss.value());
+  if (m.learning_rate.value()) json += ", \"learning_rate\": " + JsonNumber(*m.learning_rate.value());
+  if (m.validation_loss.value()) json += ", \"validation_loss\": " + JsonNumber(*m.validation_loss.value());
+  return json + "}";
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,95 @@
+// CoordinatorLoop: the thread behind a Coordinator: owns its socket, clock, log and core, and the run's files.
+//
+// Kind:   made and destroyed by one thread; RequestStop and StatusJson from any. Its own thread owns everything else.
+// Fails:  Start: an address that cannot be listened on, a run directory that cannot be written. Ends with an error when
+//         the job fails.
+// Why:    metrics.jsonl and final.safetensors are written by whoever knows of every step, so that a job started by hand
+//         leaves the same files as a launched one.
+//
+// Life:   serving -> reading the final weights (when all steps are committed) -> farewell (shards are told to end,
+//         workers that the job is over) -> ended.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/transport.h"
+#include "common/zmq_transport.h"
+#include "monitoring/registry.h"
+#include "server/coordinator.h"
+#include "server/final_weights.h"
+#include "server/outgoing.h"
+#include "server/step_log.h"
+
+namespace capstan::server {
+
+struct CoordinatorLoopOptions {
+  CoordinatorOptions coordinator;
+  std::string listen;     // host:port; port 0 takes a free one
+  std::string advertise;  // host that others reach it by; empty: the host of `listen`
+  std::string run_dir;    // exists; gets metrics.jsonl and final.safetensors
+  TransportOptions transport;
+  // Called by the loop's thread.
+  std::function<void(const Notice&)> on_notice;
+  std::function<void(const std::vector<ShardAddress>&)> on_running;  // at every start of a generation
+  std::function<void()> on_end;                                      // the last thing that it does
+};
+
+class CoordinatorLoop {
+ public:
+  static Result<std::unique_ptr<CoordinatorLoop>> Start(CoordinatorLoopOptions options,
+                                                        monitoring::Registry* registry);
+  ~CoordinatorLoop();  // stops and joins it
+  CoordinatorLoop(const CoordinatorLoop&) = delete;
+  CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
+
+  // tcp://host:port where others reach it.
+  const std::string& endpoint() const { return endpoint_; }
+  // Ends the job now; members are told.
+  void RequestStop();
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  // Ok when all steps are committed and the final weights are written. Requires ended().
+  const Status& outcome() const { return outcome_; }
+  // An object for the status page.
+  std::string StatusJson() const;
+
+ private:
+  enum class Phase { kServing, kReading, kFarewell, kEnded };
+
+  CoordinatorLoop() = default;
+  void Run();
+  void HandleOne(PeerId from, const Message& message);
+  void Tick(Instant now);
+  void SendOut();
+  void SeeState(Instant now);
+  void ReadFinalWeights(Instant now);
+  void BeginFarewell(Status outcome, Instant now);
+
+  CoordinatorLoopOptions options_;
+  TransportCounters counters_;
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
+  std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  MemoryCoordinatorLog log_;
+  std::unique_ptr<Coordinator> core_;
+  std::unique_ptr<Outgoing> outgoing_;
+  std::optional<StepLog> step_log_;
+  std::unique_ptr<FinalWeights> final_weights_;
+  std::string endpoint_;
+
+  Outbox out_;
+  Phase phase_ = Phase::kServing;
+  Instant farewell_began_{};
+  Generation running_generation_;  // told to on_running
+  Status outcome_;
+  std::atomic<Coordinator::State> state_{Coordinator::State::kCollecting};
+  std::atomic<bool> stop_requested_{false}, ended_{false};
+  std::thread thread_;
+};
+
+}  // namespace capstan::server

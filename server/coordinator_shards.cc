@@ -1,0 +1,126 @@
+// What shards tell the coordinator: who they are, and how far they have come.
+#include "server/coordinator.h"
+#include "server/coordinator_text.h"
+
+namespace capstan::server {
+
+Status Coordinator::CheckHello(const Hello& hello) const {
+  if (hello.shard >= shards_.size()) {
+    return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
+                   std::to_string(shards_.size()) + " shards; check --index and cluster.servers");
+  }
+  if (hello.config_hash != HashJobConfig(options_.config)) {
+    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+                   " was started with another job file than the coordinator; start all of them with the same file");
+  }
+  if (hello.generation > generation_ || hello.term > term_) {
+    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) + " has seen generation " +
+                   std::to_string(hello.generation.value) + " of this job, the coordinator only " +
+                   std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
+  }
+  return {};
+}
+
+// Whether `hello` comes from the process that owns this index. Two live processes with one index: the first keeps it.
+bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out) {
+  if (!shard->hello || hello.incarnation == shard->hello->incarnation) {
+    if (shard->rival.value != 0 && from == shard->peer && now > shard->rival_since) {
+      RefuseTo(shard->rival, Code::kRefused,
+               ShardName(hello.shard, options_.config.cluster.shards_per_server) + " is already running at " +
+                   hello.endpoint + "; stop one of the two or give this one another --index",
+               out);
+      shard->rival = {};
+    }
+    return true;
+  }
+  if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else: late, from before
+  if (now - shard->last_heard < kShardSilence) {  // the regular Ping will tell whether the first one lives
+    if (shard->rival != from) {
+      shard->rival = from;
+      shard->rival_since = now;
+    }
+    return false;
+  }
+  return hello.incarnation > shard->hello->incarnation;
+}
+
+void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
+  if (Status status = CheckHello(hello); !status.ok()) {
+    RefuseTo(from, status.code(), status.message(), out);
+    out->Say(Severity::kError, status.message());
+    return;
+  }
+  ShardState& shard = shards_[hello.shard];
+  if (!AcceptHello(&shard, from, hello, now, out)) return;
+  const bool other_life = shard.hello && hello.incarnation != shard.hello->incarnation;
+  if (other_life) shard = {};
+  const bool known = shard.hello.has_value();
+  shard.peer = from;
+  shard.last_heard = now;
+  shard.rival = {};
+  // Within one life a shard's generation and term only rise; a late Hello is not the newest word.
+  if (!known || (hello.term >= shard.hello->term && hello.generation >= shard.hello->generation)) shard.hello = hello;
+  shard.fresh = shard.fresh || hello.term == term_;
+  if (!shard.fresh) {
+    out->Send(from, Ping{term_, generation_});
+    return;
+  }
+  const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_;
+  if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
+    out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+                                     " came back without its state; every shard goes back to version 0");
+    StartRecovery(out);
+  }
+  Advance(now, out);
+}
+
+void Coordinator::On(const ResetDone& done, Instant now, Outbox* out) {
+  if (state_ != State::kResetting || done.shard >= shards_.size() || done.generation != generation_) return;
+  ShardState& shard = shards_[done.shard];
+  if (!shard.hello || shard.hello->incarnation != done.incarnation) return;
+  shard.reset_done = true;
+  shard.last_heard = now;
+  Advance(now, out);
+}
+
+void Coordinator::On(const ResetBad& bad, Outbox* out) {
+  if (state_ != State::kResetting || bad.shard >= shards_.size() || bad.generation != generation_) return;
+  Fail(ShardName(bad.shard, options_.config.cluster.shards_per_server) + " cannot serve version " +
+           std::to_string(recover_->version.value) + ": " + bad.reason,
+       out);
+}
+
+void Coordinator::On(const Prepared& prepared, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || prepared.shard >= shards_.size() || prepared.generation != generation_) return;
+  if (prepared.incarnation != running_->incarnations[prepared.shard]) return;
+  ShardState& shard = shards_[prepared.shard];
+  shard.last_heard = now;
+  if (prepared.step < step_) {  // it has not seen the Commit: everything older than pending_ is held by all
+    if (pending_ && shard.hello) out->Send(shard.peer, *pending_);
+    return;
+  }
+  if (prepared.report.segment_squares.size() != order_->segment_count(prepared.shard)) return;
+  if (shard.prepared && shard.prepared->step == prepared.step && shard.prepared->attempt >= prepared.attempt) return;
+  shard.prepared = prepared;
+  Advance(now, out);
+}
+
+void Coordinator::On(const Committed& committed, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || committed.shard >= shards_.size() || committed.generation != generation_) return;
+  if (committed.incarnation != running_->incarnations[committed.shard]) return;
+  ShardState& shard = shards_[committed.shard];
+  shard.last_heard = now;
+  if (!shard.committed || *shard.committed < committed.step) shard.committed = committed.step;
+  Advance(now, out);
+}
+
+std::vector<ShardAddress> Coordinator::shards() const {
+  std::vector<ShardAddress> addresses;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    if (!shards_[i].hello) return {};
+    addresses.push_back({i, shards_[i].hello->incarnation, shards_[i].hello->endpoint});
+  }
+  return addresses;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,163 @@
+// The coordinator and its workers: who may join, who has which slots, and what each is told.
+#include "server/coordinator.h"
+#include "server/coordinator_text.h"
+
+namespace capstan::server {
+
+Status Coordinator::CheckJoin(const Join& join) const {
+  if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
+  if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  if (!catalog_record_ || join.catalog.empty()) return {};
+  const CatalogRecord& job = *catalog_record_;
+  const std::string who = "worker \"" + join.worker + "\": ";
+  if (std::string difference = DescribeDifference(job.tensors, join.catalog); !difference.empty()) {
+    return Refused(who + difference + "; start it with the same build and job file");
+  }
+  if (job.numeric_class != join.numeric_class || job.numeric_fingerprint != join.numeric_fingerprint) {
+    return Refused(who + "computes with other bits: it is of class \"" + join.numeric_class + "\" (probe " +
+                   std::to_string(join.numeric_fingerprint) + "), the job's is \"" + job.numeric_class + "\" (probe " +
+                   std::to_string(job.numeric_fingerprint) + "); use machines of one kind and one build");
+  }
+  if (job.data_fingerprint != join.data_fingerprint) {
+    return Refused(who + "reads other data (fingerprint " + std::to_string(join.data_fingerprint) +
+                   ") than the job (" + std::to_string(job.data_fingerprint) + "); check data.path on that machine");
+  }
+  return {};
+}
+
+Status Coordinator::AdoptCatalog(const Join& join) {
+  if (catalog_record_) return {};
+  Result<Catalog> catalog = Catalog::Create(join.catalog, options_.block_elements);
+  if (!catalog.ok()) return catalog.status();
+  const CatalogRecord record{join.catalog, join.numeric_class, join.numeric_fingerprint, join.data_fingerprint};
+  Append(record);
+  InstallCatalog(record);
+  return {};
+}
+
+void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
+  Status status = CheckJoin(join);
+  if (status.ok() && !join.catalog.empty()) status = AdoptCatalog(join);
+  if (!status.ok()) {
+    out->Say(Severity::kWarning, "refused: " + status.message());
+    metrics_->joins_refused.Add(1);
+    RefuseTo(from, Code::kRefused, status.message(), out);
+    return;
+  }
+  if (join.catalog.empty()) {
+    View view = MakeView(nullptr);
+    view.job_file = options_.job_file;
+    out->Send(from, std::move(view));
+    return;
+  }
+  const Worker* same = members_.Find(join.worker);
+  if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
+    Worker* worker = members_.Find(same->session);
+    worker->peer = from;
+    worker->last_heard = now;
+    SendView(worker, out);
+    return;
+  }
+  if (same != nullptr) {
+    RefuseTo(same->peer, Code::kRefused,
+             "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    out->Say(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+    members_.Remove(same->session);
+  } else if (members_.full()) {
+    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
+    return;
+  }
+  Append(SessionRecord{SessionId{sessions_ + 1}});
+  Worker worker;
+  worker.session = SessionId{sessions_};
+  worker.name = join.worker;
+  worker.nonce = join.nonce;
+  worker.peer = from;
+  worker.last_heard = now;
+  members_.Add(std::move(worker));
+  metrics_->joins.Add(1);
+  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + std::to_string(members_.size()) + " of " +
+                                std::to_string(options_.config.cluster.workers) + " workers)");
+  Reassign(now, out);
+  Advance(now, out);
+}
+
+void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
+  Worker* worker = members_.Find(beat.session);
+  if (worker == nullptr || worker->nonce != beat.nonce) {
+    RefuseTo(from, Code::kStale, "unknown session; join again", out);
+    return;
+  }
+  worker->peer = from;
+  worker->last_heard = now;
+  worker->generation = beat.generation;
+  worker->step = beat.step;
+  worker->computing = beat.computing;
+  worker->view_sequence = beat.view_sequence;
+  worker->missing = beat.missing;
+  SendView(worker, out);
+}
+
+void Coordinator::On(const Leave& leave, Instant now, Outbox* out) {
+  const Worker* worker = members_.Find(leave.session);
+  if (worker == nullptr || worker->nonce != leave.nonce) return;
+  if (state_ != State::kFinished) {
+    out->Say(Severity::kInfo, "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : leave.reason));
+  }
+  members_.Remove(leave.session);
+  Reassign(now, out);
+}
+
+void Coordinator::WorkerDied(const std::string& name, Instant now, Outbox* out) {
+  const Worker* worker = members_.Find(name);
+  if (worker == nullptr) return;
+  out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
+  members_.Remove(worker->session);
+  metrics_->leases_lost.Add(1);
+  Reassign(now, out);
+}
+
+void Coordinator::Reassign(Instant, Outbox* out) {
+  metrics_->slots_moved.Add(members_.Assign(slot_count_));
+  metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
+  ++view_sequence_;
+  SendViews(out);
+}
+
+View Coordinator::MakeView(const Worker* worker) const {
+  View view;
+  view.job = job_;
+  view.term = term_;
+  view.generation = generation_;
+  view.sequence = view_sequence_;
+  view.slot_count = slot_count_;
+  view.step = step_;
+  switch (state_) {
+    case State::kRunning: view.phase = JobPhase::kRunning; break;
+    case State::kFinished: view.phase = JobPhase::kDone; break;
+    case State::kFailed: view.phase = JobPhase::kFailed; break;
+    default: view.phase = JobPhase::kGathering;
+  }
+  view.message = failure_;
+  if (state_ == State::kRunning || state_ == State::kFinished) {
+    for (ShardAddress& address : shards()) {
+      address.incarnation = running_->incarnations[address.shard];
+      view.shards.push_back(std::move(address));
+    }
+  }
+  if (worker != nullptr) {
+    view.session = worker->session;
+    view.slots = worker->slots;
+  }
+  return view;
+}
+
+View Coordinator::ReaderView() const { return MakeView(nullptr); }
+
+void Coordinator::SendView(Worker* worker, Outbox* out) const { out->Send(worker->peer, MakeView(worker)); }
+
+void Coordinator::SendViews(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) SendView(&worker, out);
+}
+
+}  // namespace capstan::server
