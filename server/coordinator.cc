@@ -11,6 +11,7 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
+constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 
 }  // namespace
 
