@@ -376,6 +376,7 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   if (has_payload && !SendPayload(socket, message.payload)) return SendFailure(to, errno);
   ++counters_->messages_out;
   counters_->header_bytes_out += header_.size();
+  counters_->payload_messages_out += has_payload ? 1 : 0;
   counters_->payload_bytes_out += message.payload.size;
   return {};
 }
@@ -458,6 +459,7 @@ bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& 
   Message message{std::move(*decoded), has_payload ? payload.Take() : Slice{}};
   ++counters_->messages_in;
   counters_->header_bytes_in += header->bytes().size();
+  counters_->payload_messages_in += has_payload ? 1 : 0;
   counters_->payload_bytes_in += message.payload.size;
   ++*delivered;
   on_message(from, std::move(message));
