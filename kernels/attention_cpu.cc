@@ -135,15 +135,37 @@ void BackwardTile(const AttentionGradient<Real>& args, const Head& head, const T
   Real* dp = p + tile.rows * tile.keys;
   Scores(head, tile, shape, args.qkv, p, scratch);
   const auto product = [scratch](const Product<Real>& arguments) { MatmulOnThisThread(arguments, scratch); };
-  product({.m = tile.rows, .n = tile.keys, .k = width, .a = dout, .b = {v, stride, Transpose::kYes}, .c = dp,
+  product({.m = tile.rows,
+           .n = tile.keys,
+           .k = width,
+           .a = dout,
+           .b = {v, stride, Transpose::kYes},
+           .c = dp,
            .c_stride = tile.keys});
   SoftmaxBackward(args, head, tile, p, dp);
-  product({.m = tile.keys, .n = width, .k = tile.rows, .a = {p, tile.keys, Transpose::kYes}, .b = dout, .c = dv,
-           .c_stride = stride, .beta = add});
-  product({.m = tile.rows, .n = width, .k = tile.keys, .a = {dp, tile.keys}, .b = {k, stride},
-           .c = dq + tile.first * stride, .c_stride = stride});
-  product({.m = tile.keys, .n = width, .k = tile.rows, .a = {dp, tile.keys, Transpose::kYes},
-           .b = {q + tile.first * stride, stride}, .c = dk, .c_stride = stride, .beta = add});
+  product({.m = tile.keys,
+           .n = width,
+           .k = tile.rows,
+           .a = {p, tile.keys, Transpose::kYes},
+           .b = dout,
+           .c = dv,
+           .c_stride = stride,
+           .beta = add});
+  product({.m = tile.rows,
+           .n = width,
+           .k = tile.keys,
+           .a = {dp, tile.keys},
+           .b = {k, stride},
+           .c = dq + tile.first * stride,
+           .c_stride = stride});
+  product({.m = tile.keys,
+           .n = width,
+           .k = tile.rows,
+           .a = {dp, tile.keys, Transpose::kYes},
+           .b = {q + tile.first * stride, stride},
+           .c = dk,
+           .c_stride = stride,
+           .beta = add});
 }
 
 }  // namespace

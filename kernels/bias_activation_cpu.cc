@@ -19,8 +19,7 @@ void DerivativeRow(Activation activation, const Real* __restrict x, Real* __rest
 
 // Rows [first, last): dy in place, and their sum.
 template <class Real>
-void BackwardRows(const BiasActivationGradient<Real>& g, std::int64_t first, std::int64_t last,
-                  Real* __restrict sums) {
+void BackwardRows(const BiasActivationGradient<Real>& g, std::int64_t first, std::int64_t last, Real* __restrict sums) {
   const std::int64_t columns = g.columns;
   std::fill_n(sums, columns, Real(0));
   for (std::int64_t row = first; row < last; ++row) {

@@ -2,7 +2,8 @@
 //
 // Kind:   owned by the one thread that calls kernels with it.
 // Limits: kThreadsMax threads. ParallelFor and Workspace do not nest.
-// Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are added; so
+// Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are added;
+// so
 //         the number of threads cannot move a bit.
 #pragma once
 
@@ -28,7 +29,8 @@ class CpuContext {
   // Returns when all calls have.
   template <class Task>
   void ParallelFor(std::int64_t count, const Task& task) {
-    Run(count, [](const void* t, std::int64_t index, int lane) { (*static_cast<const Task*>(t))(index, lane); }, &task);
+    Run(
+        count, [](const void* t, std::int64_t index, int lane) { (*static_cast<const Task*>(t))(index, lane); }, &task);
   }
 
   struct Free {

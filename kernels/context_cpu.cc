@@ -108,7 +108,7 @@ void CpuContext::Run(std::int64_t count, Call call, const void* task) {
 }
 
 CpuContext::Memory CpuContext::Allocate(std::size_t bytes) {
-  return Memory(::operator new(bytes, std::align_val_t{64}));
+  return Memory(::operator new (bytes, std::align_val_t{64}));
 }
 
 void* CpuContext::WorkspaceBytes(std::size_t bytes) {
@@ -120,6 +120,6 @@ void* CpuContext::WorkspaceBytes(std::size_t bytes) {
   return workspace_.get();
 }
 
-void CpuContext::Free::operator()(void* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+void CpuContext::Free::operator()(void* memory) const { ::operator delete (memory, std::align_val_t{64}); }
 
 }  // namespace capstan::kernels

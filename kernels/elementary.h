@@ -23,7 +23,7 @@ struct FloatLayout<float> {
   static constexpr int kMantissaBits = 23;
   static constexpr Bits kExponentBias = 127;
   static constexpr Bits kSqrtHalfBits = 0x3f3504f3;
-  static constexpr float kRounder = 0x1.8p23F;   // adding it rounds to an integer that then lies in the low bits
+  static constexpr float kRounder = 0x1.8p23F;     // adding it rounds to an integer that then lies in the low bits
   static constexpr float kLn2High = 0x1.62e4p-1F;  // few bits, so that its products with exponents are exact
   static constexpr float kLn2Low = 0x1.7f7d1cp-20F;
   static constexpr float kExpMax = 88.8F, kExpMin = -86.6F;

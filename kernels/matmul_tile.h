@@ -18,7 +18,7 @@ namespace {
 inline constexpr std::int64_t kBlockRowsMax = 696;  // rows of A packed at once; a multiple of every kRows
 
 template <class S>
-inline constexpr int kStripWidth = S::kVectors * S::kWidth;
+inline constexpr int kStripWidth = S::kVectors* S::kWidth;
 
 // Where the sums of a tile go.
 template <class Real>
@@ -128,7 +128,8 @@ void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const T
 
 // The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched.
 template <class S, class Real>
-void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
+void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b,
+              const TileTarget<Real>& target) {
   constexpr int kWidth = kStripWidth<S>;
   alignas(64) Real copy[S::kRows * kWidth];
   alignas(64) Real bias[kWidth] = {};

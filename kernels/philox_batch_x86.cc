@@ -38,8 +38,8 @@ void PhiloxFill(std::uint64_t key, std::uint64_t first, std::int64_t count, std:
     const std::uint64_t counter = (first + static_cast<std::uint64_t>(done)) / 4;
     Lanes lanes[kSides];
     for (int s = 0; s < kSides; ++s) {
-      const __m256i counters = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(counter) + 4 * s),
-                                                _mm256_set_epi64x(3, 2, 1, 0));
+      const __m256i counters =
+          _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(counter) + 4 * s), _mm256_set_epi64x(3, 2, 1, 0));
       lanes[s] = {counters, _mm256_srli_epi64(counters, 32), _mm256_setzero_si256(), _mm256_setzero_si256()};
     }
     std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);

@@ -16,8 +16,9 @@ template <class Real>
 struct Forward {
   Forward(CpuContext& context, const AttentionShape& s, const DropoutMask& dropout, const std::vector<Real>& qkv)
       : out(Poison<Real>(Elements(s))), log_sum(Poison<Real>(s.sequences * s.heads * s.length)) {
-    CausalAttention(context, AttentionArgs<Real>{.shape = s, .dropout = dropout, .qkv = qkv.data(), .out = out.data(),
-                                                 .log_sum = log_sum.data()});
+    CausalAttention(
+        context, AttentionArgs<Real>{
+                     .shape = s, .dropout = dropout, .qkv = qkv.data(), .out = out.data(), .log_sum = log_sum.data()});
   }
   std::vector<Real> out, log_sum;
 };
@@ -26,10 +27,13 @@ template <class Real>
 std::vector<Real> Backward(CpuContext& context, const AttentionShape& s, const DropoutMask& dropout,
                            const std::vector<Real>& qkv, const Forward<Real>& forward, const std::vector<Real>& dout) {
   std::vector<Real> dqkv = Poison<Real>(3 * Elements(s));
-  CausalAttentionBackward(context,
-                          AttentionGradient<Real>{.shape = s, .dropout = dropout, .qkv = qkv.data(),
-                                                  .out = forward.out.data(), .log_sum = forward.log_sum.data(),
-                                                  .dout = dout.data(), .dqkv = dqkv.data()});
+  CausalAttentionBackward(context, AttentionGradient<Real>{.shape = s,
+                                                           .dropout = dropout,
+                                                           .qkv = qkv.data(),
+                                                           .out = forward.out.data(),
+                                                           .log_sum = forward.log_sum.data(),
+                                                           .dout = dout.data(),
+                                                           .dqkv = dqkv.data()});
   return dqkv;
 }
 
@@ -88,9 +92,8 @@ TEST_CASE("the gradient of attention is that of finite differences", "[kernels][
       const DropoutMask dropout{.key = 5, .probability = probability};
       const auto qkv = RandomNumbers<double>(3 * Elements(s), 2);
       const auto dout = RandomNumbers<double>(Elements(s), 3);
-      const auto numeric = NumericGradient(qkv, [&](const std::vector<double>& x) {
-        return DotOf(Forward<double>(context, s, dropout, x).out, dout);
-      });
+      const auto numeric = NumericGradient(
+          qkv, [&](const std::vector<double>& x) { return DotOf(Forward<double>(context, s, dropout, x).out, dout); });
       const Forward<double> forward(context, s, dropout, qkv);
       const auto gradient = Backward(context, s, dropout, qkv, forward, dout);
       CAPTURE(s.length, probability);

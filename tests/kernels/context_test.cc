@@ -1,7 +1,7 @@
 #include "kernels/context.h"
 
-#include <atomic>
 #include <catch2/catch.hpp>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 

@@ -40,8 +40,8 @@ TEMPLATE_TEST_CASE("exp, log, tanh and sigmoid are as exact as promised", "[kern
   CHECK(WorstRelativeError<Real>(1e-30, 1e30, 100001, Log<Real>, log_l) < bound);
   CHECK(WorstRelativeError<Real>(-12, 12, 200001, Tanh<Real>, tanh_l) < bound);
   CHECK(WorstRelativeError<Real>(-0.01, 0.01, 20001, Tanh<Real>, tanh_l) < bound);
-  CHECK(WorstRelativeError<Real>(-80, 40, 200001, Sigmoid<Real>,
-                                 [](long double x) { return 1 / (1 + std::exp(-x)); }) < bound);
+  CHECK(WorstRelativeError<Real>(-80, 40, 200001, Sigmoid<Real>, [](long double x) { return 1 / (1 + std::exp(-x)); }) <
+        bound);
 }
 
 TEMPLATE_TEST_CASE("sin and cos of 2 pi u are as exact as promised", "[kernels]", float, double) {

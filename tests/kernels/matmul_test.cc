@@ -166,8 +166,8 @@ TEST_CASE("NaN and infinity go through a product", "[kernels][matmul]") {
   CpuContext context(1);
   const std::vector<float> a = {1, INFINITY, 2, NAN}, b = {1, 0, 0, 1};
   std::vector<float> c(4);
-  Matmul(context, Product<float>{.m = 2, .n = 2, .k = 2, .a = {a.data(), 2}, .b = {b.data(), 2}, .c = c.data(),
-                                 .c_stride = 2});
+  Matmul(context,
+         Product<float>{.m = 2, .n = 2, .k = 2, .a = {a.data(), 2}, .b = {b.data(), 2}, .c = c.data(), .c_stride = 2});
   CHECK(std::isnan(c[0]));
   CHECK(std::isinf(c[1]));
   CHECK(std::isnan(c[3]));

@@ -1,7 +1,7 @@
 #include "kernels/random_fill.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -20,10 +20,16 @@ struct Normalised {
   Normalised(CpuContext& context, std::int64_t n, std::int64_t columns, const Real* a, const Real* b, const Real* gamma,
              const Real* beta)
       : sum(Poison<Real>(n * columns)), y(Poison<Real>(n * columns)), mean(Poison<Real>(n)), inverse(Poison<Real>(n)) {
-    ResidualLayerNorm(context, ResidualLayerNormArgs<Real>{
-                                   .rows = n, .columns = columns, .a = a, .b = b, .sum = sum.data(), .gamma = gamma,
-                                   .beta = beta, .y = y.data(), .mean = mean.data(),
-                                   .inverse_deviation = inverse.data()});
+    ResidualLayerNorm(context, ResidualLayerNormArgs<Real>{.rows = n,
+                                                           .columns = columns,
+                                                           .a = a,
+                                                           .b = b,
+                                                           .sum = sum.data(),
+                                                           .gamma = gamma,
+                                                           .beta = beta,
+                                                           .y = y.data(),
+                                                           .mean = mean.data(),
+                                                           .inverse_deviation = inverse.data()});
   }
   std::vector<Real> sum, y, mean, inverse;
 };
@@ -43,11 +49,17 @@ TEST_CASE("layer norm of a sum and its gradients agree with finite differences",
     const auto kept = forward(all);
     auto dx = RandomNumbers<double>(size, 3), dgamma = Poison<double>(columns), dbeta = Poison<double>(columns);
     const auto dx_before = dx;
-    LayerNormBackward(context, LayerNormGradient<double>{
-                                   .rows = n, .columns = columns, .x = kept.sum.data(), .mean = kept.mean.data(),
-                                   .inverse_deviation = kept.inverse.data(), .gamma = all.data() + 2 * size,
-                                   .dy = dy.data(), .dx = dx.data(), .dx_beta = 1, .gamma_gradient = dgamma.data(),
-                                   .beta_gradient = dbeta.data()});
+    LayerNormBackward(context, LayerNormGradient<double>{.rows = n,
+                                                         .columns = columns,
+                                                         .x = kept.sum.data(),
+                                                         .mean = kept.mean.data(),
+                                                         .inverse_deviation = kept.inverse.data(),
+                                                         .gamma = all.data() + 2 * size,
+                                                         .dy = dy.data(),
+                                                         .dx = dx.data(),
+                                                         .dx_beta = 1,
+                                                         .gamma_gradient = dgamma.data(),
+                                                         .beta_gradient = dbeta.data()});
     std::vector<double> ours;
     for (std::size_t i = 0; i < dx.size(); ++i) ours.push_back(dx[i] - dx_before[i]);
     ours.insert(ours.end(), ours.begin(), ours.begin() + size);  // a and b have the same gradient
@@ -82,11 +94,17 @@ TEST_CASE("a normalised row has mean 0 and variance 1, and is the same for any n
   for (CpuContext* context : {&one, &three}) {
     auto dx = Poison<float>(kRows * kColumns), dgamma = RandomNumbers<float>(kColumns, 5);
     auto dbeta = RandomNumbers<float>(kColumns, 6);
-    LayerNormBackward(*context, LayerNormGradient<float>{
-                                    .rows = kRows, .columns = kColumns, .x = a.data(), .mean = x.mean.data(),
-                                    .inverse_deviation = x.inverse.data(), .gamma = ones.data(), .dy = x.y.data(),
-                                    .dx = dx.data(), .gamma_gradient = dgamma.data(), .beta_gradient = dbeta.data(),
-                                    .parameter_beta = 1});
+    LayerNormBackward(*context, LayerNormGradient<float>{.rows = kRows,
+                                                         .columns = kColumns,
+                                                         .x = a.data(),
+                                                         .mean = x.mean.data(),
+                                                         .inverse_deviation = x.inverse.data(),
+                                                         .gamma = ones.data(),
+                                                         .dy = x.y.data(),
+                                                         .dx = dx.data(),
+                                                         .gamma_gradient = dgamma.data(),
+                                                         .beta_gradient = dbeta.data(),
+                                                         .parameter_beta = 1});
     dx.insert(dx.end(), dgamma.begin(), dgamma.end());
     dx.insert(dx.end(), dbeta.begin(), dbeta.end());
     results.push_back(dx);
@@ -98,10 +116,12 @@ TEST_CASE("a normalised row has mean 0 and variance 1, and is the same for any n
 template <class Real>
 LossResult Loss(CpuContext& context, std::vector<Real>& logits, std::int64_t classes,
                 const std::vector<std::int32_t>& targets, Real scale) {
-  return SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<Real>{
-                                          .rows = static_cast<std::int64_t>(targets.size()), .classes = classes,
-                                          .stride = classes, .logits = logits.data(), .targets = targets.data(),
-                                          .gradient_scale = scale});
+  return SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<Real>{.rows = static_cast<std::int64_t>(targets.size()),
+                                                                    .classes = classes,
+                                                                    .stride = classes,
+                                                                    .logits = logits.data(),
+                                                                    .targets = targets.data(),
+                                                                    .gradient_scale = scale});
 }
 
 TEST_CASE("the loss and its gradient agree with the definition and finite differences", "[kernels][loss]") {
@@ -151,21 +171,29 @@ TEST_CASE("embedding adds token and position rows, and its gradient is the trans
   constexpr std::int64_t kSequences = 3, kLength = 5, kWidth = 67;
   constexpr std::int32_t kVocabulary = 4;  // every token repeats
   const auto tokens = RandomIndices(kSequences * kLength, kVocabulary, 1);
-  const auto table = RandomNumbers<double>(kVocabulary * kWidth, 2), places = RandomNumbers<double>(kLength * kWidth, 3);
+  const auto table = RandomNumbers<double>(kVocabulary * kWidth, 2),
+             places = RandomNumbers<double>(kLength * kWidth, 3);
   const auto dy = RandomNumbers<double>(kSequences * kLength * kWidth, 4);
   auto y = Poison<double>(kSequences * kLength * kWidth);
   CpuContext one(1), two(2);
-  Embedding(one, EmbeddingArgs<double>{.sequences = kSequences, .length = kLength, .width = kWidth,
-                                       .tokens = tokens.data(), .token_table = table.data(),
-                                       .position_table = places.data(), .y = y.data()});
+  Embedding(one, EmbeddingArgs<double>{.sequences = kSequences,
+                                       .length = kLength,
+                                       .width = kWidth,
+                                       .tokens = tokens.data(),
+                                       .token_table = table.data(),
+                                       .position_table = places.data(),
+                                       .y = y.data()});
   CHECK(y[kLength * kWidth + 2] == table[static_cast<std::size_t>(tokens[kLength] * kWidth + 2)] + places[2]);
   std::vector<std::vector<double>> results;
   for (CpuContext* context : {&one, &two}) {
     std::vector<double> token_gradient(table.size()), place_gradient = Poison<double>(kLength * kWidth);
-    EmbeddingBackward(*context, EmbeddingGradient<double>{
-                                    .sequences = kSequences, .length = kLength, .width = kWidth,
-                                    .tokens = tokens.data(), .dy = dy.data(), .token_gradient = token_gradient.data(),
-                                    .position_gradient = place_gradient.data()});
+    EmbeddingBackward(*context, EmbeddingGradient<double>{.sequences = kSequences,
+                                                          .length = kLength,
+                                                          .width = kWidth,
+                                                          .tokens = tokens.data(),
+                                                          .dy = dy.data(),
+                                                          .token_gradient = token_gradient.data(),
+                                                          .position_gradient = place_gradient.data()});
     // y is linear in both tables: <dy, y> = <gradients, tables>.
     CHECK(DotOf(token_gradient, table) + DotOf(place_gradient, places) == Approx(DotOf(dy, y)).epsilon(1e-12));
     token_gradient.insert(token_gradient.end(), place_gradient.begin(), place_gradient.end());
@@ -205,13 +233,17 @@ TEST_CASE("the way back through bias and activation agrees with finite differenc
   const auto x = RandomNumbers<double>(kRows * kColumns, 1), dy = RandomNumbers<double>(kRows * kColumns, 2);
   for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu}) {
     std::vector<double> dx = dy, bias_gradient = Poison<double>(kColumns);
-    BiasActivationBackward(one, BiasActivationGradient<double>{
-                                    .rows = kRows, .columns = kColumns, .activation = activation, .x = x.data(),
-                                    .dy = dx.data(), .bias_gradient = bias_gradient.data()});
+    BiasActivationBackward(one, BiasActivationGradient<double>{.rows = kRows,
+                                                               .columns = kColumns,
+                                                               .activation = activation,
+                                                               .x = x.data(),
+                                                               .dy = dx.data(),
+                                                               .bias_gradient = bias_gradient.data()});
     std::vector<double> expected(x.size()), sums(kColumns);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto f = [&](double v) {
-        return activation == Activation::kGelu   ? 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)))
+        return activation == Activation::kGelu
+                   ? 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)))
                : activation == Activation::kRelu ? std::max(v, 0.0)
                                                  : v;
       };
@@ -223,12 +255,20 @@ TEST_CASE("the way back through bias and activation agrees with finite differenc
 
     std::vector<float> x32(x.begin(), x.end()), first(dy.begin(), dy.end()), second = first;
     std::vector<float> bias_one(kColumns, 1), bias_two(kColumns, 1);
-    BiasActivationBackward(one, BiasActivationGradient<float>{
-                                    .rows = kRows, .columns = kColumns, .activation = activation, .x = x32.data(),
-                                    .dy = first.data(), .bias_gradient = bias_one.data(), .beta = 1});
-    BiasActivationBackward(two, BiasActivationGradient<float>{
-                                    .rows = kRows, .columns = kColumns, .activation = activation, .x = x32.data(),
-                                    .dy = second.data(), .bias_gradient = bias_two.data(), .beta = 1});
+    BiasActivationBackward(one, BiasActivationGradient<float>{.rows = kRows,
+                                                              .columns = kColumns,
+                                                              .activation = activation,
+                                                              .x = x32.data(),
+                                                              .dy = first.data(),
+                                                              .bias_gradient = bias_one.data(),
+                                                              .beta = 1});
+    BiasActivationBackward(two, BiasActivationGradient<float>{.rows = kRows,
+                                                              .columns = kColumns,
+                                                              .activation = activation,
+                                                              .x = x32.data(),
+                                                              .dy = second.data(),
+                                                              .bias_gradient = bias_two.data(),
+                                                              .beta = 1});
     CHECK(first == second);
     CHECK(bias_one == bias_two);
     for (float& b : bias_one) b -= 1;

@@ -62,15 +62,21 @@ struct Subject {
   Samples MakeSamples(std::int64_t count, std::uint64_t seed) const {
     if (IsGpt()) {
       const auto vocabulary = static_cast<std::int32_t>(gpt.vocabulary);
-      return {count, {}, RandomIndices(count * gpt.context, vocabulary, seed),
+      return {count,
+              {},
+              RandomIndices(count * gpt.context, vocabulary, seed),
               RandomIndices(count * gpt.context, vocabulary, seed + 1)};
     }
-    return {count, kernels::RandomNumbers<float>(count * mlp.features, seed), {},
+    return {count,
+            kernels::RandomNumbers<float>(count * mlp.features, seed),
+            {},
             RandomIndices(count, static_cast<std::int32_t>(mlp.classes), seed + 1)};
   }
 };
 
-Subject SmallMlp(double dropout) { return {"mlp", {.features = 5, .classes = 3, .hidden = {7, 4}, .dropout = dropout}, {}}; }
+Subject SmallMlp(double dropout) {
+  return {"mlp", {.features = 5, .classes = 3, .hidden = {7, 4}, .dropout = dropout}, {}};
+}
 Subject SmallGpt(double dropout) {
   return {"gpt", {}, {.vocabulary = 7, .context = 5, .layers = 2, .heads = 3, .width = 6, .dropout = dropout}};
 }
@@ -166,8 +172,8 @@ TEST_CASE("micro-batches add up to the whole batch", "[nn]") {
     auto whole = Poison<double>(static_cast<std::int64_t>(weights.size())), added = whole;
     const LossSums sums = model->Train(weights.data(), whole.data(), samples.View(), kKey, {}, {});
     const LossSums first = model->Train(weights.data(), added.data(), samples.Part(0, 3).View(), kKey, {}, {});
-    const LossSums second = model->Train(weights.data(), added.data(), samples.Part(3, 2).View(), kKey,
-                                         {.mode = GradientMode::kAdd}, {});
+    const LossSums second =
+        model->Train(weights.data(), added.data(), samples.Part(3, 2).View(), kKey, {.mode = GradientMode::kAdd}, {});
     CAPTURE(subject.name);
     CHECK(RelativeDistance(added, whole) < 1e-12);
     CHECK(first.loss + second.loss == Approx(sums.loss).epsilon(1e-12));
@@ -300,7 +306,8 @@ TEST_CASE("a gpt sees only the past", "[nn][gpt]") {
     REQUIRE(logits->size() == 97);
     double sum = 0;
     for (const float x : *logits) sum += std::exp(static_cast<double>(x));
-    loss += std::log(sum) - static_cast<double>((*logits)[static_cast<std::size_t>(samples.targets[static_cast<std::size_t>(t)])]);
+    loss += std::log(sum) -
+            static_cast<double>((*logits)[static_cast<std::size_t>(samples.targets[static_cast<std::size_t>(t)])]);
   }
   CHECK(model->Evaluate(weights.data(), samples.View(), {}).loss == Approx(loss).epsilon(1e-5));
 }
@@ -354,15 +361,34 @@ TEST_CASE("the catalogs carry the names, shapes and groups that people expect", 
   const auto gpt = SmallGpt(0).Make<float>(context);
   std::vector<std::string> names;
   for (const TensorSpec& tensor : gpt->tensors()) names.push_back(tensor.name);
-  CHECK(names == std::vector<std::string>{
-                     "wte.weight", "wpe.weight",
-                     "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias",
-                     "h.0.attn.c_proj.weight", "h.0.attn.c_proj.bias", "h.0.ln_2.weight", "h.0.ln_2.bias",
-                     "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias", "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias",
-                     "h.1.ln_1.weight", "h.1.ln_1.bias", "h.1.attn.c_attn.weight", "h.1.attn.c_attn.bias",
-                     "h.1.attn.c_proj.weight", "h.1.attn.c_proj.bias", "h.1.ln_2.weight", "h.1.ln_2.bias",
-                     "h.1.mlp.c_fc.weight", "h.1.mlp.c_fc.bias", "h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias",
-                     "ln_f.weight", "ln_f.bias"});
+  CHECK(names == std::vector<std::string>{"wte.weight",
+                                          "wpe.weight",
+                                          "h.0.ln_1.weight",
+                                          "h.0.ln_1.bias",
+                                          "h.0.attn.c_attn.weight",
+                                          "h.0.attn.c_attn.bias",
+                                          "h.0.attn.c_proj.weight",
+                                          "h.0.attn.c_proj.bias",
+                                          "h.0.ln_2.weight",
+                                          "h.0.ln_2.bias",
+                                          "h.0.mlp.c_fc.weight",
+                                          "h.0.mlp.c_fc.bias",
+                                          "h.0.mlp.c_proj.weight",
+                                          "h.0.mlp.c_proj.bias",
+                                          "h.1.ln_1.weight",
+                                          "h.1.ln_1.bias",
+                                          "h.1.attn.c_attn.weight",
+                                          "h.1.attn.c_attn.bias",
+                                          "h.1.attn.c_proj.weight",
+                                          "h.1.attn.c_proj.bias",
+                                          "h.1.ln_2.weight",
+                                          "h.1.ln_2.bias",
+                                          "h.1.mlp.c_fc.weight",
+                                          "h.1.mlp.c_fc.bias",
+                                          "h.1.mlp.c_proj.weight",
+                                          "h.1.mlp.c_proj.bias",
+                                          "ln_f.weight",
+                                          "ln_f.bias"});
   CHECK(gpt->tensors()[4].shape == std::vector<std::int64_t>{18, 6});
   CHECK(gpt->tensors()[12].init == Init{InitKind::kNormal, 0.01F});  // 0.02 / sqrt(2 * 2 layers)
   for (const TensorSpec& tensor : gpt->tensors()) CHECK(tensor.decay == (tensor.shape.size() == 2));

@@ -144,9 +144,15 @@ class Gpt final : public Model<Real> {
       const auto take = [&](std::int64_t columns) { return arena.template Take<Real>(rows * columns); };
       const auto take_norm = [&] { return NormState<Real>{take(width), take(1), take(1)}; };
       for (LayerState<Real>& layer : state_.layers) {
-        layer = {.in = take(width), .norm_1 = take_norm(), .qkv = take(3 * width), .attended = take(width),
-                 .log_sum = take(shape_.heads), .middle = take(width), .norm_2 = take_norm(),
-                 .expanded = take(4 * width), .activated = take(4 * width)};
+        layer = {.in = take(width),
+                 .norm_1 = take_norm(),
+                 .qkv = take(3 * width),
+                 .attended = take(width),
+                 .log_sum = take(shape_.heads),
+                 .middle = take(width),
+                 .norm_2 = take_norm(),
+                 .expanded = take(4 * width),
+                 .activated = take(4 * width)};
       }
       state_.branch = take(width);
       state_.out = take(width);
@@ -303,13 +309,13 @@ class Gpt final : public Model<Real> {
                                     state.expanded);
     GradientReady(hooks, layer.expand.weight, layer.expand.bias);
     layer.expand.BackwardInput(context_, weights, rows, state_.d_wide, state_.d_narrow);
-    layer.norm_2.Backward(context_, weights, target, rows, state.middle, state.norm_2, state_.d_narrow,
-                          state_.d_stream, Real(1));
+    layer.norm_2.Backward(context_, weights, target, rows, state.middle, state.norm_2, state_.d_narrow, state_.d_stream,
+                          Real(1));
     GradientReady(hooks, layer.norm_2.weight, layer.norm_2.bias);
   }
 
-  void BackwardAttention(std::size_t index, const Real* weights, const GradientTarget<Real>& target,
-                         const StepKey& key, const Hooks& hooks) {
+  void BackwardAttention(std::size_t index, const Real* weights, const GradientTarget<Real>& target, const StepKey& key,
+                         const Hooks& hooks) {
     const Layer& layer = layers_[index];
     const LayerState<Real>& state = state_.layers[index];
     const std::int64_t rows = state_.rows;
@@ -354,8 +360,8 @@ Result<std::unique_ptr<Model<Real>>> CreateGpt(kernels::CpuContext& context, con
   CAPSTAN_RETURN_IF_ERROR(CheckSize("width", shape.width));
   CAPSTAN_RETURN_IF_ERROR(CheckDropout(shape.dropout));
   if (shape.width % shape.heads != 0) {
-    return Invalid("model.width is " + std::to_string(shape.width) + ", which model.heads = " +
-                   std::to_string(shape.heads) + " does not divide");
+    return Invalid("model.width is " + std::to_string(shape.width) +
+                   ", which model.heads = " + std::to_string(shape.heads) + " does not divide");
   }
   return std::unique_ptr<Model<Real>>(std::make_unique<Gpt<kernels::CpuContext, Real>>(context, shape));
 }

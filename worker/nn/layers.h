@@ -72,13 +72,10 @@ struct Linear {
   // dx = dy W.
   template <class Context, class Real>
   void BackwardInput(Context& context, const Real* weights, std::int64_t rows, const Real* dy, Real* dx) const {
-    Matmul(context, kernels::Product<Real>{.m = rows,
-                                           .n = in,
-                                           .k = out,
-                                           .a = {dy, out},
-                                           .b = {weights + weight.offset, in},
-                                           .c = dx,
-                                           .c_stride = in});
+    Matmul(
+        context,
+        kernels::Product<Real>{
+            .m = rows, .n = in, .k = out, .a = {dy, out}, .b = {weights + weight.offset, in}, .c = dx, .c_stride = in});
   }
 
   std::int64_t in, out;

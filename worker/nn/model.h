@@ -22,10 +22,10 @@ namespace capstan::nn {
 
 // One micro-batch, of one sample or more. Exactly one of inputs and tokens is used, by the kind of model.
 struct Batch {
-  std::int64_t samples = 0;                // rows (mlp) or sequences (gpt)
-  std::span<const float> inputs;           // mlp: [samples, features]
-  std::span<const std::int32_t> tokens;    // gpt: [samples, context]
-  std::span<const std::int32_t> targets;   // mlp: [samples]; gpt: [samples, context]
+  std::int64_t samples = 0;               // rows (mlp) or sequences (gpt)
+  std::span<const float> inputs;          // mlp: [samples, features]
+  std::span<const std::int32_t> tokens;   // gpt: [samples, context]
+  std::span<const std::int32_t> targets;  // mlp: [samples]; gpt: [samples, context]
 };
 
 // What the dropout masks of a micro-batch follow from, together with the layer.
