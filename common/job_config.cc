@@ -346,6 +346,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   job_config::VisitJobConfig(reader, config);
   CAPSTAN_RETURN_IF_ERROR(reader.status());
   if (config.job.slots == 0) config.job.slots = config.cluster.workers;
+  if (config.cluster.min_workers == 0) config.cluster.min_workers = config.cluster.workers;
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));
   }

@@ -182,7 +182,7 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
   v.Integer({"servers"}, s.servers, {1, kMembersMax});
   v.Integer({"shards_per_server"}, s.shards_per_server, {1, kMembersMax});
   v.Integer({"workers"}, s.workers, {1, kMembersMax});
-  v.Integer({"min_workers"}, s.min_workers, {1, kMembersMax});
+  v.Integer({"min_workers"}, s.min_workers, {0, kMembersMax});
   v.Endpoint({"coordinator"}, s.coordinator);
   v.Endpoint({"listen"}, s.listen);
   v.Text({"advertise"}, s.advertise);

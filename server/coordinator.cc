@@ -252,7 +252,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
   pending_backoff_.Restart();
   switch (verdict.kind) {
-    case Verdict::Kind::kStop: Fail(std::move(verdict.reason), out); return;
+    case Verdict::Kind::kStop: Fail(verdict.reason + NameSuspects(verdict.suspects), out); return;
     case Verdict::Kind::kRedo:
       ++attempt_;
       metrics_->steps_redone.Add(1);
@@ -270,6 +270,20 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   parameters_ = verdict.next;
   last_progress_ = now;
   SendPending(now, out);
+}
+
+std::string Coordinator::NameSuspects(const std::vector<SlotIndex>& slots) const {
+  std::string names;
+  for (SlotIndex slot : slots) {
+    std::string name = "slot " + std::to_string(slot);
+    for (const auto& [session, worker] : members_.workers()) {
+      for (SlotIndex held : worker.slots) {
+        if (held == slot) name += " (worker \"" + worker.name + "\")";
+      }
+    }
+    AddName(&names, name);
+  }
+  return names.empty() ? "" : ". The loss itself was not finite in " + names;
 }
 
 void Coordinator::SendPending(Instant now, Outbox* out) {

@@ -110,6 +110,7 @@ class Coordinator {
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
   void DecideStep(Instant now, Outbox* out);
+  std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
   void SendPending(Instant now, Outbox* out);
   void StepCommitted(Instant now, Outbox* out);
   void AdvanceClock(Instant now, Outbox* out);

@@ -101,7 +101,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
 void Coordinator::On(const Leave& leave, Instant now, Outbox* out) {
   const Worker* worker = members_.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
-  if (state_ != State::kFinished) {
+  if (state_ != State::kFinished && state_ != State::kFailed) {
     out->Say(Severity::kInfo, "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : leave.reason));
   }
   members_.Remove(leave.session);

@@ -66,6 +66,7 @@ void ShardLoop::Run() {
     SendOut();
     times_->Flushed(Now());
   }
+  transport_->Disconnect(coordinator_);  // it sees that this shard is gone
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   ended_.store(true, std::memory_order_release);
   if (options_.on_end) options_.on_end();

@@ -78,6 +78,10 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   for (const Prepared* one : prepared) {
     reports.insert(reports.end(), one->report.slots.begin(), one->report.slots.end());
   }
+  for (const SlotReport& report : reports) {
+    if (!std::isfinite(report.loss_sum)) verdict.suspects.push_back(report.slot);
+  }
+  std::sort(verdict.suspects.begin(), verdict.suspects.end());
   AddSlotReports(std::move(reports), &record);
 
   const GradientNorm gradient = NormOf(catalog, order, prepared);

@@ -37,6 +37,7 @@ struct Verdict {
   StepParameters next;        // kCommit
   StepRecord record;          // kCommit
   std::string reason;         // kStop: what was not finite, and where
+  std::vector<SlotIndex> suspects;  // kStop: slots whose loss was not finite either
 };
 
 // Where each shard's segments stand in the catalog.
