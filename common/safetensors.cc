@@ -162,12 +162,25 @@ struct DtypeBits {
   std::string_view name;
   std::uint64_t bits;
 };
-constexpr std::array<DtypeBits, 15> kDtypes = {{{"BOOL", 8},    {"U8", 8},      {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
-                                                {"I16", 16},    {"U16", 16},    {"F16", 16}, {"BF16", 16},   {"I32", 32},
-                                                {"U32", 32},    {"F32", 32},    {"F64", 64}, {"I64", 64},    {"U64", 64}}};
+constexpr std::array<DtypeBits, 15> kDtypes = {{{"BOOL", 8},
+                                                {"U8", 8},
+                                                {"I8", 8},
+                                                {"F8_E5M2", 8},
+                                                {"F8_E4M3", 8},
+                                                {"I16", 16},
+                                                {"U16", 16},
+                                                {"F16", 16},
+                                                {"BF16", 16},
+                                                {"I32", 32},
+                                                {"U32", 32},
+                                                {"F32", 32},
+                                                {"F64", 64},
+                                                {"I64", 64},
+                                                {"U64", 64}}};
 
 std::optional<std::uint64_t> BytesOf(const SafetensorsEntry& entry) {
-  const auto dtype = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeBits& d) { return d.name == entry.dtype; });
+  const auto dtype =
+      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeBits& d) { return d.name == entry.dtype; });
   if (dtype == kDtypes.end()) return std::nullopt;
   std::uint64_t bytes = dtype->bits / 8;
   for (std::uint64_t extent : entry.shape) {
@@ -306,7 +319,8 @@ Result<SafetensorsFile> ReadSafetensors(const std::string& path) {
   }
   std::string header(header_bytes, '\0');
   const std::uint64_t data_bytes = size - length.size() - header_bytes;
-  if (!in.read(header.data(), static_cast<std::streamsize>(header_bytes))) return Corrupt(path + " cannot be read whole");
+  if (!in.read(header.data(), static_cast<std::streamsize>(header_bytes)))
+    return Corrupt(path + " cannot be read whole");
   Result<SafetensorsFile> file = ParseSafetensorsHeader(header, data_bytes);
   if (!file.ok()) return Corrupt(path + ": " + file.status().message());
   file->data.resize(data_bytes);

@@ -93,7 +93,8 @@ void CoordinatorLoop::Tick(Instant now) {
   if (phase_ != Phase::kFarewell) return;
   // Every shard was told to end just now: when none is there any more, they all have.
   const Instant waited = now - farewell_began_;
-  if ((alive == 0 && waited >= kTickEvery && core_->worker_count() == 0) || waited >= kFarewellMax) phase_ = Phase::kEnded;
+  if ((alive == 0 && waited >= kTickEvery && core_->worker_count() == 0) || waited >= kFarewellMax)
+    phase_ = Phase::kEnded;
 }
 
 void CoordinatorLoop::SendOut() {

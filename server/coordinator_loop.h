@@ -42,8 +42,7 @@ struct CoordinatorLoopOptions {
 
 class CoordinatorLoop {
  public:
-  static Result<std::unique_ptr<CoordinatorLoop>> Start(CoordinatorLoopOptions options,
-                                                        monitoring::Registry* registry);
+  static Result<std::unique_ptr<CoordinatorLoop>> Start(CoordinatorLoopOptions options, monitoring::Registry* registry);
   ~CoordinatorLoop();  // stops and joins it
   CoordinatorLoop(const CoordinatorLoop&) = delete;
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;

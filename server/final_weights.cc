@@ -14,8 +14,8 @@ Result<std::unique_ptr<FinalWeights>> FinalWeights::Create(const View& view, con
   const auto write = [raw = final_weights.get()](const Block& block, const Slice& weights) {
     return raw->writer_.Write(block.flat_offset, weights.bytes());
   };
-  final_weights->reader_ = std::make_unique<WeightsReader>(catalog, std::move(sources), view.generation,
-                                                           Version{view.step.value}, write);
+  final_weights->reader_ =
+      std::make_unique<WeightsReader>(catalog, std::move(sources), view.generation, Version{view.step.value}, write);
   final_weights->last_arrival_ = now;
   return final_weights;
 }

@@ -11,7 +11,8 @@
 namespace capstan::server {
 
 // Adds one finished request of a worker; `answers`: what the core said to it. Other messages do not count.
-void CountRequest(const Message& request, const Outbox& answers, monitoring::ByOp<monitoring::ByCode<monitoring::Counter>>* requests);
+void CountRequest(const Message& request, const Outbox& answers,
+                  monitoring::ByOp<monitoring::ByCode<monitoring::Counter>>* requests);
 
 class ShardTimes {
  public:

@@ -43,7 +43,8 @@ bool WeightsReader::Handle(PeerId from, const Message& message, Instant now, Out
   const auto shard = static_cast<std::size_t>(source - sources_.begin());
   if (const auto* weights = std::get_if<Weights>(&message.header)) {
     On(shard, *weights, message.payload, now, out);
-  } else if (const auto* error = std::get_if<Error>(&message.header); error != nullptr && error->code == Code::kInvalid) {
+  } else if (const auto* error = std::get_if<Error>(&message.header);
+             error != nullptr && error->code == Code::kInvalid) {
     status_ = Invalid(source->address.endpoint + ": " + error->message);
   }
   return true;

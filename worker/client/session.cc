@@ -114,6 +114,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
     ended_ = true;
+    Leave("the job is over", out);  // whoever waits for the members to know need not wait longer
     if (view.phase == JobPhase::kDone) events_.push_back(Finished{});
     if (view.phase == JobPhase::kFailed) events_.push_back(Failed{Refused("the job failed: " + view.message)});
     return;

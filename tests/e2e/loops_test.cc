@@ -1,0 +1,222 @@
+// Coordinator, shards and clients over real sockets, in one process: what they commit is what they write.
+#include <capstan/client.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "common/mailbox.h"
+#include "common/safetensors.h"
+#include "server/coordinator_loop.h"
+#include "server/optimizer.h"
+#include "server/shard_loop.h"
+
+namespace capstan {
+namespace {
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "loops-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~ScratchFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+JobConfig MakeConfig(std::uint32_t shards, std::uint32_t workers, Mode mode) {
+  JobConfig config;
+  config.job.mode = mode;
+  config.job.steps = 5;
+  config.job.slots = 3;
+  config.job.global_batch = 3;
+  config.optimizer.kind = OptimizerKind::kSgd;
+  config.optimizer.lr = 0.25;
+  config.cluster.servers = shards;
+  config.cluster.workers = workers;
+  config.cluster.min_workers = workers;
+  config.limits.join = 20;
+  config.limits.stall = 20;
+  return config;
+}
+
+// A block and a half, and a small tensor behind it.
+WorkerDescription Describe() {
+  WorkerDescription description;
+  description.tensors = {{"large", {3, 131072}}, {"small", {5}, InitialWeights::kOnes}};
+  return description;
+}
+
+// Every gradient is 1: after five steps of sgd each weight is its first value less 5 * 0.25.
+Status Train(const std::string& coordinator, const std::string& name) {
+  ClientOptions options;
+  options.coordinator = coordinator;
+  options.worker = name;
+  Result<std::unique_ptr<Client>> client = Client::Connect(options);
+  CAPSTAN_RETURN_IF_ERROR(client.status());
+  CAPSTAN_RETURN_IF_ERROR((*client)->Declare(Describe()));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (true) {
+    Result<std::optional<Work>> work = (*client)->NextWork(deadline);
+    CAPSTAN_RETURN_IF_ERROR(work.status());
+    if (!*work) return {};
+    for (std::uint32_t slot : (**work).slots) {
+      float* gradient = (*client)->BeginSlot(slot, 1);
+      if (Status status = (*client)->WaitWeights(0, 1, deadline); !status.ok()) break;
+      std::fill_n(gradient, (*client)->element_count(), 1.0F);
+      (*client)->GradientReady(0, 1);
+      if (!(*client)->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
+    }
+  }
+}
+
+struct Job {
+  explicit Job(JobConfig job_config) : config(std::move(job_config)) {
+    server::CoordinatorLoopOptions options;
+    options.coordinator.config = config;
+    options.coordinator.job_file = PrintJobConfig(config);
+    options.coordinator.job = JobId{1, 2};
+    options.listen = "127.0.0.1:0";
+    options.run_dir = folder.path();
+    options.on_notice = [](const Notice&) {};
+    options.on_end = [this] { (void)ends.Push(0).ok(); };
+    coordinator = std::move(server::CoordinatorLoop::Start(std::move(options), &registry)).value();
+  }
+
+  std::string address() const { return coordinator->endpoint().substr(std::strlen("tcp://")); }
+  void StartShard(ShardIndex index, std::uint64_t config_hash = 0) {
+    server::ShardLoopOptions options;
+    options.shard.shard = index;
+    options.shard.shard_count = config.shard_count();
+    options.shard.incarnation = Incarnation{++incarnations};
+    options.shard.mode = config.job.mode;
+    options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
+    options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+    options.listen = "127.0.0.1:0";
+    options.coordinator = address();
+    options.on_end = [this] { (void)ends.Push(1).ok(); };
+    shards.push_back(std::move(server::ShardLoop::Start(std::move(options), &registry)).value());
+  }
+  bool WaitForEnds(std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (; count > 0; --count) {
+      if (!ends.PopUntil(deadline)) return false;
+    }
+    return true;
+  }
+
+  const JobConfig config;
+  ScratchFolder folder;
+  monitoring::Registry registry;
+  Mailbox<int> ends{64};
+  std::uint64_t incarnations = 0;
+  std::unique_ptr<server::CoordinatorLoop> coordinator;
+  std::vector<std::unique_ptr<server::ShardLoop>> shards;
+};
+
+std::size_t LinesOf(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::size_t count = 0;
+  while (std::getline(in, line)) ++count;
+  return count;
+}
+
+void RunToTheEnd(Job& job, std::uint32_t workers) {
+  std::vector<std::future<Status>> clients;
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    clients.push_back(
+        std::async(std::launch::async, [&job, i] { return Train(job.address(), "w" + std::to_string(i)); }));
+  }
+  for (std::future<Status>& client : clients) {
+    const Status status = client.get();
+    INFO(status.message());
+    CHECK(status.ok());
+  }
+  REQUIRE(job.WaitForEnds(1 + job.shards.size()));
+  INFO(job.coordinator->outcome().message());
+  CHECK(job.coordinator->outcome().ok());
+  for (const auto& shard : job.shards) CHECK(shard->outcome().ok());
+}
+
+void CheckFiles(const Job& job, float updates) {
+  CHECK(LinesOf(job.folder.path() + "/metrics.jsonl") == job.config.job.steps);
+  const Result<SafetensorsFile> file = ReadSafetensors(job.folder.path() + "/final.safetensors");
+  INFO(file.status().message());
+  REQUIRE(file.ok());
+  REQUIRE(file->tensors.size() == 2);
+  CHECK(file->tensors[0].name == "large");
+  CHECK(file->tensors[0].shape == std::vector<std::uint64_t>{3, 131072});
+  std::vector<float> values(file->data.size() / sizeof(float));
+  std::memcpy(values.data(), file->data.data(), file->data.size());
+  REQUIRE(values.size() == 3 * 131072 + 5);
+  CHECK(values.front() == -updates * 0.25F);
+  CHECK(values[300000] == -updates * 0.25F);
+  CHECK(values.back() == 1.0F - updates * 0.25F);
+}
+
+TEST_CASE("a job over sockets commits its steps, leaves its weights and ends everywhere", "[e2e][sync]") {
+  Job job(MakeConfig(2, 2, Mode::kSync));
+  job.StartShard(0);
+  job.StartShard(1);
+  RunToTheEnd(job, 2);
+  CheckFiles(job, 5);
+  CHECK(job.coordinator->StatusJson().find("\"state\": \"finished\"") != std::string::npos);
+}
+
+TEST_CASE("servers and workers may come before their job has enough of them", "[e2e][sync]") {
+  Job job(MakeConfig(3, 1, Mode::kSync));  // more shards than blocks
+  std::future<Status> client = std::async(std::launch::async, [&job] { return Train(job.address(), "w0"); });
+  for (ShardIndex shard = 3; shard-- > 0;) job.StartShard(shard);
+  CHECK(client.get().ok());
+  REQUIRE(job.WaitForEnds(4));
+  CheckFiles(job, 5);
+}
+
+TEST_CASE("an async job over sockets applies every slot's every push", "[e2e][async]") {
+  Job job(MakeConfig(2, 2, Mode::kAsync));
+  job.StartShard(0);
+  job.StartShard(1);
+  RunToTheEnd(job, 2);
+  CheckFiles(job, 15);
+}
+
+TEST_CASE("a shard with another job file is refused and ends", "[e2e]") {
+  Job job(MakeConfig(1, 1, Mode::kSync));
+  job.StartShard(0, 12345);
+  REQUIRE(job.WaitForEnds(1));
+  CHECK(job.shards[0]->outcome().code() == Code::kRefused);
+  CHECK(job.shards[0]->outcome().message().find("another job file") != std::string::npos);
+}
+
+TEST_CASE("the second of two shards with one index is refused while the first one lives", "[e2e]") {
+  Job job(MakeConfig(1, 1, Mode::kSync));
+  job.StartShard(0);
+  job.StartShard(0);
+  REQUIRE(job.WaitForEnds(1));
+  const bool first_ended = job.shards[0]->ended(), second_ended = job.shards[1]->ended();
+  REQUIRE(first_ended != second_ended);
+  const Status& outcome = job.shards[first_ended ? 0 : 1]->outcome();
+  CHECK(outcome.code() == Code::kRefused);
+  CHECK(outcome.message().find("already running at") != std::string::npos);
+}
+
+TEST_CASE("a job that misses a server fails by its deadline and says which", "[e2e]") {
+  JobConfig config = MakeConfig(2, 1, Mode::kSync);
+  config.limits.join = 0.5;
+  config.limits.report = 0.1;
+  Job job(config);
+  job.StartShard(0);
+  REQUIRE(job.WaitForEnds(2));
+  CHECK(job.coordinator->outcome().message().find("server 1 (never seen)") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace capstan
