@@ -1,6 +1,5 @@
 // Coordinator, shards and clients over real sockets, in one process: what they commit is what they write.
 #include <capstan/client.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -9,27 +8,13 @@
 #include <fstream>
 #include <future>
 
-#include "common/mailbox.h"
 #include "common/safetensors.h"
-#include "server/coordinator_loop.h"
-#include "server/optimizer.h"
-#include "server/shard_loop.h"
+#include "tests/e2e/in_process_job.h"
 
 namespace capstan {
 namespace {
 
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "loops-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using e2e::InProcessJob;
 
 JobConfig MakeConfig(std::uint32_t shards, std::uint32_t workers, Mode mode) {
   JobConfig config;
@@ -77,50 +62,6 @@ Status Train(const std::string& coordinator, const std::string& name) {
   }
 }
 
-struct Job {
-  explicit Job(JobConfig job_config) : config(std::move(job_config)) {
-    server::CoordinatorLoopOptions options;
-    options.coordinator.config = config;
-    options.coordinator.job_file = PrintJobConfig(config);
-    options.coordinator.job = JobId{1, 2};
-    options.listen = "127.0.0.1:0";
-    options.run_dir = folder.path();
-    options.on_notice = [](const Notice&) {};
-    options.on_end = [this] { (void)ends.Push(0).ok(); };
-    coordinator = std::move(server::CoordinatorLoop::Start(std::move(options), &registry)).value();
-  }
-
-  std::string address() const { return coordinator->endpoint().substr(std::strlen("tcp://")); }
-  void StartShard(ShardIndex index, std::uint64_t config_hash = 0) {
-    server::ShardLoopOptions options;
-    options.shard.shard = index;
-    options.shard.shard_count = config.shard_count();
-    options.shard.incarnation = Incarnation{++incarnations};
-    options.shard.mode = config.job.mode;
-    options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
-    options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
-    options.listen = "127.0.0.1:0";
-    options.coordinator = address();
-    options.on_end = [this] { (void)ends.Push(1).ok(); };
-    shards.push_back(std::move(server::ShardLoop::Start(std::move(options), &registry)).value());
-  }
-  bool WaitForEnds(std::size_t count) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    for (; count > 0; --count) {
-      if (!ends.PopUntil(deadline)) return false;
-    }
-    return true;
-  }
-
-  const JobConfig config;
-  ScratchFolder folder;
-  monitoring::Registry registry;
-  Mailbox<int> ends{64};
-  std::uint64_t incarnations = 0;
-  std::unique_ptr<server::CoordinatorLoop> coordinator;
-  std::vector<std::unique_ptr<server::ShardLoop>> shards;
-};
-
 std::size_t LinesOf(const std::string& path) {
   std::ifstream in(path);
   std::string line;
@@ -129,7 +70,7 @@ std::size_t LinesOf(const std::string& path) {
   return count;
 }
 
-void RunToTheEnd(Job& job, std::uint32_t workers) {
+void RunToTheEnd(InProcessJob& job, std::uint32_t workers) {
   std::vector<std::future<Status>> clients;
   for (std::uint32_t i = 0; i < workers; ++i) {
     clients.push_back(
@@ -146,7 +87,7 @@ void RunToTheEnd(Job& job, std::uint32_t workers) {
   for (const auto& shard : job.shards) CHECK(shard->outcome().ok());
 }
 
-void CheckFiles(const Job& job, float updates) {
+void CheckFiles(const InProcessJob& job, float updates) {
   CHECK(LinesOf(job.folder.path() + "/metrics.jsonl") == job.config.job.steps);
   const Result<SafetensorsFile> file = ReadSafetensors(job.folder.path() + "/final.safetensors");
   INFO(file.status().message());
@@ -163,7 +104,7 @@ void CheckFiles(const Job& job, float updates) {
 }
 
 TEST_CASE("a job over sockets commits its steps, leaves its weights and ends everywhere", "[e2e][sync]") {
-  Job job(MakeConfig(2, 2, Mode::kSync));
+  InProcessJob job(MakeConfig(2, 2, Mode::kSync));
   job.StartShard(0);
   job.StartShard(1);
   RunToTheEnd(job, 2);
@@ -172,7 +113,7 @@ TEST_CASE("a job over sockets commits its steps, leaves its weights and ends eve
 }
 
 TEST_CASE("servers and workers may come before their job has enough of them", "[e2e][sync]") {
-  Job job(MakeConfig(3, 1, Mode::kSync));  // more shards than blocks
+  InProcessJob job(MakeConfig(3, 1, Mode::kSync));  // more shards than blocks
   std::future<Status> client = std::async(std::launch::async, [&job] { return Train(job.address(), "w0"); });
   for (ShardIndex shard = 3; shard-- > 0;) job.StartShard(shard);
   CHECK(client.get().ok());
@@ -181,7 +122,7 @@ TEST_CASE("servers and workers may come before their job has enough of them", "[
 }
 
 TEST_CASE("an async job over sockets applies every slot's every push", "[e2e][async]") {
-  Job job(MakeConfig(2, 2, Mode::kAsync));
+  InProcessJob job(MakeConfig(2, 2, Mode::kAsync));
   job.StartShard(0);
   job.StartShard(1);
   RunToTheEnd(job, 2);
@@ -189,7 +130,7 @@ TEST_CASE("an async job over sockets applies every slot's every push", "[e2e][as
 }
 
 TEST_CASE("a shard with another job file is refused and ends", "[e2e]") {
-  Job job(MakeConfig(1, 1, Mode::kSync));
+  InProcessJob job(MakeConfig(1, 1, Mode::kSync));
   job.StartShard(0, 12345);
   REQUIRE(job.WaitForEnds(1));
   CHECK(job.shards[0]->outcome().code() == Code::kRefused);
@@ -197,7 +138,7 @@ TEST_CASE("a shard with another job file is refused and ends", "[e2e]") {
 }
 
 TEST_CASE("the second of two shards with one index is refused while the first one lives", "[e2e]") {
-  Job job(MakeConfig(1, 1, Mode::kSync));
+  InProcessJob job(MakeConfig(1, 1, Mode::kSync));
   job.StartShard(0);
   job.StartShard(0);
   REQUIRE(job.WaitForEnds(1));
@@ -212,7 +153,7 @@ TEST_CASE("a job that misses a server fails by its deadline and says which", "[e
   JobConfig config = MakeConfig(2, 1, Mode::kSync);
   config.limits.join = 0.5;
   config.limits.report = 0.1;
-  Job job(config);
+  InProcessJob job(config);
   job.StartShard(0);
   REQUIRE(job.WaitForEnds(2));
   CHECK(job.coordinator->outcome().message().find("server 1 (never seen)") != std::string::npos);

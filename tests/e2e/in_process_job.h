@@ -1,0 +1,76 @@
+// InProcessJob: a coordinator and shards over real sockets, on threads of this process.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/mailbox.h"
+#include "server/coordinator_loop.h"
+#include "server/optimizer.h"
+#include "server/shard_loop.h"
+
+namespace capstan::e2e {
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "loops-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~ScratchFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct InProcessJob {
+  explicit InProcessJob(JobConfig job_config) : config(std::move(job_config)) {
+    server::CoordinatorLoopOptions options;
+    options.coordinator.config = config;
+    options.coordinator.job_file = PrintJobConfig(config);
+    options.coordinator.job = JobId{1, 2};
+    options.listen = "127.0.0.1:0";
+    options.run_dir = folder.path();
+    options.on_notice = [](const Notice&) {};
+    options.on_end = [this] { (void)ends.Push(0).ok(); };
+    coordinator = std::move(server::CoordinatorLoop::Start(std::move(options), &registry)).value();
+  }
+
+  std::string address() const { return coordinator->endpoint().substr(std::strlen("tcp://")); }
+  void StartShard(ShardIndex index, std::uint64_t config_hash = 0) {
+    server::ShardLoopOptions options;
+    options.shard.shard = index;
+    options.shard.shard_count = config.shard_count();
+    options.shard.incarnation = Incarnation{++incarnations};
+    options.shard.mode = config.job.mode;
+    options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
+    options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+    options.listen = "127.0.0.1:0";
+    options.coordinator = address();
+    options.on_end = [this] { (void)ends.Push(1).ok(); };
+    shards.push_back(std::move(server::ShardLoop::Start(std::move(options), &registry)).value());
+  }
+  bool WaitForEnds(std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (; count > 0; --count) {
+      if (!ends.PopUntil(deadline)) return false;
+    }
+    return true;
+  }
+
+  const JobConfig config;
+  ScratchFolder folder;
+  monitoring::Registry registry;
+  Mailbox<int> ends{64};
+  std::uint64_t incarnations = 0;
+  std::unique_ptr<server::CoordinatorLoop> coordinator;
+  std::vector<std::unique_ptr<server::ShardLoop>> shards;
+};
+
+}  // namespace capstan::e2e
