@@ -1,0 +1,37 @@
+// LocalJob: what a job file asks for, without processes or sockets: settings, data, model, catalog, version 0.
+//
+// Kind:   immutable, but for the model, which the owner's thread runs.
+// Fails:  as the job file, the data or the model do.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "kernels/context.h"
+#include "worker/nn/model.h"
+#include "worker/train/data/dataset.h"
+
+namespace capstan::parity {
+
+struct LocalJob {
+  JobConfig config;
+  std::unique_ptr<kernels::CpuContext> context;
+  std::unique_ptr<train::Dataset> data;
+  std::unique_ptr<nn::Model<float>> model;
+  std::unique_ptr<const Catalog> catalog;
+};
+
+// Paths of the job file are taken as they are.
+Result<LocalJob> OpenLocalJob(const std::string& path, const std::vector<std::string>& overrides);
+
+// Writes all tensors of the catalog, that lie one behind the other in `values`, as safetensors.
+Status WriteTensors(const std::string& path, const Catalog& catalog, std::span<const float> values);
+
+// main() of a program that is called with JOB.toml FOLDER [section.key=value ...].
+int RunProgram(int argc, char** argv, Status (*body)(LocalJob& job, const std::string& folder));
+
+}  // namespace capstan::parity

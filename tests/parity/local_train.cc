@@ -1,0 +1,146 @@
+// Trains a synchronous job in one process, without messages: the parts that compute (slots, sums along the tree, blocks
+// and their update, the verdict) called one after the other. A cluster must end with the same bits.
+//   metrics.jsonl       {"step", "loss", "lr", "grad_norm", "samples"} per step
+//   final.safetensors
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+
+#include "server/block_store.h"
+#include "server/verdict.h"
+#include "tests/parity/local_job.h"
+#include "worker/client/slot_sums.h"
+#include "worker/train/slot_computer.h"
+
+namespace capstan::parity {
+
+namespace {
+
+std::vector<std::uint32_t> Numbers(std::size_t count) {
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  return numbers;
+}
+
+class LocalTraining {
+ public:
+  explicit LocalTraining(LocalJob& job)
+      : job_(job),
+        catalog_(*job.catalog),
+        computer_(job.config, *job.data, *job.model),
+        store_(catalog_, Numbers(catalog_.blocks().size()), server::MakeOptimizerRule(job.config.optimizer),
+               job.config.job.seed),
+        order_(catalog_, 1),
+        gradients_(catalog_.element_count() * sizeof(float)),
+        weights_(catalog_.element_count()),
+        parameters_(server::ParametersOf(job.config, Step{0}, 0)) {
+    CopyWeights();
+  }
+
+  bool done() const { return parameters_.stop; }
+  std::span<const float> weights() const { return weights_; }
+
+  Result<server::StepRecord> RunStep() {
+    Prepared prepared;
+    prepared.step = step_;
+    prepared.report.segment_squares.resize(catalog_.segments().size());
+    client::SlotSums sums(Numbers(job_.config.job.slots), job_.config.job.slots);
+    for (SlotIndex slot : sums.slots()) prepared.report.slots.push_back(RunSlot(slot, &sums));
+    CAPSTAN_CHECK(sums.parts().size() == 1 && sums.parts().front().gradient);
+    PrepareBlocks(sums.parts().front(), &prepared.report.segment_squares);
+    return Finish(prepared);
+  }
+
+ private:
+  SlotReport RunSlot(SlotIndex slot, client::SlotSums* sums) {
+    const std::span<const std::uint64_t> samples = computer_.Samples(step_, slot);
+    SlotReport report{.slot = slot, .samples = samples.size()};
+    BufferRef gradient = samples.empty() ? BufferRef() : gradients_.Take();
+    sums->BeginSlot(samples.size(), gradient);
+    if (!samples.empty()) {
+      const nn::LossSums loss =
+          computer_.Gradient(step_, slot, samples, parameters_.loss_scale, weights_.data(), gradient.As<float>(), {});
+      report.loss_sum = loss.loss;
+      report.predictions = static_cast<std::uint64_t>(loss.count);
+    }
+    sums->RangeReady(0, catalog_.element_count());
+    return report;
+  }
+
+  server::UpdateScalars Scalars(float clip) const {
+    return {.step = parameters_.updates + 1,
+            .learning_rate = parameters_.learning_rate,
+            .mean_scale = static_cast<float>(1.0 / static_cast<double>(samples_)),
+            .clip = clip};
+  }
+
+  void PrepareBlocks(const client::SlotSums::Part& whole, std::vector<double>* squares) {
+    samples_ = whole.samples;
+    for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
+      const Block& block = catalog_.blocks()[i];
+      const server::StagedInput input{whole.node, whole.samples,
+                                      whole.gradient->data() + block.flat_offset * sizeof(float)};
+      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Scalars(1.0F),
+                     std::span(*squares).subspan(block.first_segment, block.segment_count));
+    }
+  }
+
+  Result<server::StepRecord> Finish(const Prepared& prepared) {
+    const auto decide = [&](std::uint32_t attempt) {
+      return server::Decide(job_.config, catalog_, order_, {&prepared}, attempt, parameters_);
+    };
+    server::Verdict verdict = decide(0);
+    if (verdict.kind == server::Verdict::Kind::kRedo) {
+      for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) store_.PrepareAgain(i, Scalars(verdict.clip));
+      verdict = decide(1);
+    }
+    if (verdict.kind == server::Verdict::Kind::kStop) return Invalid(verdict.reason);
+    verdict.action == StepAction::kApply ? store_.PublishPrepared() : store_.DropPrepared();
+    CopyWeights();
+    parameters_ = verdict.next;
+    step_ = step_.Next();
+    return verdict.record;
+  }
+
+  void CopyWeights() {
+    for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
+      const Block& block = catalog_.blocks()[i];
+      const auto* values = reinterpret_cast<const float*>(store_.Weights(i).data);
+      std::copy_n(values, block.count, weights_.begin() + static_cast<std::ptrdiff_t>(block.flat_offset));
+    }
+  }
+
+  LocalJob& job_;
+  const Catalog& catalog_;
+  train::SlotComputer computer_;
+  server::BlockStore store_;
+  const server::SegmentOrder order_;
+  BufferPool gradients_;
+  std::vector<float> weights_;
+  StepParameters parameters_;
+  Step step_;
+  std::uint64_t samples_ = 0;
+};
+
+Status LocalTrain(LocalJob& job, const std::string& folder) {
+  if (job.config.job.mode != Mode::kSync) return Invalid("only mode = \"sync\" has one order of events");
+  LocalTraining training(job);
+  std::ofstream metrics(folder + "/metrics.jsonl");
+  metrics.precision(17);
+  while (!training.done()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const server::StepRecord record, training.RunStep());
+    metrics << "{\"step\": " << record.step.value << ", \"loss\": " << record.loss
+            << ", \"lr\": " << record.learning_rate << ", \"grad_norm\": " << record.gradient_norm
+            << ", \"samples\": " << record.samples << "}\n";
+  }
+  metrics.close();
+  if (!metrics) return Unreachable(folder + ": cannot write metrics.jsonl");
+  return WriteTensors(folder + "/final.safetensors", *job.catalog, training.weights());
+}
+
+}  // namespace
+
+}  // namespace capstan::parity
+
+int main(int argc, char** argv) { return capstan::parity::RunProgram(argc, argv, capstan::parity::LocalTrain); }

@@ -1,0 +1,274 @@
+#!/usr/bin/python3
+"""Whole training runs beside PyTorch's: the same initial weights and batches, 50 steps, fp32, AdamW, clipping.
+
+usage: parity_test.py --dump-inputs PROGRAM --local-train PROGRAM [--capstan PROGRAM] [--keep FOLDER] [--double]
+
+Every job (mlp and gpt, 1 slot and 3) is launched with 2 servers and 2 workers. Its final weights must be those of
+local_train, bit by bit, and agree with PyTorch's; so must loss, learning rate and gradient norm of every step. Then
+errors are planted in PyTorch's side, one by one, and each must be noticed. Without --capstan: local_train's figures.
+
+Exit code 0 passed, 1 failed, 77 PyTorch is missing (with CI=true in the environment: 1).
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import torch
+except ImportError:
+    CI = os.environ.get('CI') == 'true'
+    print(f'{"FAILED" if CI else "SKIPPED"}: PyTorch is missing, and no training run was compared with it; '
+          'apt-get install python3-torch', file=sys.stderr)
+    sys.exit(1 if CI else 77)
+
+from train_with_torch import FAULTS, FAULTS_OF_GPT, Training, read_safetensors
+
+STEPS = 50
+LAUNCH_SECONDS = 120
+# Largest relative deviation. The loss is promised within 1e-4; rounding makes 3e-7 here and 1e-6 of the weights' way;
+# limits nearer to that let small errors show.
+LIMITS = {'loss': 1e-5, 'lr': 1e-6, 'grad_norm': 1e-4, 'weights': 2e-5}
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+def write_table(path):
+    """900 rows of 8 overlapping classes. An epoch ends within the run, with a ragged batch."""
+    numbers = random.Random(8)
+    centres = [[numbers.gauss(0, 0.5) for _ in range(20)] for _ in range(8)]
+    with open(path, 'w') as file:
+        for _ in range(900):
+            label = numbers.randrange(8)
+            row = [numbers.gauss(centre, 1) for centre in centres[label]]
+            file.write(','.join(f'{value:.5f}' for value in row) + f',{label}\n')
+
+
+def write_text(path):
+    """Words drawn at random, some of them often. An epoch ends within the run, with a ragged batch."""
+    numbers = random.Random(9)
+    words = [''.join(numbers.choice('etaoinshrdlu') for _ in range(numbers.randint(2, 7))) for _ in range(120)]
+    with open(path, 'w') as file:
+        for _ in range(2000):
+            file.write(words[int(len(words) * numbers.random() ** 2)] + numbers.choice([' '] * 8 + [', ', '.\n']))
+
+
+def make_job(kind, slots, folder):
+    job = {
+        'job': {'name': f'{kind}-{slots}', 'mode': 'sync', 'steps': STEPS, 'seed': 5, 'slots': slots},
+        'model': {'kind': kind},
+        'data': {},
+        'optimizer': {'kind': 'adamw', 'betas': [0.9, 0.95], 'eps': 1e-8, 'weight_decay': 0.1},
+        'schedule': {'kind': 'cosine', 'warmup_steps': 10},
+        'cluster': {'servers': 2, 'workers': 2, 'min_workers': 2},
+        'worker': {'threads': 1, 'accumulate': 1 if slots == 1 else 2},
+    }
+    if kind == 'mlp':  # the second layer is larger than a block
+        job['job']['global_batch'] = 32
+        job['model'].update(hidden=[600, 450])
+        job['data'].update(kind='csv', path=os.path.join(folder, 'table.csv'))
+        job['optimizer'].update(lr=1e-3, no_decay=['layers.2.*'], clip_norm=1.5)
+        job['schedule'].update(min_lr=1e-4)
+    else:
+        job['job']['global_batch'] = 8
+        job['model'].update(layers=2, heads=4, width=112, context=32)
+        job['data'].update(kind='text', path=os.path.join(folder, 'text.txt'))
+        job['optimizer'].update(lr=5e-4, no_decay=['wpe.*'], clip_norm=2.0)
+        job['schedule'].update(min_lr=5e-5)
+    return job
+
+
+def write_job(job, path):
+    with open(path, 'w') as file:
+        for section, keys in job.items():
+            file.write(f'[{section}]\n')
+            for key, value in keys.items():  # strings, numbers and lists of them look alike in JSON and TOML
+                file.write(f'{key} = {json.dumps(value)}\n')
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LAUNCH_SECONDS)
+    check(done.returncode == 0, f'{" ".join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}')
+
+
+def read_metrics(folder):
+    """The newest line of every step."""
+    steps = {}
+    with open(os.path.join(folder, 'metrics.jsonl')) as file:
+        for line in map(json.loads, file):
+            steps[line['step']] = line
+    check(sorted(steps) == list(range(STEPS)), f'{folder}/metrics.jsonl has the steps {sorted(steps)}')
+    return [steps[step] for step in range(STEPS)]
+
+
+def digest(folder):
+    with open(os.path.join(folder, 'final.safetensors'), 'rb') as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def run_ours(programs, job_file, folder):
+    """The folder with metrics and final weights of the launched job, which must be local_train's."""
+    local = os.path.join(folder, 'local')
+    os.makedirs(local)
+    run(programs.local_train, job_file, local)
+    if not programs.capstan:
+        return local
+    launched = os.path.join(folder, 'launched')
+    run(programs.capstan, 'launch', job_file, '--run-dir', launched)
+    check(digest(launched) == digest(local), f'{job_file}: the launched job ended with other weights than local_train')
+    for ours, theirs in zip(read_metrics(launched), read_metrics(local)):
+        for key in ('loss', 'lr', 'grad_norm', 'samples'):
+            check(math.isclose(ours[key], theirs[key], rel_tol=1e-9),
+                  f'{job_file}, step {ours["step"]}: {key} is {ours[key]}, and {theirs[key]} in local_train')
+    return launched
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+def deviation(ours, theirs):
+    return abs(ours - theirs) / max(abs(theirs), 1e-30)
+
+
+def comparable(name, value):
+    """Without the bias of attention's keys: softmax does not see it, its gradient is rounding and nothing else, and
+    Adam makes steps of full size of that."""
+    if not name.endswith('attn.c_attn.bias'):
+        return value
+    third = value.numel() // 3
+    return torch.cat([value[:third], value[2 * third:]])
+
+
+def weights_deviation(ours, theirs, initial):
+    """Of the whole: the norm of the difference by the norm of what training changed."""
+    check(set(ours) == set(theirs), f'tensors differ: {sorted(set(ours) ^ set(theirs))}')
+    difference = change = 0.0
+    for name in ours:
+        a, b, start = (comparable(name, tensors[name].double()) for tensors in (ours, theirs, initial))
+        difference += (a - b).square().sum().item()
+        change += (b - start).square().sum().item()
+    return math.sqrt(difference / change)
+
+
+class Run:
+    """One job as capstan ran it."""
+
+    def __init__(self, job, folder, run_folder):
+        self.job, self.folder = job, folder
+        self.metrics = read_metrics(run_folder)
+        self.final = read_safetensors(os.path.join(run_folder, 'final.safetensors'))
+        self.initial = read_safetensors(os.path.join(folder, 'initial.safetensors'))
+
+    def compare(self, dtype=torch.float32):
+        """The largest relative deviation of each figure."""
+        training = Training(self.folder, self.job, dtype=dtype)
+        worst = dict.fromkeys(LIMITS, 0.0)
+        for ours, theirs in zip(self.metrics, training):
+            for key in theirs:
+                worst[key] = max(worst[key], deviation(ours[key], theirs[key]))
+        worst['weights'] = self.weights_deviation(training)
+        return worst
+
+    def weights_deviation(self, training):
+        theirs = {name: parameter.detach() for name, parameter in training.parameters.items()}
+        return weights_deviation(self.final, theirs, self.initial)
+
+    def notices(self, fault):
+        """Where the job is first not what PyTorch computes with the fault planted; None: nowhere."""
+        training = Training(self.folder, self.job, [fault])
+        for step, (ours, theirs) in enumerate(zip(self.metrics, training)):
+            off = deviation(ours['loss'], theirs['loss'])
+            if not off < LIMITS['loss']:
+                return f'loss of step {step}: {off:.1e}'
+        off = self.weights_deviation(training)
+        return None if off < LIMITS['weights'] else f'final weights: {off:.1e}'
+
+
+def check_clipping(metrics, job):
+    clipped = sum(line['grad_norm'] > job['optimizer']['clip_norm'] for line in metrics)
+    check(5 <= clipped <= STEPS - 5, f'{clipped} of {STEPS} steps are clipped; the test wants both kinds')
+    return clipped
+
+
+def compare_job(programs, job, root):
+    """Runs a job and prints how far it is from PyTorch: (Run, whether that is near enough)."""
+    begin = time.monotonic()
+    folder = os.path.join(root, job['job']['name'])
+    job_file = os.path.join(folder, 'job.toml')
+    os.makedirs(folder)
+    write_job(job, job_file)
+    run(programs.dump_inputs, job_file, folder)
+    ours = Run(job, folder, run_ours(programs, job_file, folder))
+    losses = [line['loss'] for line in ours.metrics]
+    clipped = check_clipping(ours.metrics, job)
+    check(len({line['samples'] for line in ours.metrics}) > 1, 'no epoch ended within the run')
+    worst = ours.compare(torch.float64 if programs.double else torch.float32)
+    passed = all(worst[key] < LIMITS[key] for key in LIMITS)
+    print(f'{"ok" if passed else "FAIL":6}{job["job"]["name"]:7}' + ''.join(f'{worst[key]:11.1e}' for key in LIMITS) +
+          f'{losses[0]:9.3f} to {losses[-1]:.3f}{clipped:9}{time.monotonic() - begin:9.1f}', flush=True)
+    return ours, passed
+
+
+def check_fault(run, fault):
+    where = run.notices(fault)
+    kind = run.job['model']['kind']
+    print(f'{"ok" if where else "FAIL":6}{kind:5}{where or "not noticed":25}{FAULTS[fault]}', flush=True)
+    return where is not None
+
+
+def run_all(programs, root):
+    write_table(os.path.join(root, 'table.csv'))
+    write_text(os.path.join(root, 'text.txt'))
+    results, planted = [], []
+    print(f'{"capstan launch" if programs.capstan else "local_train"} beside PyTorch {torch.__version__}: largest '
+          f'relative deviation in {STEPS} steps')
+    print(f'{"":6}{"job":7}' + ''.join(f'{key:>11}' for key in LIMITS) + f'{"loss":>12}{"clipped":>17}{"seconds":>9}')
+    print(f'{"":6}{"limit":7}' + ''.join(f'{limit:11.0e}' for limit in LIMITS.values()), flush=True)
+    for kind in ('mlp', 'gpt'):
+        for slots in (1, 3):
+            ours, passed = compare_job(programs, make_job(kind, slots, root), root)
+            results.append(passed)
+        planted += [(ours, fault) for fault in FAULTS if kind == 'gpt' or fault not in FAULTS_OF_GPT]
+    print('errors planted in PyTorch\'s side, and what shows them')
+    results += [check_fault(*one) for one in planted]
+    return 0 if all(results) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--dump-inputs', required=True)
+    parser.add_argument('--local-train', required=True)
+    parser.add_argument('--capstan')
+    parser.add_argument('--keep', help='a new folder for all files, that stays')
+    parser.add_argument('--double', action='store_true', help='PyTorch computes in fp64: whose rounding is it?')
+    programs = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix='capstan-parity-') as scratch:
+        root = programs.keep or scratch
+        os.makedirs(root, exist_ok=True)
+        return run_all(programs, root)
+
+
+if __name__ == '__main__':
+    try:
+        sys.exit(main())
+    except (Failed, OSError, subprocess.SubprocessError) as error:
+        print(f'FAILED: {error}', file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,180 @@
+"""The models mlp and gpt in PyTorch, trained on the weights and batches that dump_inputs wrote.
+
+Written from the models' descriptions and from PyTorch's own layers and optimizers, not from capstan's sources: what
+both compute the same way is right, or wrong in two independent places.
+
+`faults` plants an error by name (FAULTS), so that a comparison can show that it would notice.
+"""
+
+import array
+import fnmatch
+import json
+import math
+import os
+
+import torch
+import torch.nn.functional as F
+
+FAULTS = {
+    'eps': 'eps a thousand times larger',
+    'beta2': 'beta2 nearer to 1 by a hundredth of the way',
+    'decay': 'weight decay on every tensor',
+    'no clipping': 'gradients are never clipped',
+    'rate': 'the learning rate of the step before',
+    'slot means': 'the mean of the slots\' means, whatever their sizes',
+    'late batch': 'steps 10 and 11 exchange their batches',
+    'gelu': 'gelu by erf',
+    'mask': 'attention looks one token ahead',
+    'untied': 'a head of its own that starts as the token embedding',
+    'norm': 'layer norm\'s eps a hundred times larger',
+}
+FAULTS_OF_GPT = {'gelu', 'mask', 'untied', 'norm'}
+
+
+def read_safetensors(path):
+    """Name -> fp32 tensor; https://github.com/huggingface/safetensors, "Format"."""
+    with open(path, 'rb') as file:
+        data = file.read()
+    length = int.from_bytes(data[:8], 'little')
+    header = json.loads(data[8:8 + length])
+    tensors = {}
+    for name, entry in header.items():
+        if name == '__metadata__':
+            continue
+        if entry['dtype'] != 'F32':
+            raise ValueError(f'{path}: {name} has dtype {entry["dtype"]}')
+        begin, end = (8 + length + offset for offset in entry['data_offsets'])
+        values = array.array('f')
+        values.frombytes(data[begin:end])
+        tensors[name] = torch.tensor(values, dtype=torch.float32).reshape(entry['shape'])
+    return tensors
+
+
+def read_batches(folder, job, features):
+    """Per step a list with (inputs or tokens, targets) of each slot that has samples."""
+    steps = [[] for _ in range(job['job']['steps'])]
+    with open(os.path.join(folder, 'batches.jsonl')) as index, open(os.path.join(folder, 'batches.bin'), 'rb') as data:
+
+        def take(kind, *shape):
+            values = array.array(kind)
+            values.frombytes(data.read(math.prod(shape) * 4))
+            return torch.tensor(values).reshape(shape)
+
+        for line in map(json.loads, index):
+            samples = line['samples']
+            if samples == 0:
+                continue
+            if job['model']['kind'] == 'gpt':
+                context = job['model']['context']
+                batch = take('i', samples, context).long(), take('i', samples, context).long()
+            else:
+                batch = take('f', samples, features), take('i', samples).long()
+            steps[line['step']].append(batch)
+        if data.read(1):
+            raise ValueError(f'{folder}/batches.bin is longer than its index says')
+    return steps
+
+
+def mlp_logits(p, model, x, faults):
+    layers = len(model['hidden']) + 1
+    for i in range(layers):
+        x = F.linear(x, p[f'layers.{i}.weight'], p[f'layers.{i}.bias'])
+        if i + 1 < layers:
+            x = torch.relu(x)
+    return x
+
+
+def gelu(x, faults):
+    if 'gelu' in faults:
+        return F.gelu(x)
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def gpt_logits(p, model, tokens, faults):
+    width, heads = model['width'], model['heads']
+    samples, length = tokens.shape
+
+    def linear(x, name):
+        return F.linear(x, p[name + '.weight'], p[name + '.bias'])
+
+    def norm(x, name):
+        eps = 1e-3 if 'norm' in faults else 1e-5
+        return F.layer_norm(x, (width,), p[name + '.weight'], p[name + '.bias'], eps)
+
+    def attention(x, name):
+        q, k, v = (part.reshape(samples, length, heads, width // heads).transpose(1, 2)
+                   for part in linear(x, name + '.c_attn').split(width, dim=2))
+        scores = q @ k.transpose(2, 3) / math.sqrt(width // heads)
+        future = torch.ones(length, length, dtype=torch.bool).triu(2 if 'mask' in faults else 1)
+        mixed = scores.masked_fill(future, -math.inf).softmax(dim=3) @ v
+        return linear(mixed.transpose(1, 2).reshape(samples, length, width), name + '.c_proj')
+
+    x = F.embedding(tokens, p['wte.weight']) + p['wpe.weight'][:length]
+    for i in range(model['layers']):
+        x = x + attention(norm(x, f'h.{i}.ln_1'), f'h.{i}.attn')
+        x = x + linear(gelu(linear(norm(x, f'h.{i}.ln_2'), f'h.{i}.mlp.c_fc'), faults), f'h.{i}.mlp.c_proj')
+    return F.linear(norm(x, 'ln_f'), p['head'] if 'untied' in faults else p['wte.weight'])
+
+
+def decays(optimizer, name, parameter):
+    """Matrices decay; biases and the weights of norms do not, nor what the job excepts."""
+    return parameter.dim() >= 2 and not any(fnmatch.fnmatch(name, pattern) for pattern in optimizer['no_decay'])
+
+
+def learning_rate(job, step):
+    """Linear from min_lr to lr, then half a cosine back to min_lr."""
+    high, low = job['optimizer']['lr'], job['schedule']['min_lr']
+    warmup, steps = job['schedule']['warmup_steps'], job['job']['steps']
+    if step < warmup:
+        return low + (high - low) * step / warmup
+    return low + (high - low) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+
+
+def make_optimizer(job, parameters, faults):
+    o = job['optimizer']
+    groups = [{'params': [], 'weight_decay': o['weight_decay']}, {'params': [], 'weight_decay': 0.0}]
+    for name, parameter in parameters.items():
+        groups[0 if 'decay' in faults or decays(o, name, parameter) else 1]['params'].append(parameter)
+    beta1, beta2 = o['betas']
+    return torch.optim.AdamW(groups, lr=o['lr'], eps=o['eps'] * (1000 if 'eps' in faults else 1),
+                             betas=(beta1, beta2 + (1 - beta2) / 100 if 'beta2' in faults else beta2))
+
+
+class Training:
+    """Iterating runs the job, step by step: {'loss', 'lr', 'grad_norm'}; then `parameters` are the final ones."""
+
+    def __init__(self, folder, job, faults=(), dtype=torch.float32):
+        initial = read_safetensors(os.path.join(folder, 'initial.safetensors'))
+        features = initial['layers.0.weight'].shape[1] if job['model']['kind'] == 'mlp' else 0
+        self.job, self.faults, self.dtype = job, set(faults), dtype
+        self.parameters = {name: torch.nn.Parameter(value.to(dtype)) for name, value in initial.items()}
+        if 'untied' in self.faults:
+            self.parameters['head'] = torch.nn.Parameter(initial['wte.weight'].to(dtype))
+        self.steps = read_batches(folder, job, features)
+        if 'late batch' in self.faults:
+            self.steps[10], self.steps[11] = self.steps[11], self.steps[10]
+        self.optimizer = make_optimizer(job, self.parameters, self.faults)
+
+    def loss(self, slots):
+        logits = gpt_logits if self.job['model']['kind'] == 'gpt' else mlp_logits
+        losses = []
+        for inputs, targets in slots:
+            inputs = inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+            outputs = logits(self.parameters, self.job['model'], inputs, self.faults)
+            losses.append(F.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction='none'))
+        if 'slot means' in self.faults:
+            return torch.stack([slot.mean() for slot in losses]).mean()
+        return torch.cat(losses).mean()
+
+    def __iter__(self):
+        clip_norm = math.inf if 'no clipping' in self.faults else self.job['optimizer']['clip_norm']
+        for step, slots in enumerate(self.steps):
+            lr = learning_rate(self.job, max(0, step - 1) if 'rate' in self.faults else step)
+            for group in self.optimizer.param_groups:
+                group['lr'] = lr
+            self.optimizer.zero_grad()
+            loss = self.loss(slots)
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), clip_norm)
+            self.optimizer.step()
+            yield {'loss': loss.item(), 'lr': lr, 'grad_norm': norm.item()}
