@@ -90,14 +90,14 @@ void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbo
   std::visit(
       [&](const auto& body) {
         using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Hello> || std::is_same_v<Body, Join> || std::is_same_v<Body, Beat>) {
+        if constexpr (std::is_same_v<Body, Hello> || std::is_same_v<Body, Join> || std::is_same_v<Body, Beat> ||
+                      std::is_same_v<Body, ResetDone> || std::is_same_v<Body, Prepared> ||
+                      std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress>) {
           On(from, body, now, out);
-        } else if constexpr (std::is_same_v<Body, ResetDone> || std::is_same_v<Body, Prepared> ||
-                             std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress> ||
-                             std::is_same_v<Body, Leave>) {
+        } else if constexpr (std::is_same_v<Body, Leave>) {
           On(body, now, out);
         } else if constexpr (std::is_same_v<Body, ResetBad>) {
-          On(body, out);
+          On(from, body, out);
         } else if constexpr (!std::is_same_v<Body, Error>) {
           RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
         }
@@ -330,8 +330,8 @@ std::vector<StepRecord> Coordinator::TakeRecords() { return std::exchange(record
 
 // ---- modes without global steps ------------------------------------------------------------------------------------
 
-void Coordinator::On(const Progress& progress, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || progress.shard >= shards_.size() || progress.generation != generation_) return;
+void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || !IsShard(from, progress.shard) || progress.generation != generation_) return;
   if (progress.incarnation != running_->incarnations[progress.shard]) return;
   if (progress.clocks.size() != slot_count_) return;
   ShardState& shard = shards_[progress.shard];

@@ -87,15 +87,17 @@ class Coordinator {
   void Fail(std::string reason, Outbox* out);
 
   void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
-  void On(const ResetDone& done, Instant now, Outbox* out);
-  void On(const ResetBad& bad, Outbox* out);
-  void On(const Prepared& prepared, Instant now, Outbox* out);
-  void On(const Committed& committed, Instant now, Outbox* out);
-  void On(const Progress& progress, Instant now, Outbox* out);
+  void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);
+  void On(PeerId from, const ResetBad& bad, Outbox* out);
+  void On(PeerId from, const Prepared& prepared, Instant now, Outbox* out);
+  void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
+  void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
   void On(PeerId from, const Join& join, Instant now, Outbox* out);
   void On(PeerId from, const Beat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
+  // Whether `from` is the process whose Hello for this index was accepted.
+  bool IsShard(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
   Status CheckHello(const Hello& hello) const;
   Status CheckJoin(const Join& join) const;

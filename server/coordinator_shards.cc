@@ -74,8 +74,8 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   Advance(now, out);
 }
 
-void Coordinator::On(const ResetDone& done, Instant now, Outbox* out) {
-  if (state_ != State::kResetting || done.shard >= shards_.size() || done.generation != generation_) return;
+void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* out) {
+  if (state_ != State::kResetting || !IsShard(from, done.shard) || done.generation != generation_) return;
   ShardState& shard = shards_[done.shard];
   if (!shard.hello || shard.hello->incarnation != done.incarnation) return;
   shard.reset_done = true;
@@ -83,15 +83,15 @@ void Coordinator::On(const ResetDone& done, Instant now, Outbox* out) {
   Advance(now, out);
 }
 
-void Coordinator::On(const ResetBad& bad, Outbox* out) {
-  if (state_ != State::kResetting || bad.shard >= shards_.size() || bad.generation != generation_) return;
+void Coordinator::On(PeerId from, const ResetBad& bad, Outbox* out) {
+  if (state_ != State::kResetting || !IsShard(from, bad.shard) || bad.generation != generation_) return;
   Fail(ShardName(bad.shard, options_.config.cluster.shards_per_server) + " cannot serve version " +
            std::to_string(recover_->version.value) + ": " + bad.reason,
        out);
 }
 
-void Coordinator::On(const Prepared& prepared, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || prepared.shard >= shards_.size() || prepared.generation != generation_) return;
+void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || !IsShard(from, prepared.shard) || prepared.generation != generation_) return;
   if (prepared.incarnation != running_->incarnations[prepared.shard]) return;
   ShardState& shard = shards_[prepared.shard];
   shard.last_heard = now;
@@ -105,8 +105,8 @@ void Coordinator::On(const Prepared& prepared, Instant now, Outbox* out) {
   Advance(now, out);
 }
 
-void Coordinator::On(const Committed& committed, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || committed.shard >= shards_.size() || committed.generation != generation_) return;
+void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || !IsShard(from, committed.shard) || committed.generation != generation_) return;
   if (committed.incarnation != running_->incarnations[committed.shard]) return;
   ShardState& shard = shards_[committed.shard];
   shard.last_heard = now;

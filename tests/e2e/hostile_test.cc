@@ -1,0 +1,157 @@
+// Random bytes and random messages on every socket of a job: counted and refused, and the job trains on to the same end.
+#include <arpa/inet.h>
+#include <capstan/client.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "common/random.h"
+#include "common/safetensors.h"
+#include "common/zmq_transport.h"
+#include "tests/common_wire/message_fields.h"
+#include "tests/e2e/in_process_job.h"
+
+namespace capstan {
+namespace {
+
+using e2e::InProcessJob;
+
+constexpr std::uint64_t kSteps = 30;
+
+JobConfig MakeConfig() {
+  JobConfig config;
+  config.job.mode = Mode::kSync;
+  config.job.steps = kSteps;
+  config.job.slots = config.job.global_batch = 3;
+  config.optimizer.kind = OptimizerKind::kSgd;
+  config.optimizer.lr = 0.25;
+  config.cluster.servers = 2;
+  config.cluster.workers = config.cluster.min_workers = 1;
+  config.limits.join = config.limits.stall = 60;
+  return config;
+}
+
+// "tcp://127.0.0.1:port"
+int PortOf(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
+
+// Bytes that are no ZeroMQ, to a listening socket.
+void SendRawBytes(const std::string& endpoint, RandomStream& random) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0) return;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(endpoint)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    std::vector<unsigned char> bytes(1 + random.Below(300));
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random.Next());
+    (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  close(fd);
+}
+
+// A header of any kind with any values in its fields, sometimes with a payload; half of them with the numbers of the
+// running job, so that they get past the first check.
+Message RandomMessage(RandomStream& random, Generation generation, Incarnation incarnation) {
+  Header header = testing::RandomHeader(random.Below(std::variant_size_v<Header>), random);
+  if (random.Below(2) == 0) {
+    std::visit(
+        [&](auto& body) {
+          using Body = std::decay_t<decltype(body)>;
+          // Whoever names this life of a shard and brings a sound contribution is a worker; keys will tell them apart.
+          if constexpr (std::is_same_v<Body, EndSlot>) return;
+          if constexpr (std::is_same_v<Body, Push>) body.samples |= 1;
+          if constexpr (requires { body.generation = generation; }) body.generation = generation;
+          if constexpr (requires { body.incarnation = incarnation; }) body.incarnation = incarnation;
+        },
+        header);
+  }
+  Slice payload;
+  if (random.Below(3) == 0) {
+    BufferPool pool(1 + random.Below(1 << 16));
+    BufferRef buffer = pool.Take();
+    std::memset(buffer->data(), static_cast<int>(random.Next() & 0xFF), buffer->size());
+    payload = WholeBuffer(std::move(buffer));
+  }
+  return {std::move(header), std::move(payload)};
+}
+
+std::uint64_t Attack(const std::vector<std::string>& endpoints, std::atomic<bool>& stop) {
+  RandomStream random(17);
+  std::unique_ptr<Transport> transport = CreateZmqTransport({});
+  std::vector<PeerId> peers;
+  for (const std::string& endpoint : endpoints) peers.push_back(std::move(transport->Connect(endpoint)).value());
+  std::uint64_t sent = 0;
+  while (!stop.load()) {
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const Message message = RandomMessage(random, Generation{1}, Incarnation{1 + random.Below(2)});
+      // A Leave or Join under a guessed name is a worker's right; what must not happen is a crash or another result.
+      if (transport->Send(peers[i], message).ok()) ++sent;
+      if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
+    }
+    transport->Poll(std::chrono::milliseconds(1), [](PeerId, Message) {});
+  }
+  return sent;
+}
+
+WorkerDescription Describe() {
+  WorkerDescription description;
+  description.tensors = {{"large", {3, 131072}}, {"small", {5}}};
+  return description;
+}
+
+Status Train(const std::string& coordinator, std::atomic<std::uint64_t>& rounds, const std::function<void()>& each) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
+                           Client::Connect({.coordinator = coordinator, .worker = "honest", .on_notice = {}}));
+  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe()));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  for (;;) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client->NextWork(deadline));
+    if (!work) return {};
+    each();
+    ++rounds;
+    for (std::uint32_t slot : work->slots) {
+      float* gradient = client->BeginSlot(slot, 1);
+      if (!client->WaitWeights(0, 1, deadline).ok()) break;
+      std::fill_n(gradient, client->element_count(), 1.0F);
+      client->GradientReady(0, 1);
+      if (!client->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hostile]") {
+  InProcessJob job(MakeConfig());
+  job.StartShard(0);
+  job.StartShard(1);
+  std::vector<std::string> endpoints = {job.coordinator->endpoint()};
+  for (const auto& shard : job.shards) endpoints.push_back(shard->endpoint());
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> rounds{0};
+  std::future<std::uint64_t> attack;
+  // The attack begins when the job runs: what can be guessed then is more than before.
+  const Status status = Train(job.address(), rounds, [&] {
+    if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(stop));
+  });
+  stop.store(true);
+  const std::uint64_t sent = attack.get();
+  INFO(status.message());
+  CHECK(status.ok());
+  CHECK(sent > 100);
+  REQUIRE(job.WaitForEnds(3));
+  INFO(job.coordinator->outcome().message());
+  CHECK(job.coordinator->outcome().ok());
+  const Result<SafetensorsFile> file = ReadSafetensors(job.folder.path() + "/final.safetensors");
+  REQUIRE(file.ok());
+  std::vector<float> values(file->data.size() / sizeof(float));
+  std::memcpy(values.data(), file->data.data(), file->data.size());
+  CHECK(values.front() == -0.25F * kSteps);
+  CHECK(values[300000] == -0.25F * kSteps);
+}
+
+}  // namespace capstan
