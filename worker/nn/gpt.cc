@@ -246,6 +246,7 @@ class Gpt final : public Model<Real> {
 
   void Backward(const Real* weights, const GradientTarget<Real>& target, std::span<const std::int32_t> tokens,
                 const StepKey& key, const Hooks& hooks) {
+    if (hooks.backward_begins) hooks.backward_begins();
     HeadBackward(weights, target);
     norm_.Backward(context_, weights, target, state_.rows, state_.out, state_.norm, state_.d_narrow, state_.d_stream,
                    Real(0));

@@ -121,6 +121,7 @@ class Mlp final : public Model<Real> {
 
   void Backward(const Real* weights, const GradientTarget<Real>& target, const Batch& batch, const StepKey& key,
                 const Hooks& hooks) {
+    if (hooks.backward_begins) hooks.backward_begins();
     Real* dy = outputs_.back();
     Real* dx = gradient_a_;
     for (std::size_t i = layers_.size(); i-- > 0;) {

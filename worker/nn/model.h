@@ -49,10 +49,12 @@ struct TrainOptions {
   GradientMode mode = GradientMode::kReplace;
 };
 
-// Called on the thread that runs the model; either may be empty.
+// Called on the thread that runs the model; each may be empty.
 struct Hooks {
   // Weights of tensors [first, last] are about to be read for the first time in this call. In catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> need_weights;
+  // The loss is known, the way back begins.
+  std::function<void()> backward_begins;
   // Gradients of tensors [first, last] are final. Each tensor once, about in reverse catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
 };

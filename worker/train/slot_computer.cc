@@ -16,7 +16,9 @@ std::span<const std::uint64_t> SlotComputer::Samples(Step step, SlotIndex slot) 
 }
 
 nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split) {
+  const auto begin = std::chrono::steady_clock::now();
   data_.Fill(samples, split, &buffer_);
+  times_.data += std::chrono::steady_clock::now() - begin;
   return {static_cast<std::int64_t>(buffer_.samples), buffer_.inputs, buffer_.tokens, buffer_.targets};
 }
 
@@ -36,7 +38,12 @@ nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const s
     if (part == 0) part_hooks.need_weights = hooks.need_weights;
     if (part + 1 == parts) part_hooks.gradient_ready = hooks.gradient_ready;
     const nn::StepKey key{config_.job.seed, step.value, slot, part};
+    const auto begin = std::chrono::steady_clock::now();
+    auto turn = begin;
+    part_hooks.backward_begins = [&turn] { turn = std::chrono::steady_clock::now(); };
     const nn::LossSums one = model_.Train(weights, gradient, batch, key, options, part_hooks);
+    times_.forward += turn - begin;
+    times_.backward += std::chrono::steady_clock::now() - turn;
     sums.loss += one.loss;
     sums.count += one.count;
     sums.correct += one.correct;

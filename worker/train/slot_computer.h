@@ -4,8 +4,10 @@
 // Why:    a pure function of (weights, seed, step, slot), so that any worker may compute any slot, any number of times.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/job_config.h"
@@ -14,6 +16,11 @@
 #include "worker/train/data/sampler.h"
 
 namespace capstan::train {
+
+// Where the time of a slot went. Waiting for weights is part of `forward`.
+struct PhaseTimes {
+  std::chrono::steady_clock::duration data{}, forward{}, backward{};
+};
 
 class SlotComputer {
  public:
@@ -28,6 +35,8 @@ class SlotComputer {
                         const float* weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
+  // Since the last call.
+  PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
   // This slot's share of the validation set.
   nn::LossSums Validate(SlotIndex slot, const float* weights, const nn::Hooks& hooks);
 
@@ -40,6 +49,7 @@ class SlotComputer {
   SamplerSpec sampler_;
   std::vector<std::uint64_t> samples_, validation_samples_;
   BatchBuffer buffer_;
+  PhaseTimes times_;
 };
 
 }  // namespace capstan::train

@@ -57,7 +57,6 @@ Status Trainer::RunRound(const Work& work) {
 }
 
 Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
-  const auto begin = SteadyClock::now();
   waited_ = {};
   Status status;
   nn::Hooks hooks;
@@ -74,11 +73,12 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
 
   SlotResult result;
   if (computer_.Validates(Step{work.step})) {
-    const nn::LossSums validation = computer_.Validate(slot, client_.weights(), {hooks.need_weights, {}});
+    const nn::LossSums validation = computer_.Validate(slot, client_.weights(), hooks);
     CAPSTAN_RETURN_IF_ERROR(status);
     result.validation_loss_sum = validation.loss;
     result.validation_predictions = static_cast<std::uint64_t>(validation.count);
     result.validation_correct = static_cast<std::uint64_t>(validation.correct);
+    metrics_->phase_seconds[WorkerPhase::kWait].Add(Seconds(std::exchange(waited_, {})));
   }
   const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
   float* gradient = client_.BeginSlot(slot, samples.size());
@@ -91,8 +91,12 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     if (sums.count > 0) metrics_->loss.Set(sums.loss / static_cast<double>(sums.count));
   }
   metrics_->samples.Add(samples.size());
+  const PhaseTimes times = computer_.TakeTimes();
+  metrics_->phase_seconds[WorkerPhase::kData].Add(Seconds(times.data));
+  metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(times.forward - waited_));
+  metrics_->phase_seconds[WorkerPhase::kBackward].Add(Seconds(times.backward));
   metrics_->phase_seconds[WorkerPhase::kWait].Add(Seconds(waited_));
-  metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(SteadyClock::now() - begin - waited_));
+  metrics_->wait_seconds[WaitPhase::kWeights].Observe(Seconds(waited_));
   return client_.EndSlot(slot, result);
 }
 
