@@ -124,19 +124,16 @@ void SessionLoop::HandOverEvents() {
 }
 
 void SessionLoop::ReportWaiting(Instant now) {
-  const std::string who = session_->WaitingFor();
-  if (who.empty()) {
-    waiting_since_ = Instant{};
-    return;
-  }
-  if (waiting_since_ == Instant{}) {
+  std::string who = session_->WaitingFor();
+  if (who != waiting_for_) {  // it names the version too: whatever moves on starts the time anew
+    waiting_for_ = std::move(who);
     waiting_since_ = now;
     next_report_ = now + kReportEvery;
   }
-  if (now < next_report_ || !options_.on_notice) return;
+  if (waiting_for_.empty() || now < next_report_ || !options_.on_notice) return;
   next_report_ = now + kReportEvery;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since_).count();
-  options_.on_notice("waiting " + std::to_string(seconds) + " s for " + who);
+  options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
 }
 
 void SessionLoop::PublishCounters() {

@@ -95,6 +95,7 @@ class SessionLoop {
   std::unique_ptr<Catalog> catalog_;
   float* weights_ = nullptr;
   Outbox out_;
+  std::string waiting_for_;
   Instant waiting_since_{};
   Instant next_report_{};
 
