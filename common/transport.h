@@ -48,4 +48,9 @@ struct TransportOptions {
   std::chrono::microseconds spin{20};  // Poll looks this long before it sleeps: waking up costs as much
 };
 
+// "host:port" is an address of tcp; one that names its carrier ("ipc://path") stays as it is.
+inline std::string EndpointOf(const std::string& address) {
+  return address.find("://") == address.npos ? "tcp://" + address : address;
+}
+
 }  // namespace capstan

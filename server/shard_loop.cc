@@ -21,7 +21,7 @@ std::string Seconds(double seconds) { return std::to_string(static_cast<long>(se
 Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, monitoring::Registry* registry) {
   std::unique_ptr<ShardLoop> loop(new ShardLoop);
   loop->transport_ = CreateZmqTransport(options.transport, &loop->counters_);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, loop->transport_->Bind("tcp://" + options.listen));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, loop->transport_->Bind(EndpointOf(options.listen)));
   CAPSTAN_ASSIGN_OR_RETURN(loop->endpoint_, AdvertisedEndpoint(bound, options.advertise, "cluster.listen"));
   CAPSTAN_ASSIGN_OR_RETURN(loop->coordinator_, loop->transport_->Connect("tcp://" + options.coordinator));
   options.shard.endpoint = loop->endpoint_;
