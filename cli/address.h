@@ -1,0 +1,21 @@
+// Addresses as the job file and the command line write them: "host:port".
+//
+// Kind:   pure functions, but for NumericHost, which asks the system's resolver.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/status.h"
+
+namespace capstan::cli {
+
+// Without a scheme: "tcp://a:1" gives "a:1".
+std::string WithoutScheme(const std::string& endpoint);
+std::uint16_t PortOf(const std::string& address);
+// The same host with the port raised by `offset`; port 0 stays 0.
+std::string ShiftPort(const std::string& address, std::uint32_t offset);
+// Sockets listen on numeric addresses only. Fails when the name is unknown here.
+Result<std::string> NumericHost(const std::string& address);
+
+}  // namespace capstan::cli

@@ -1,0 +1,91 @@
+// capstan-worker: computes gradients for a job; the coordinator hands it the job file.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cli/address.h"
+#include "cli/build_info.h"
+#include "cli/command_line.h"
+#include "cli/events.h"
+#include "cli/process.h"
+#include "monitoring/exporter.h"
+#include "worker/train/worker_process.h"
+
+namespace capstan::cli {
+namespace {
+
+struct Arguments {
+  train::WorkerOptions worker;
+  std::string metrics_listen = "127.0.0.1:0";
+  int events_fd = -1;
+};
+
+std::string DefaultName() {
+  std::array<char, 128> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
+  return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
+}
+
+void Describe(CLI::App* app, Arguments* arguments) {
+  app->set_version_flag("--version", VersionLine("capstan-worker"));
+  app->add_option("--coordinator", arguments->worker.coordinator, "HOST:PORT of the job's coordinator")->required();
+  app->add_option("--name", arguments->worker.name, "this worker's name; a newer process of that name takes over");
+  app->add_option("--data-root", arguments->worker.data_root, "folder that the job's data paths are below");
+  app->add_option("--threads", arguments->worker.threads, "threads that compute (default: worker.threads)");
+  app->add_option("--join-seconds", arguments->worker.join_seconds, "how long to wait for the coordinator")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics")->capture_default_str();
+  app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
+}
+
+Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
+  auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
+  monitoring::ExporterOptions exporter_options;
+  exporter_options.listen = arguments->metrics_listen;
+  const auto metrics = registry->Create<monitoring::WorkerMetrics>();
+  const auto transport_metrics = registry->Create<monitoring::TransportMetrics>();
+  exporter_options.status_json = [metrics, name = arguments->worker.name] {
+    return "{\"role\": \"worker\", \"step\": " + std::to_string(static_cast<std::uint64_t>(metrics->step.value())) +
+           ", \"slots\": " + std::to_string(static_cast<std::uint64_t>(metrics->slots.value())) + "}";
+  };
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<monitoring::Exporter> exporter,
+                           monitoring::Exporter::Start(std::move(exporter_options), registry));
+  Say(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + exporter->address() +
+                           "/; coordinator " + arguments->worker.coordinator);
+  events.Ready({}, exporter->address());
+  arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
+  arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
+  return train::RunWorker(arguments->worker, metrics, transport_metrics);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Computes gradients for a job.", "capstan-worker");
+  Arguments arguments;
+  Describe(&app, &arguments);
+  if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
+  if (PortOf(arguments.worker.coordinator) == 0) {
+    std::fprintf(stderr, "capstan-worker: --coordinator takes HOST:PORT, not \"%s\"\n",
+                 arguments.worker.coordinator.c_str());
+    return kExitUsage;
+  }
+  if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
+  PrepareProcess();
+  const EventWriter events(arguments.events_fd);
+  StopSignals signals;
+  const Status status = Run(&arguments, events, &signals);
+  if (const int signal = signals.stop_signal(); signal != 0) return kExitSignal + signal;
+  if (status.ok()) {
+    Say(Severity::kInfo, "the job is over");
+    return kExitDone;
+  }
+  Say(Severity::kError, status.message());
+  events.Failed(status.message());
+  return kExitFailed;
+}
+
+}  // namespace
+}  // namespace capstan::cli
+
+int main(int argc, char** argv) { return capstan::cli::Main(argc, argv); }

@@ -1,0 +1,138 @@
+// RunCoordinatorProcess.
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "cli/address.h"
+#include "cli/build_info.h"
+#include "cli/run_directory.h"
+#include "cli/server_processes.h"
+#include "common/mailbox.h"
+#include "monitoring/exporter.h"
+#include "server/coordinator_loop.h"
+
+namespace capstan::cli {
+namespace {
+
+JobId NewJobId() {
+  JobId job;
+  CAPSTAN_CHECK(getrandom(&job, sizeof job, 0) == sizeof job);
+  return job;
+}
+
+class CoordinatorProcess {
+ public:
+  CoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events)
+      : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
+
+  Status Run() {
+    CAPSTAN_RETURN_IF_ERROR(HoldRunDirectory());
+    CAPSTAN_RETURN_IF_ERROR(StartLoop());
+    CAPSTAN_RETURN_IF_ERROR(StartExporter());
+    Announce();
+    while (!loop_->ended()) {
+      signals_.Wait(-1);
+      if (signals_.stop_signal() != 0) loop_->RequestStop();
+      const std::optional<std::vector<ShardAddress>> shards = shards_.TryPop();
+      if (shards && !events_.launched()) WriteDownShards(*shards);
+    }
+    if (!loop_->outcome().ok()) return loop_->outcome();
+    Say(Severity::kInfo, "done: all steps are committed; the weights are in " + run_dir_ + "/final.safetensors");
+    return {};
+  }
+
+  int stop_signal() { return signals_.stop_signal(); }
+  // Whether people have been told already.
+  bool said(const std::string& text) const { return last_error_ == text; }
+
+ private:
+  Status HoldRunDirectory() {
+    run_dir_ = options_.run_dir;
+    if (events_.launched()) return {};  // the launcher holds it
+    CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::Create(run_dir_, options_.config.job.name));
+    directory_.emplace(std::move(directory));
+    run_dir_ = directory_->path();
+    CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
+    return WritePid(run_dir_, "coordinator", getpid());
+  }
+
+  Status StartLoop() {
+    server::CoordinatorLoopOptions loop;
+    loop.coordinator.config = options_.config;
+    loop.coordinator.job_file = PrintJobConfig(options_.config);
+    loop.coordinator.job = NewJobId();
+    CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(options_.config.cluster.coordinator));
+    loop.run_dir = run_dir_;
+    loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };
+    loop.on_running = [this](std::vector<ShardAddress> shards) {
+      if (shards_.Push(std::move(shards)).ok()) signals_.Notify();
+    };
+    loop.on_end = [this] { signals_.Notify(); };
+    CAPSTAN_ASSIGN_OR_RETURN(loop_, server::CoordinatorLoop::Start(std::move(loop), registry_.get()));
+    endpoints_.coordinator = WithoutScheme(loop_->endpoint());
+    return {};
+  }
+
+  Status StartExporter() {
+    monitoring::ExporterOptions exporter;
+    exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
+    exporter.status_json = [this] { return loop_->StatusJson(); };
+    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
+    return {};
+  }
+
+  void Announce() {
+    Say(Severity::kInfo, "coordinator of \"" + options_.config.job.name + "\" at " + endpoints_.coordinator +
+                             ", metrics at http://" + exporter_->address() + "/, run directory " + run_dir_);
+    events_.Ready({endpoints_.coordinator}, exporter_->address());
+    if (!events_.launched()) WriteDownShards({});
+  }
+
+  // On the loop's thread.
+  void OnNotice(const Notice& notice) {
+    Say(notice.severity, notice.text);
+    if (notice.severity == Severity::kError) {
+      last_error_ = notice.text;
+      events_.Failed(notice.text);
+    } else {
+      events_.Notice(notice.severity, notice.text);
+    }
+  }
+
+  // The addresses of the shards, when they are known; by hand there is nobody else to write them down.
+  void WriteDownShards(const std::vector<ShardAddress>& shards) {
+    Endpoints endpoints = endpoints_;
+    endpoints.metrics["coordinator"] = exporter_->address();
+    for (const ShardAddress& shard : shards) endpoints.shards.push_back(WithoutScheme(shard.endpoint));
+    if (Status status = WriteEndpoints(run_dir_, endpoints); !status.ok()) Say(Severity::kWarning, status.message());
+  }
+
+  const ServerProcessOptions& options_;
+  const EventWriter& events_;
+  StopSignals signals_;
+  std::shared_ptr<monitoring::Registry> registry_;
+  std::optional<RunDirectory> directory_;
+  std::string run_dir_;
+  Endpoints endpoints_;
+  Mailbox<std::vector<ShardAddress>> shards_{64};
+  std::string last_error_;  // the loop's thread, until it has ended
+  std::unique_ptr<server::CoordinatorLoop> loop_;
+  std::unique_ptr<monitoring::Exporter> exporter_;
+};
+
+}  // namespace
+
+int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events) {
+  CoordinatorProcess process(options, events);
+  const Status status = process.Run();
+  if (status.ok()) return kExitDone;
+  if (!process.said(status.message())) {
+    Say(Severity::kError, status.message());
+    events.Failed(status.message());
+  }
+  const int signal = process.stop_signal();
+  return signal != 0 ? kExitSignal + signal : kExitFailed;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,48 @@
+// PrepareProcess, StopSignals, Say: what the main function of every binary of ours does first, and how it talks.
+//
+// Kind:   StopSignals is owned by main's thread, Notify may be called from any.
+// Why:    signals are read like messages: nothing ever runs inside a handler.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/actor.h"
+#include "common/status.h"
+
+namespace capstan::cli {
+
+inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // the last: plus its number
+
+// Allocator settings for large messages, and SIGPIPE ignored. Before any thread is started.
+void PrepareProcess();
+
+// From its creation on SIGINT and SIGTERM (and SIGCHLD) do nothing but make Wait return. Create it before any thread.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // Returns when a signal came, Notify was called, or after `timeout_ms` (negative: never).
+  void Wait(int timeout_ms);
+  void Notify();
+  // Reads what has come, without waiting. The first stop signal, or 0.
+  int stop_signal();
+  int stop_count() const { return stop_count_; }
+  // For those who wait for more than this.
+  int signal_fd() const { return signal_fd_; }
+
+ private:
+  int signal_fd_, event_fd_;
+  int stop_signal_ = 0, stop_count_ = 0;
+};
+
+// One line on stderr with the time of day; any thread.
+void Say(Severity severity, std::string_view text);
+
+// What the exit code of a process is that ended with `status`: 2 when the call or the job file is to be mended.
+int ExitCode(const Status& status);
+
+}  // namespace capstan::cli

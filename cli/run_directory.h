@@ -1,0 +1,45 @@
+// RunDirectory: the folder that a job leaves behind.
+//
+// Kind:   owned by one thread of the process that runs the job; held as long as the object lives.
+// Fails:  kInvalid: in use by another process, or it holds a run already; kUnreachable: it cannot be written.
+// Why:    two jobs in one folder would mix their steps.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace capstan::cli {
+
+struct Endpoints {
+  std::string coordinator;                     // host:port
+  std::vector<std::string> shards;             // by index
+  std::map<std::string, std::string> metrics;  // by process
+};
+
+class RunDirectory {
+ public:
+  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME.
+  static Result<RunDirectory> Create(std::string path, const std::string& job_name);
+  ~RunDirectory();
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
+
+ private:
+  RunDirectory(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  std::string path_;
+  int lock_fd_;
+};
+
+// pids/PROCESS. The folder is made if need be.
+Status WritePid(const std::string& run_dir, const std::string& process, int pid);
+Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints);
+// Replaces the file in one piece.
+Status WriteFile(const std::string& path, const std::string& text);
+
+}  // namespace capstan::cli

@@ -1,0 +1,134 @@
+// RunServerProcess.
+#include <unistd.h>
+
+#include <chrono>
+
+#include "cli/address.h"
+#include "cli/build_info.h"
+#include "cli/run_directory.h"
+#include "cli/server_processes.h"
+#include "monitoring/exporter.h"
+#include "server/optimizer.h"
+#include "server/shard_loop.h"
+
+namespace capstan::cli {
+namespace {
+
+// Rises from one start to the next.
+Incarnation NewIncarnation() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count())};
+}
+
+server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, Incarnation incarnation) {
+  server::ShardLoopOptions options;
+  options.shard.shard = shard;
+  options.shard.shard_count = config.shard_count();
+  options.shard.incarnation = incarnation;
+  options.shard.mode = config.job.mode;
+  options.shard.seed = config.job.seed;
+  options.shard.config_hash = HashJobConfig(config);
+  options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+  options.listen = ShiftPort(config.cluster.listen, shard % config.cluster.shards_per_server);
+  options.advertise = config.cluster.advertise;
+  options.coordinator = config.cluster.coordinator;
+  options.join_seconds = config.limits.join;
+  options.stall_seconds = config.limits.stall;
+  return options;
+}
+
+class ServerProcess {
+ public:
+  ServerProcess(const ServerProcessOptions& options, const EventWriter& events)
+      : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
+
+  Status Run() {
+    if (!events_.launched() && !options_.run_dir.empty())
+      CAPSTAN_RETURN_IF_ERROR(WritePid(options_.run_dir, name(), getpid()));
+    CAPSTAN_RETURN_IF_ERROR(StartShards());
+    monitoring::ExporterOptions exporter;
+    exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
+    exporter.status_json = [this] { return "{\"role\": \"" + name() + "\"}"; };
+    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
+    Announce();
+    return WaitForEnd();
+  }
+
+  int stop_signal() { return signals_.stop_signal(); }
+
+ private:
+  std::string name() const { return "server-" + std::to_string(options_.index); }
+
+  Status StartShards() {
+    const std::uint32_t count = options_.config.cluster.shards_per_server;
+    const Incarnation incarnation = NewIncarnation();
+    for (std::uint32_t i = 0; i < count; ++i) {
+      server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
+      CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(loop.listen));
+      loop.on_notice = [this](const Notice& notice) {
+        if (notice.severity == Severity::kError) return;  // it ends with that: said once, by main
+        Say(notice.severity, notice.text);
+        events_.Notice(notice.severity, notice.text);
+      };
+      loop.on_end = [this] { signals_.Notify(); };
+      CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::ShardLoop> started,
+                               server::ShardLoop::Start(std::move(loop), registry_.get()));
+      shards_.push_back(std::move(started));
+    }
+    return {};
+  }
+
+  void Announce() {
+    std::vector<std::string> addresses;
+    std::string list;
+    for (const auto& shard : shards_) {
+      addresses.push_back(WithoutScheme(shard->endpoint()));
+      list += (list.empty() ? "" : ", ") + addresses.back();
+    }
+    Say(Severity::kInfo, name() + " at " + list + ", metrics at http://" + exporter_->address() + "/; coordinator " +
+                             options_.config.cluster.coordinator);
+    events_.Ready(std::move(addresses), exporter_->address());
+  }
+
+  // The first shard that fails takes the others with it.
+  Status WaitForEnd() {
+    Status failure;
+    while (true) {
+      bool all_ended = true;
+      for (const auto& shard : shards_) {
+        if (!shard->ended()) all_ended = false;
+        if (shard->ended() && !shard->outcome().ok() && failure.ok()) failure = shard->outcome();
+      }
+      if (all_ended) return failure;
+      if (signals_.stop_signal() != 0 || !failure.ok()) {
+        for (const auto& shard : shards_) shard->RequestStop();
+      }
+      signals_.Wait(-1);
+    }
+  }
+
+  const ServerProcessOptions& options_;
+  const EventWriter& events_;
+  StopSignals signals_;
+  std::shared_ptr<monitoring::Registry> registry_;
+  std::vector<std::unique_ptr<server::ShardLoop>> shards_;
+  std::unique_ptr<monitoring::Exporter> exporter_;
+};
+
+}  // namespace
+
+int RunServerProcess(const ServerProcessOptions& options, const EventWriter& events) {
+  ServerProcess process(options, events);
+  const Status status = process.Run();
+  if (!status.ok()) {
+    Say(Severity::kError, status.message());
+    events.Failed(status.message());
+    return kExitFailed;
+  }
+  const int signal = process.stop_signal();
+  if (signal != 0) return kExitSignal + signal;
+  Say(Severity::kInfo, "the job is over");
+  return kExitDone;
+}
+
+}  // namespace capstan::cli

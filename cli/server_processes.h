@@ -1,0 +1,25 @@
+// RunCoordinatorProcess, RunServerProcess: what capstan-server does between its command line and its exit code.
+//
+// Kind:   called once, from main's thread, before any other one.
+// Fails:  with a message on stderr, and to the launcher if there is one.
+#pragma once
+
+#include <string>
+
+#include "cli/events.h"
+#include "cli/process.h"
+#include "common/job_config.h"
+
+namespace capstan::cli {
+
+struct ServerProcessOptions {
+  JobConfig config;
+  std::string run_dir;         // coordinator: empty chooses one; server: may be empty
+  std::string metrics_listen;  // empty: metrics.listen of the job file
+  std::uint32_t index = 0;     // of the server
+};
+
+int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);
+int RunServerProcess(const ServerProcessOptions& options, const EventWriter& events);
+
+}  // namespace capstan::cli
