@@ -128,10 +128,9 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
     attempt_ = redo.attempt;
     clip_ = redo.clip;
     metrics_->steps_redone.Add(1);
-    if (!all_empty_) {
-      for (std::size_t local = 0; local < store_->size(); ++local) {
-        store_->PrepareAgain(local, Scalars(parameters_.updates, progress_[local].staged.samples()));
-      }
+    for (std::size_t local = 0; local < store_->size(); ++local) {
+      const std::uint64_t samples = progress_[local].staged.samples();
+      if (samples != 0) store_->PrepareAgain(local, Scalars(parameters_.updates, samples));
     }
     prepared_backoff_.Restart();
   }
@@ -190,6 +189,9 @@ Status Shard::CheckPush(const Push& push, const Slice& payload) const {
   if (!IsTreeNode(push.node, slot_count_)) {
     return Invalid("[" + std::to_string(push.node.begin) + ", " + std::to_string(push.node.end) +
                    ") is not a node of the tree over " + std::to_string(slot_count_) + " slots");
+  }
+  if (!HasGlobalSteps(options_.mode) && !push.node.IsLeaf()) {
+    return Invalid("without global steps each slot is pushed by itself");
   }
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
     return Invalid("a push of " + std::to_string(push.samples) + " samples is above the limit");
@@ -317,7 +319,6 @@ void Shard::PrepareBlock(std::size_t local) {
   const std::span<double> squares(squares_.data() + segment_start_[local], store_->segment_count(local));
   if (samples == 0) {
     std::fill(squares.begin(), squares.end(), 0.0);
-    all_empty_ = true;
   } else {
     store_->Prepare(local, block.staged.Inputs(), slot_count_, Scalars(parameters_.updates, samples), squares);
     metrics_->updates_applied.Add(1);
@@ -443,7 +444,6 @@ void Shard::BeginStep() {
   attempt_ = 0;
   clip_ = 1.0F;
   prepared_ = false;
-  all_empty_ = false;
   reports_.clear();
 }
 
@@ -551,7 +551,12 @@ std::vector<std::uint64_t> Shard::SlotClocks() const {
 
 Progress Shard::MakeProgress() const {
   Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
-  for (const auto& [key, report] : async_reports_) progress.reports.push_back({Step{key.first}, report});
+  // The oldest are what the clock waits for; those of one step always fit.
+  const std::size_t most = std::max(kProgressReportsMax, home_slot_count());
+  for (const auto& [key, report] : async_reports_) {
+    if (progress.reports.size() == most) break;
+    progress.reports.push_back({Step{key.first}, report});
+  }
   return progress;
 }
 

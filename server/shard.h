@@ -46,6 +46,7 @@ class Shard {
  public:
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
+  static constexpr std::size_t kProgressReportsMax = 1024;
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
 
@@ -150,7 +151,6 @@ class Shard {
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;        // async: per home slot, newest sequence number that has ended
   std::optional<Commit> last_commit_;
-  bool all_empty_ = false;                  // no slot had a sample: nothing was prepared
 
   std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
   std::vector<ParkedPull> parked_;

@@ -14,6 +14,11 @@ std::string NodeName(Node node) {
   return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) + ")";
 }
 
+Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
+  return Invalid(NodeName(node) + " came with " + std::to_string(before) + " samples before and with " +
+                 std::to_string(now) + " now; workers disagree about the data");
+}
+
 }  // namespace
 
 Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
@@ -21,7 +26,12 @@ Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, 
                                               BufferPool* sums) {
   CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
   for (const Held& held : held_) {
+    if (held.node == node && held.samples != samples) return Disagreement(node, held.samples, samples);
     if (held.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
+  }
+  if (complete_) {  // the root, when its children are held and perhaps summed already
+    if (this->samples() != samples) return Disagreement(node, this->samples(), samples);
+    return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
   }
   if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
   std::erase_if(held_, [&](const Held& held) { return node.Contains(held.node); });
@@ -38,8 +48,7 @@ Result<StagedBlock::Outcome> StagedBlock::CompareWithSeen(Node node, std::uint64
   for (const Seen& seen : seen_) {
     if (seen.node != node) continue;
     if (seen.samples != samples) {
-      return Invalid(NodeName(node) + " came with " + std::to_string(seen.samples) + " samples before and with " +
-                     std::to_string(samples) + " now; workers disagree about the data");
+      return Disagreement(node, seen.samples, samples);
     }
     return seen.payload_hash == payload_hash ? Outcome::kAlreadyHeld : Outcome::kMismatch;
   }

@@ -1,0 +1,186 @@
+// A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
+#include <catch2/catch.hpp>
+
+#include "tests/server/shard_bench.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr PeerId kCoordinator = ShardBench::kCoordinator;
+constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
+
+ShardBenchOptions Async(SlotIndex slots = 2, std::vector<std::int64_t> tensors = {4}) {
+  return {.mode = Mode::kAsync, .slots = slots, .tensors = std::move(tensors)};
+}
+
+TEST_CASE("async: pushes are applied at once, in the order of their slot, each exactly once", "[server][async]") {
+  ShardBench bench(Async());
+  bench.Start().Stage(1, 0, kLeaf0, 2, 1.0F);
+  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(bench.Take<Staged>().at(0).held == std::vector<Staged::Entry>{{0, kLeaf0}});
+  bench.Stage(1, 0, kLeaf0, 2, 1.0F);  // doubled
+  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(bench.Take<Staged>().at(0).held == std::vector<Staged::Entry>{{0, kLeaf0}});  // and acknowledged again
+  CHECK(bench.metrics->pushes_duplicate.value() == 1);
+  bench.Stage(2, 0, kLeaf0, 1, 2.0F);
+  CHECK(bench.WeightOf(0) == -3.0F);
+  bench.Stage(1, 0, kLeaf0, 2, 1.0F);  // late and doubled
+  CHECK(bench.WeightOf(0) == -3.0F);
+  CHECK(bench.shard->updates(0) == 2);
+}
+
+TEST_CASE("async: a gap is invalid and names the last number applied; other slots go on", "[server][async]") {
+  ShardBench bench(Async());
+  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  bench.Forget();
+  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
+  std::vector<Error> errors = bench.Take<Error>();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kInvalid);
+  CHECK(errors[0].last == Step{1});
+  bench.Stage(UINT64_MAX, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  CHECK(bench.WeightOf(0) == -1.0F);
+  bench.Stage(1, 0, kLeaf1, 1, 5.0F);
+  CHECK(bench.WeightOf(0) == -6.0F);
+  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
+  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.WeightOf(0) == -8.0F);
+}
+
+TEST_CASE("async: only a single slot's gradient is applied", "[server][async]") {
+  ShardBench bench(Async());
+  bench.Start().Stage(1, 0, {0, 2}, 2, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  CHECK(bench.WeightOf(0) == 0.0F);
+  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.WeightOf(0) == -1.0F);
+}
+
+TEST_CASE("async: a push without samples moves the clock and no weight", "[server][async]") {
+  ShardBench bench(Async());
+  bench.Start().Stage(1, 0, kLeaf0, 0, 0.0F);
+  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(bench.shard->updates(0) == 1);
+}
+
+TEST_CASE("async: a slot's clock is the least of all blocks and of its ends", "[server][async]") {
+  ShardBench bench(Async(2, {4, 4}));
+  bench.Start();
+  for (std::uint64_t k : {1U, 2U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
+  bench.Stage(1, 1, kLeaf0, 1, 1.0F);
+  Staged coverage = bench.Coverage(0);
+  CHECK(coverage.full);
+  CHECK(coverage.clocks == std::vector<std::uint64_t>{0, 0});  // no slot has ended
+  bench.FromWorker(bench.MakeEnd(1, 0));
+  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{1, 0});
+  bench.FromWorker(bench.MakeEnd(2, 0));
+  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{1, 0});
+  bench.Stage(2, 1, kLeaf0, 1, 1.0F);
+  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{2, 0});
+}
+
+TEST_CASE("async: ends of a slot count in order and once", "[server][async]") {
+  ShardBench bench(Async(1));
+  bench.Start().FromWorker(bench.MakeEnd(2, 0));
+  CHECK(bench.Silent());  // the first is on its way again
+  bench.FromWorker(bench.MakeEnd(1, 0, 5));
+  bench.FromWorker(bench.MakeEnd(1, 0, 9));
+  CHECK(bench.Take<Staged>().size() == 2);
+  bench.Tick(std::chrono::milliseconds(20));
+  const Progress progress = bench.Take<Progress>(kCoordinator).at(0);
+  REQUIRE(progress.reports.size() == 1);
+  CHECK(progress.reports[0].step == Step{1});
+  CHECK(progress.reports[0].report.samples == 5);
+}
+
+TEST_CASE("async: reports are repeated until the coordinator's clock has passed them", "[server][async]") {
+  ShardBench bench(Async(1));
+  bench.Start();
+  for (std::uint64_t k : {1U, 2U}) {
+    bench.Stage(k, 0, kLeaf0, 1, 1.0F);
+    bench.FromWorker(bench.MakeEnd(k, 0));
+  }
+  bench.Tick(std::chrono::milliseconds(20));
+  Progress progress = bench.Take<Progress>(kCoordinator).at(0);
+  CHECK(progress.clocks == std::vector<std::uint64_t>{2});
+  CHECK(progress.reports.size() == 2);
+  bench.Tick(std::chrono::seconds(6));
+  CHECK(bench.Take<Progress>(kCoordinator).at(0).reports.size() == 2);
+  StepParameters parameters;
+  parameters.learning_rate = 0.5F;
+  bench.FromCoordinator(Rates{Term{1}, Generation{1}, Step{1}, parameters});
+  CHECK(bench.shard->version() == Version{1});
+  bench.Tick(std::chrono::seconds(6));
+  progress = bench.Take<Progress>(kCoordinator).at(0);
+  REQUIRE(progress.reports.size() == 1);
+  CHECK(progress.reports[0].step == Step{2});
+  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.WeightOf(0) == -2.5F);
+  parameters.learning_rate = 9.0F;
+  bench.FromCoordinator(Rates{Term{1}, Generation{1}, Step{0}, parameters});  // late
+  bench.FromCoordinator(Rates{Term{1}, Generation{2}, Step{9}, parameters});  // another history's
+  CHECK(bench.shard->version() == Version{1});
+  bench.Stage(4, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.WeightOf(0) == -3.0F);
+}
+
+TEST_CASE("async: one Progress carries a bounded number of reports, the oldest first", "[server][async]") {
+  ShardBench bench(Async(2));
+  bench.Start();
+  for (std::uint64_t k = 1; k <= 3000; ++k) bench.FromWorker(bench.MakeEnd(k, 1));  // slot 0 is far behind
+  bench.Forget();
+  bench.Tick(std::chrono::milliseconds(20));
+  const Progress progress = bench.Take<Progress>(kCoordinator).at(0);
+  CHECK(progress.reports.size() <= 1024);
+  REQUIRE(!progress.reports.empty());
+  CHECK(progress.reports.front().step == Step{1});
+}
+
+TEST_CASE("async: a pull gives the newest of each block with the block's own version", "[server][async]") {
+  ShardBench bench(Async(1, {4, 4}));
+  bench.Start();
+  for (std::uint64_t k : {1U, 2U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
+  bench.Stage(1, 1, kLeaf0, 1, 1.0F);
+  for (std::uint64_t version : {std::uint64_t{0}, std::uint64_t{9}}) {
+    bench.FromWorker(bench.MakePull(version, {0, 1}));
+    const std::vector<Weights> weights = bench.Take<Weights>();
+    REQUIRE(weights.size() == 2);
+    CHECK(weights[0].version == Version{2});
+    CHECK(weights[1].version == Version{1});
+  }
+}
+
+TEST_CASE("async: a block that is being sent is not written; one that nobody holds is updated in place",
+          "[server][async]") {
+  ShardBench bench(Async(1));
+  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  const std::byte* const place = bench.shard->store().Weights(0).data;
+  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.shard->store().Weights(0).data == place);
+  bench.FromWorker(bench.MakePull(0, {0}));
+  const Weights weights = bench.Take<Weights>().at(0);
+  for (std::uint64_t k : {3U, 4U, 5U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
+  CHECK(Hash64(bench.payloads.back().bytes()) == weights.payload_hash);
+  CHECK(bench.payloads.back().data == place);
+  CHECK(bench.WeightOf(0) == -5.0F);
+  bench.payloads.clear();
+  bench.FromWorker(bench.MakePull(0, {0}));
+  CHECK(bench.Take<Weights>().at(0).payload_hash != weights.payload_hash);  // of the bytes sent now
+  CHECK(Hash64(bench.payloads.back().bytes()) != weights.payload_hash);
+}
+
+TEST_CASE("async: steps are neither prepared nor committed", "[server][async]") {
+  ShardBench bench(Async(1));
+  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  bench.FromWorker(bench.MakeEnd(1, 0));
+  CHECK(!bench.shard->prepared());
+  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
+  CHECK(bench.shard->version() == Version{0});
+  CHECK(bench.WeightOf(0) == -1.0F);
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,170 @@
+// ShardBench: one shard, and a hand that plays the coordinator and the workers.
+//
+// Kind:   a value of one test.
+// Why:    weights start at zero and the optimizer is plain descent with rate 1, so that after a step each weight is
+//         minus the mean gradient, and a test can say what it must be.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/hash.h"
+#include "server/shard.h"
+
+namespace capstan::server {
+
+struct ShardBenchOptions {
+  Mode mode = Mode::kSync;
+  ShardIndex shard = 0;
+  std::uint32_t shard_count = 1;
+  SlotIndex slots = 3;
+  std::uint32_t window_blocks = 16;
+  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block
+};
+
+class ShardBench {
+ public:
+  static constexpr PeerId kCoordinator{1}, kWorker{2}, kOther{3};
+  static constexpr std::uint32_t kBlockElements = 4;
+
+  explicit ShardBench(ShardBenchOptions options = {}) : options_(std::move(options)) {
+    ShardOptions core;
+    core.shard = options_.shard;
+    core.shard_count = options_.shard_count;
+    core.incarnation = Incarnation{7};
+    core.endpoint = "here";
+    core.coordinator = kCoordinator;
+    core.mode = options_.mode;
+    core.optimizer = {.kind = OptimizerKind::kSgd};
+    core.window_blocks = options_.window_blocks;
+    core.block_elements = kBlockElements;
+    core.config_hash = 11;
+    shard = std::make_unique<Shard>(std::move(core), metrics);
+  }
+
+  // ---- messages in; what the shard answers, acknowledgements too, is gathered
+  void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
+  void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
+    Handle(from, std::move(header), std::move(payload));
+  }
+  void Tick(Instant later = {}) {
+    now += later;
+    shard->Tick(now, &out_);
+  }
+  // The answers of one kind to one peer since they were last taken.
+  template <class T>
+  std::vector<T> Take(PeerId to = kWorker) {
+    std::vector<T> taken;
+    std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
+      const T* body = std::get_if<T>(&envelope.message.header);
+      if (envelope.to != to || body == nullptr) return false;
+      taken.push_back(*body);
+      payloads.push_back(envelope.message.payload);
+      return true;
+    });
+    return taken;
+  }
+  // The only answer, which is an Error of this code.
+  bool Refused(Code code, PeerId to = kWorker) {
+    const std::vector<Error> errors = Take<Error>(to);
+    const bool alone = out_.envelopes.empty();
+    out_.Clear();
+    return alone && errors.size() == 1 && errors[0].code == code;
+  }
+  bool Silent() const { return out_.envelopes.empty(); }
+  void Forget() { out_.Clear(); }
+  const std::vector<Notice>& notices() const { return out_.notices; }
+
+  // ---- the coordinator
+  Reset MakeReset(std::uint64_t generation = 1) const {
+    Reset reset;
+    reset.term = Term{1};
+    reset.generation = Generation{generation};
+    reset.incarnation = Incarnation{7};
+    reset.parameters.learning_rate = 1.0F;
+    reset.slot_count = options_.slots;
+    for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
+      reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true});
+    }
+    return reset;
+  }
+  ShardBench& Start() {
+    FromCoordinator(MakeReset());
+    out_.Clear();
+    return *this;
+  }
+  Commit MakeCommit(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply) const {
+    Commit commit{Term{1}, Generation{1}, Step{step}, attempt, action, {}};
+    commit.next.learning_rate = 1.0F;
+    commit.next.updates = step + 1;
+    return commit;
+  }
+  Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip) const {
+    return {Term{1}, Generation{1}, Step{step}, attempt, clip};
+  }
+
+  // ---- workers
+  Slice Values(std::size_t count, float value) {
+    if (count == 0) return {};
+    BufferRef buffer = pool_.Take();
+    for (std::size_t i = 0; i < count; ++i) buffer.As<float>()[i] = value;
+    const std::byte* data = buffer->data();
+    return {std::move(buffer), data, count * sizeof(float)};
+  }
+  Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
+    return {Generation{1},  Incarnation{7}, SessionId{1}, Step{step},
+            node,           block,          samples,      samples == 0 ? 0 : Hash64(payload.bytes()),
+            Encoding::kFp32};
+  }
+  void Stage(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, float value,
+             PeerId from = kWorker) {
+    Slice payload = samples == 0 ? Slice{} : Values(SizeOf(block), value);
+    const Push push = MakePush(step, block, node, samples, payload);
+    FromWorker(push, std::move(payload), from);
+  }
+  EndSlot MakeEnd(std::uint64_t step, SlotIndex slot, std::uint64_t samples = 1) const {
+    SlotReport report;
+    report.slot = slot;
+    report.samples = samples;
+    return {Generation{1}, Incarnation{7}, SessionId{1}, Step{step}, report};
+  }
+  Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
+    return {Generation{1}, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks)};
+  }
+  // Every block and slot of a step, all gradients of one value; a slot has one sample.
+  void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
+    for (BlockIndex block = 0; block < options_.tensors.size(); ++block) {
+      for (SlotIndex slot = 0; slot < options_.slots; ++slot) Stage(step, block, {slot, slot + 1}, samples, value);
+    }
+    for (SlotIndex slot = 0; slot < options_.slots; ++slot) FromWorker(MakeEnd(step, slot, samples));
+  }
+  // What the shard says it holds of a step.
+  Staged Coverage(std::uint64_t step) {
+    out_.Clear();
+    FromWorker(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}});
+    const std::vector<Staged> answers = Take<Staged>();
+    return answers.size() == 1 ? answers[0] : Staged{};
+  }
+  // First weight of a block that this shard holds.
+  float WeightOf(std::size_t local) const {
+    return *reinterpret_cast<const float*>(shard->store().Weights(local).data);
+  }
+  std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
+
+  const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
+  std::unique_ptr<Shard> shard;
+  std::vector<Slice> payloads;  // of all messages taken
+  Instant now = std::chrono::seconds(100);
+
+ private:
+  void Handle(PeerId from, Header header, Slice payload) {
+    shard->Handle(from, {std::move(header), std::move(payload)}, now, &out_);
+    shard->Flush(&out_);
+  }
+
+  const ShardBenchOptions options_;
+  BufferPool pool_{64};
+  Outbox out_;
+};
+
+}  // namespace capstan::server
