@@ -4,17 +4,10 @@
 // Why:    on machines shared with others a bare number says little; a ratio to what the machine gave just now does.
 #pragma once
 
-#include <string>
+#include "cli/bench_command.h"
 
 namespace capstan::bench {
 
-struct Figure {
-  std::string name;  // bench/what/size
-  double value = 0.0;
-  std::string unit;
-  double limit = 0.0;  // in the same unit; 0: none
-  std::string limit_name;
-  double ratio = 0.0;  // value / limit
-};
+using Figure = cli::BenchFigure;  // named bench/what/size
 
 }  // namespace capstan::bench

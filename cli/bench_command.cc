@@ -1,0 +1,69 @@
+#include "cli/bench_command.h"
+
+#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/process.h"
+#include "common/suggestion.h"
+
+namespace capstan::cli {
+namespace {
+
+void PrintJson(const std::vector<BenchFigure>& figures) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const BenchFigure& figure : figures) {
+    nlohmann::ordered_json object = {{"name", figure.name}, {"value", figure.value}, {"unit", figure.unit}};
+    object["limit"] = figure.limit == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(figure.limit);
+    object["limit_name"] = figure.limit_name;
+    object["ratio"] = figure.limit == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(figure.ratio);
+    list.push_back(std::move(object));
+  }
+  std::printf("%s\n", list.dump(2).c_str());
+}
+
+void PrintTable(const std::vector<BenchFigure>& figures) {
+  int width = 4;
+  for (const BenchFigure& figure : figures) width = std::max(width, static_cast<int>(figure.name.size()));
+  std::printf("%-*s  %12s %-12s %8s  %s\n", width, "name", "value", "unit", "ratio", "limit");
+  for (const BenchFigure& figure : figures) {
+    std::printf("%-*s  %12.4g %-12s ", width, figure.name.c_str(), figure.value, figure.unit.c_str());
+    if (figure.limit == 0) {
+      std::printf("%8s\n", "-");
+    } else {
+      std::printf("%8.3f  %.4g (%s)\n", figure.ratio, figure.limit, figure.limit_name.c_str());
+    }
+  }
+}
+
+int ListBenches(std::span<const Bench> benches, std::FILE* out) {
+  for (const Bench& bench : benches) std::fprintf(out, "  %-12s %s\n", bench.name.c_str(), bench.help.c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+int RunBench(const BenchArguments& arguments, std::span<const Bench> benches) {
+  const auto bench =
+      std::find_if(benches.begin(), benches.end(), [&](const Bench& b) { return b.name == arguments.name; });
+  if (bench == benches.end()) {
+    std::vector<std::string_view> names;
+    for (const Bench& known : benches) names.push_back(known.name);
+    const std::string complaint =
+        arguments.name.empty() ? "say which benchmark"
+                               : "no benchmark is named \"" + arguments.name + "\"" + DidYouMean(arguments.name, names);
+    std::fprintf(stderr, "capstan: %s. There are:\n", complaint.c_str());
+    return ListBenches(benches, stderr);
+  }
+  PrepareProcess();
+  const Result<std::vector<BenchFigure>> figures = bench->run();
+  if (!figures.ok()) {
+    std::fprintf(stderr, "capstan: %s\n", figures.status().message().c_str());
+    return kExitFailed;
+  }
+  arguments.output == "json" ? PrintJson(*figures) : PrintTable(*figures);
+  return kExitDone;
+}
+
+}  // namespace capstan::cli

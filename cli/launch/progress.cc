@@ -1,0 +1,89 @@
+#include "cli/launch/progress.h"
+
+#include <nlohmann/json.hpp>
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+namespace capstan::cli {
+namespace {
+
+std::string Format(const char* format, double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+}  // namespace
+
+std::string Duration(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 60) return std::to_string(whole) + " s";
+  std::array<char, 64> text{};
+  if (whole < 3600) {
+    std::snprintf(text.data(), text.size(), "%ld:%02ld", whole / 60, whole % 60);
+  } else {
+    std::snprintf(text.data(), text.size(), "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  }
+  return text.data();
+}
+
+std::vector<std::string> Progress::Update() {
+  std::vector<std::string> keep;
+  std::ifstream in(path_, std::ios::binary);
+  if (!in.seekg(static_cast<std::streamoff>(offset_))) return keep;
+  std::array<char, 1 << 16> bytes{};
+  while (in.read(bytes.data(), bytes.size()), in.gcount() > 0) {
+    offset_ += static_cast<std::uint64_t>(in.gcount());
+    partial_.append(bytes.data(), static_cast<std::size_t>(in.gcount()));
+    std::size_t begin = 0;
+    for (std::size_t end; (end = partial_.find('\n', begin)) != partial_.npos; begin = end + 1) {
+      AddLine(std::string_view(partial_).substr(begin, end - begin), &keep);
+    }
+    partial_.erase(0, begin);
+  }
+  return keep;
+}
+
+void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to_keep) {
+  const nlohmann::json step = nlohmann::json::parse(line, nullptr, false);
+  if (!step.is_object()) return;
+  const auto number = [&](const char* key) -> std::optional<double> {
+    const auto found = step.find(key);
+    return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  };
+  const std::optional<double> index = number("step");
+  if (!index) return;
+  steps_done_ = static_cast<std::uint64_t>(*index) + 1;
+  loss_ = number("loss");
+  if (step.value("action", "") == "skip") ++skipped_;
+  recent_.push_back({number("samples").value_or(0), number("seconds").value_or(0)});
+  recent_samples_ += recent_.back().samples;
+  recent_seconds_ += recent_.back().seconds;
+  while (recent_.size() > 1 && recent_seconds_ - recent_.front().seconds >= kRateSeconds) {
+    recent_samples_ -= recent_.front().samples;
+    recent_seconds_ -= recent_.front().seconds;
+    recent_.pop_front();
+  }
+  if (const std::optional<double> validation = number("validation_loss")) {
+    std::string text =
+        "validation at step " + std::to_string(steps_done_ - 1) + ": loss " + Format("%.4f", *validation);
+    if (const auto accuracy = number("validation_accuracy"))
+      text += ", " + Format("%.1f", *accuracy * 100) + " % right";
+    lines_to_keep->push_back(std::move(text));
+  }
+}
+
+std::string Progress::Line() const {
+  if (steps_done_ == 0) return "";
+  std::string line = "step " + std::to_string(steps_done_) + "/" + std::to_string(steps_);
+  line += "  loss " + (loss_ ? Format("%.4f", *loss_) : std::string("not finite"));
+  if (recent_seconds_ <= 0) return line;
+  line += "  " + Format(recent_samples_ / recent_seconds_ < 100 ? "%.1f" : "%.0f", recent_samples_ / recent_seconds_) +
+          " samples/s";
+  const double per_step = recent_seconds_ / static_cast<double>(recent_.size());
+  const std::uint64_t left = steps_ > steps_done_ ? steps_ - steps_done_ : 0;
+  return line + "  " + Duration(static_cast<double>(left) * per_step) + " left";
+}
+
+}  // namespace capstan::cli

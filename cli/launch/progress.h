@@ -1,0 +1,50 @@
+// Progress: follows a run's metrics.jsonl and says where the job stands.
+//
+// Kind:   owned by one thread; reads what has been appended since the last call.
+// Fails:  a line that is not a step is passed over.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace capstan::cli {
+
+class Progress {
+ public:
+  static constexpr double kRateSeconds = 5.0;  // speed is measured over this much of the latest steps
+
+  Progress(std::string metrics_path, std::uint64_t steps) : path_(std::move(metrics_path)), steps_(steps) {}
+
+  // Reads on. Returns lines worth keeping: validations.
+  std::vector<std::string> Update();
+  void AddLine(std::string_view line, std::vector<std::string>* lines_to_keep);
+
+  std::uint64_t steps_done() const { return steps_done_; }
+  std::uint64_t steps_skipped() const { return skipped_; }
+  // "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
+  std::string Line() const;
+  std::optional<double> loss() const { return loss_; }
+
+ private:
+  struct Recent {
+    double samples = 0, seconds = 0;
+  };
+
+  const std::string path_;
+  const std::uint64_t steps_;
+  std::uint64_t offset_ = 0;  // read so far
+  std::string partial_;
+  std::uint64_t steps_done_ = 0, skipped_ = 0;
+  std::optional<double> loss_;
+  std::deque<Recent> recent_;
+  double recent_seconds_ = 0, recent_samples_ = 0;
+};
+
+// "35 s", "2:05", "1:02:03".
+std::string Duration(double seconds);
+
+}  // namespace capstan::cli

@@ -1,0 +1,104 @@
+#include "cli/launch_command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/launch/launcher.h"
+#include "common/safetensors.h"
+#include "worker/train/sample_text.h"
+
+namespace capstan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSamplePrompt = "\n";
+
+int Fail(const std::string& message, int code) {
+  std::fprintf(stderr, "capstan: %s\n", message.c_str());
+  return code;
+}
+
+// Workers get the job file over the network, where relative paths would mean their own folders.
+void MakePathsAbsolute(DataSection* data) {
+  for (std::string* path : {&data->path, &data->labels}) {
+    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+  }
+}
+
+std::string OwnFolder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string Count(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+Result<std::string> WriteSample(const JobConfig& config, const std::string& weights_path) {
+  CAPSTAN_ASSIGN_OR_RETURN(const SafetensorsFile file, ReadSafetensors(weights_path));
+  std::vector<float> weights(file.data.size() / sizeof(float));
+  std::memcpy(weights.data(), file.data.data(), weights.size() * sizeof(float));
+  train::SampleTextOptions options;
+  options.seed = config.job.seed;
+  return train::SampleText(config, weights, kSamplePrompt, options);
+}
+
+void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
+                Screen* screen) {
+  const std::string weights = directory.path() + "/final.safetensors";
+  if (config.model.kind == ModelKind::kGpt && config.data.kind == DataKind::kText) {
+    const Result<std::string> sample = WriteSample(config, weights);
+    screen->Line(sample.ok() ? "a sample of what it writes:" : "no sample: " + sample.status().message());
+    if (sample.ok()) std::printf("%s\n", sample->c_str());
+    std::fflush(stdout);
+  }
+  std::string done = "done: " + Count(progress.steps_done(), "step") + " in " + Duration(seconds);
+  if (progress.steps_skipped() > 0) done += ", " + std::to_string(progress.steps_skipped()) + " of them skipped";
+  screen->Line(done);
+  screen->Line("weights: " + weights);
+  screen->Line("run directory: " + directory.path() + " (metrics.jsonl, logs/, job.toml)");
+}
+
+}  // namespace
+
+int RunLaunch(const LaunchArguments& arguments) {
+  Result<JobConfig> loaded = LoadJobConfig(arguments.job_file, arguments.overrides);
+  if (!loaded.ok()) return Fail(loaded.status().message(), kExitUsage);
+  JobConfig config = std::move(*loaded);
+  MakePathsAbsolute(&config.data);
+  if (arguments.print_config) {
+    std::fputs(PrintJobConfig(config).c_str(), stdout);
+    return kExitDone;
+  }
+  PrepareProcess();
+  StopSignals signals;
+  const Result<RunDirectory> directory = RunDirectory::Create(arguments.run_dir, config.job.name);
+  if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
+  if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
+    return Fail(status.message(), kExitFailed);
+  }
+  Screen screen = Screen::OfStderr();
+  screen.Line("job \"" + config.job.name + "\": " + Count(config.job.steps, "step") + ", " +
+              Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
+              "; run directory " + directory->path());
+  const auto start = std::chrono::steady_clock::now();
+  Launcher launcher(config, *directory, OwnFolder(), &signals, &screen);
+  const Status status = launcher.Run();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  screen.Settle();
+  if (const int signal = signals.stop_signal(); signal != 0) {
+    return Fail("stopped at step " + std::to_string(launcher.progress().steps_done()) + "; the logs are in " +
+                    directory->path() + "/logs",
+                kExitSignal + signal);
+  }
+  if (!status.ok())
+    return Fail(status.message() + "\ncapstan: the job failed; its logs are in " + directory->path() + "/logs",
+                kExitFailed);
+  ShowResult(config, *directory, launcher.progress(), seconds, &screen);
+  return kExitDone;
+}
+
+}  // namespace capstan::cli
