@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/hash.h"
 #include "server/initial_weights.h"
@@ -69,6 +70,7 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
   ReduceAndUpdate(rule_, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
+  if (path_ == WritePath::kCached) HashWeights(entry.count, &entry.next);
 }
 
 void BlockStore::PrepareAgain(std::size_t local, const UpdateScalars& scalars) {
@@ -76,14 +78,13 @@ void BlockStore::PrepareAgain(std::size_t local, const UpdateScalars& scalars) {
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
   UpdateFromSum(rule_, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()));
+  entry.next.weights_hash.reset();
 }
 
 void BlockStore::PublishPrepared() {
   for (Entry& entry : blocks_) {
     if (!entry.next.weights) continue;
-    entry.published = std::move(entry.next);
-    entry.next = {};
-    entry.has_hash = false;
+    entry.published = std::exchange(entry.next, {});
   }
 }
 
@@ -99,8 +100,12 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const Upd
   // Only weights are ever sent, so only they may have holders besides `published`, `source` and `target`.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
   ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()), squares);
+  HashWeights(entry.count, &target);
   entry.published = std::move(target);
-  entry.has_hash = false;
+}
+
+void BlockStore::HashWeights(std::uint32_t count, BlockVersion* version) {
+  version->weights_hash = Hash64({version->weights->data(), count * sizeof(float)});
 }
 
 Slice BlockStore::Weights(std::size_t local) const {
@@ -110,11 +115,8 @@ Slice BlockStore::Weights(std::size_t local) const {
 
 std::uint64_t BlockStore::WeightsHash(std::size_t local) {
   Entry& entry = blocks_[local];
-  if (!entry.has_hash) {
-    entry.hash = Hash64(Weights(local).bytes());
-    entry.has_hash = true;
-  }
-  return entry.hash;
+  if (!entry.published.weights_hash) HashWeights(entry.count, &entry.published);
+  return *entry.published.weights_hash;
 }
 
 std::uint64_t BlockStore::Digest() const {

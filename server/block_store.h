@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/buffer.h"
@@ -52,17 +53,18 @@ class BlockStore {
   struct BlockVersion {
     BufferRef weights;
     BufferRef state[kStatesMax];
+    std::optional<std::uint64_t> weights_hash;  // once it is known
   };
   struct Entry {
     std::uint32_t count = 0;
     std::vector<SegmentRange> segments;
     BlockVersion published, next;
     BufferRef sum;
-    bool has_hash = false;
-    std::uint64_t hash = 0;
   };
 
   BlockVersion TakeVersion();
+  // Somebody will pull what was just written: it is hashed while it is in the cache.
+  static void HashWeights(std::uint32_t count, BlockVersion* version);
   BlockIn In(const BlockVersion& version) const;
   BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
 
