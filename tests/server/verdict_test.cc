@@ -1,0 +1,186 @@
+#include "server/verdict.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "common/random.h"
+#include "server/schedule.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+JobConfig MakeConfig() {
+  JobConfig config;
+  config.job.steps = 10;
+  config.optimizer.lr = 0.5;
+  return config;
+}
+
+// The shards' reports on a step: each tensor is a block of its own, and `squares` are theirs in catalog order.
+class Step4 {
+ public:
+  Step4(std::vector<double> squares, std::uint32_t shards, std::uint64_t samples = 6)
+      : catalog_(Catalog::Create(Tensors(squares.size()), 4).value()), order_(catalog_, shards), prepared_(shards) {
+    const std::vector<ShardIndex> placement = PlaceBlocks(catalog_, shards);
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      prepared_[placement[i]].report.segment_squares.push_back(squares[i]);
+    }
+    for (ShardIndex shard = 0; shard < shards; ++shard) {
+      prepared_[shard].shard = shard;
+      prepared_[shard].step = Step{4};
+      prepared_[shard].generation = Generation{2};
+    }
+    for (SlotIndex slot = 0; slot < 3; ++slot) {
+      SlotReport report;
+      report.slot = slot;
+      report.samples = samples / 3;
+      report.loss_sum = 1.0 + slot;
+      report.predictions = 2 * report.samples;
+      prepared_[slot % shards].report.slots.push_back(report);
+    }
+  }
+  Verdict Judge(const JobConfig& config, std::uint32_t attempt = 0, std::uint64_t updates = 3) const {
+    std::vector<const Prepared*> all;
+    for (const Prepared& one : prepared_) all.push_back(&one);
+    StepParameters parameters;
+    parameters.updates = updates;
+    parameters.learning_rate = 0.25F;
+    return Decide(config, catalog_, order_, all, attempt, parameters);
+  }
+  std::vector<Prepared>& prepared() { return prepared_; }
+  static std::vector<TensorSpec> Tensors(std::size_t count) {
+    std::vector<TensorSpec> tensors;
+    for (std::size_t i = 0; i < count; ++i) tensors.push_back({"t" + std::to_string(i), {4}, {}, true});
+    return tensors;
+  }
+
+ private:
+  Catalog catalog_;
+  SegmentOrder order_;
+  std::vector<Prepared> prepared_;
+};
+
+TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] have norm 13", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  config.optimizer.clip_norm = 1.0;
+  const Verdict verdict = Step4({25.0, 144.0}, 2).Judge(config);
+  CHECK(verdict.kind == Verdict::Kind::kRedo);
+  CHECK(verdict.record.gradient_norm == 13.0);
+  CHECK(verdict.clip == Approx(0.0769231).epsilon(1e-6));  // shard by shard it would be 0.2 and 0.0833333
+  CHECK(verdict.clip == static_cast<float>(1.0 / (13.0 + 1e-6)));
+  const Verdict again = Step4({25.0, 144.0}, 2).Judge(config, 1);
+  CHECK(again.kind == Verdict::Kind::kCommit);
+  CHECK(again.action == StepAction::kApply);
+  CHECK(again.record.gradient_norm == 13.0);  // people see it as it was before clipping
+}
+
+TEST_CASE("a norm within the limit, or no limit, commits at once", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
+  config.optimizer.clip_norm = 14.0;
+  CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
+  config.optimizer.clip_norm = 1.0;
+  CHECK(Step4({0.0, 0.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
+}
+
+TEST_CASE("the norm is added in catalog order, whatever the number of shards", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  config.optimizer.clip_norm = 1e-3;
+  RandomStream random(3);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<double> squares;
+    for (int i = 0; i < 17; ++i)
+      squares.push_back(random.Unit() * std::pow(10.0, static_cast<double>(random.Below(16))));
+    double sum = 0.0;
+    for (double square : squares) sum += square;
+    for (std::uint32_t shards : {1U, 2U, 3U, 5U}) {
+      const Verdict verdict = Step4(squares, shards).Judge(config);
+      REQUIRE(verdict.record.gradient_norm == std::sqrt(sum));
+      REQUIRE(verdict.clip == static_cast<float>(1e-3 / (std::sqrt(sum) + 1e-6)));
+    }
+  }
+}
+
+TEST_CASE("a gradient that is not finite stops the job and names the first tensor, and the slots whose loss was not",
+          "[server][verdict]") {
+  for (double bad : {kNaN, kInfinity}) {
+    Step4 step({1.0, bad, kNaN}, 2);
+    step.prepared()[1].report.slots[0].loss_sum = kNaN;  // slot 1
+    const Verdict verdict = step.Judge(MakeConfig());
+    CHECK(verdict.kind == Verdict::Kind::kStop);
+    CHECK(verdict.reason.find("\"t1\"") != std::string::npos);
+    CHECK(verdict.reason.find("step 4") != std::string::npos);
+    CHECK(verdict.suspects == std::vector<SlotIndex>{1});
+  }
+}
+
+TEST_CASE("where the job says so, such a step is skipped: the step goes on, the updates do not", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  config.job.on_nonfinite = NonFinitePolicy::kSkip;
+  config.optimizer.clip_norm = 1.0;
+  const Verdict verdict = Step4({1.0, kInfinity}, 2).Judge(config);
+  CHECK(verdict.kind == Verdict::Kind::kCommit);
+  CHECK(verdict.action == StepAction::kSkip);
+  CHECK(verdict.next.updates == 3);
+}
+
+TEST_CASE("a step without samples is skipped", "[server][verdict]") {
+  const Verdict verdict = Step4({0.0, 0.0}, 2, 0).Judge(MakeConfig());
+  CHECK(verdict.kind == Verdict::Kind::kCommit);
+  CHECK(verdict.action == StepAction::kSkip);
+  CHECK(verdict.record.samples == 0);
+  CHECK(verdict.record.loss == 0.0);
+}
+
+TEST_CASE("a verdict carries all that the next step needs", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  config.schedule.kind = ScheduleKind::kLinear;
+  const Verdict verdict = Step4({1.0}, 1).Judge(config);
+  CHECK(verdict.next.updates == 4);
+  CHECK(verdict.next.learning_rate == LearningRate(MakeScheduleRule(config.schedule), 0.5, 4, 10));
+  CHECK(!verdict.next.stop);
+  CHECK(verdict.next == ParametersOf(config, Step{5}, 4));
+  CHECK(ParametersOf(config, Step{9}, 9).stop == false);
+  CHECK(ParametersOf(config, Step{10}, 10).stop);
+  CHECK(ParametersOf(config, Step{10}, 2).stop);  // skipped steps are steps
+}
+
+TEST_CASE("the record is of the step that was decided", "[server][verdict]") {
+  const Verdict verdict = Step4({9.0, 16.0}, 2).Judge(MakeConfig());
+  CHECK(verdict.record.step == Step{4});
+  CHECK(verdict.record.generation == Generation{2});
+  CHECK(verdict.record.samples == 6);
+  CHECK(verdict.record.loss == 0.5);  // (1 + 2 + 3) / 12
+  CHECK(verdict.record.learning_rate == 0.25);
+  CHECK(verdict.record.gradient_norm == 5.0);
+  CHECK(!verdict.record.validation_loss);
+}
+
+TEST_CASE("losses and counts are added in slot order, and validation counts where there was any", "[server][verdict]") {
+  std::vector<SlotReport> reports(3);
+  const double losses[] = {1e16, 1.0, -1e16};
+  for (SlotIndex i = 0; i < 3; ++i) {
+    reports[i].slot = i;
+    reports[i].samples = 1;
+    reports[i].predictions = 1;
+    reports[i].loss_sum = losses[i];
+    reports[i].validation_loss_sum = 2.0;
+    reports[i].validation_predictions = 4;
+    reports[i].validation_correct = i;
+  }
+  const std::vector<SlotReport> mixed = {reports[2], reports[0], reports[1]};
+  StepRecord a, b;
+  AddSlotReports(reports, &a);
+  AddSlotReports(mixed, &b);
+  CHECK(a.loss == b.loss);
+  CHECK(a.loss == (1e16 + 1.0 - 1e16) / 3.0);
+  CHECK(a.validation_loss == 0.5);
+  CHECK(a.validation_accuracy == 0.25);
+}
+
+}  // namespace
+}  // namespace capstan::server
