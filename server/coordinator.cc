@@ -403,7 +403,12 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   Advance(now, out);
   SendPending(now, out);
   CheckDeadlines(now, out);
-  metrics_->workers[monitoring::MemberState::kAlive].Set(static_cast<double>(members_.size()));
+  metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
+  const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
+  const auto seen = std::count_if(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.hello.has_value(); });
+  const auto alive = std::count_if(shards_.begin(), shards_.end(), heard);
+  metrics_->shards[monitoring::MemberState::kAlive].Set(alive);
+  metrics_->shards[monitoring::MemberState::kLost].Set(seen - alive);
 }
 
 void Coordinator::Shutdown() {

@@ -114,6 +114,7 @@ class Coordinator {
   void DecideStep(Instant now, Outbox* out);
   std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
   void SendPending(Instant now, Outbox* out);
+  void CountPrepared(Instant now);
   void StepCommitted(Instant now, Outbox* out);
   void AdvanceClock(Instant now, Outbox* out);
   void Reassign(Instant now, Outbox* out);
@@ -157,6 +158,7 @@ class Coordinator {
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{};
+  Instant first_prepared_{};                   // of step_
   Backoff pending_backoff_, reset_backoff_;
 };
 

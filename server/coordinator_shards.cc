@@ -1,5 +1,7 @@
 // What shards tell the coordinator: who they are, and how far they have come.
 #include "server/coordinator.h"
+
+#include <algorithm>
 #include "server/coordinator_text.h"
 
 namespace capstan::server {
@@ -102,7 +104,19 @@ void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox*
   if (prepared.report.segment_squares.size() != order_->segment_count(prepared.shard)) return;
   if (shard.prepared && shard.prepared->step == prepared.step && shard.prepared->attempt >= prepared.attempt) return;
   shard.prepared = prepared;
+  if (prepared.attempt == 0 && prepared.step == step_) CountPrepared(now);
   Advance(now, out);
+}
+
+// How long the first shard waits for the last one.
+void Coordinator::CountPrepared(Instant now) {
+  const auto count = std::count_if(shards_.begin(), shards_.end(), [&](const ShardState& shard) {
+    return shard.prepared && shard.prepared->step == step_;
+  });
+  if (count == 1) first_prepared_ = now;
+  if (count == static_cast<std::ptrdiff_t>(shards_.size())) {
+    metrics_->straggler_seconds.Observe(now - first_prepared_);
+  }
 }
 
 void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {

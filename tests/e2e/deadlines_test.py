@@ -1,0 +1,161 @@
+"""Everything that can be missing, occupied or broken at the start of a job: it ends in time, with one message that says
+what, who, and what to do."""
+import gzip
+import os
+import socket
+
+import harness
+
+CSV = 'kind = "csv"\npath = "{path}"'
+
+
+def table(rows=200):
+    return [f"{row % 7},{row % 5},{row % 3},{row % 4}" for row in range(rows)]
+
+
+class DeadlinesTest(harness.JobTest):
+    def server(self, job, address, *arguments):
+        return harness.Process(harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}", *arguments)
+
+    def worker(self, address, *arguments):
+        return harness.Process(harness.program("capstan-worker"), "--coordinator", address, *arguments)
+
+    def assert_fails(self, process, *words, code=1, timeout=harness.DEADLINE):
+        self.assertEqual(process.wait(timeout), code, process.output)
+        for word in words:
+            self.assertIn(word, process.output)
+
+    def assert_launch_fails(self, data_or_job, *words, code=1, arguments=()):
+        with self.launch(data_or_job, *arguments) as launch:
+            self.assert_fails(launch, *words, code=code)
+            said = [line for line in launch.lines if line.startswith("capstan: ")]
+            self.assertLessEqual(len(said), 2, launch.output)  # the message, and where the logs are
+        if code == 1:
+            self.assert_nothing_runs()
+
+    # ---- members
+
+    def test_a_missing_server_is_named(self):
+        job, address = self.job_file(), f"127.0.0.1:{harness.free_port()}"
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
+                self.server(job, address, "--index", "0") as server, self.worker(address) as worker:
+            self.assert_fails(coordinator, "did not start within 3 s", "server 1 (never seen)")
+            self.assert_fails(worker, "the job failed", "server 1 (never seen)")
+            self.assertIn(server.wait(), (0, 1))
+
+    def test_a_missing_worker_is_counted(self):
+        job, address = self.job_file(), f"127.0.0.1:{harness.free_port()}"
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
+                self.server(job, address, "--index", "0") as first, self.server(job, address, "--index", "1") as second, \
+                self.worker(address) as worker:
+            self.assert_fails(coordinator, "did not start within 3 s", "1 of 2 workers (not joined)")
+            self.assert_fails(worker, "the job failed")
+            for server in (first, second):
+                self.assertIn(server.wait(), (0, 1))
+
+    def test_a_server_says_that_there_is_no_coordinator(self):
+        address = f"127.0.0.1:{harness.free_port()}"
+        with self.server(self.job_file(join=1), address, "--index", "0") as server:
+            self.assert_fails(server, f"the coordinator at {address} did not answer within 1 s", "start it")
+
+    def test_a_worker_says_that_there_is_no_coordinator(self):
+        address = f"127.0.0.1:{harness.free_port()}"
+        with self.worker(address, "--join-seconds", "1") as worker:
+            self.assert_fails(worker, address)
+
+    def test_the_second_server_with_one_index_is_refused(self):
+        job, address = self.job_file(join=30), f"127.0.0.1:{harness.free_port()}"
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
+                self.server(job, address, "--index", "0") as first:
+            first.wait_for_line("server-0 at")
+            with self.server(job, address, "--index", "0") as second:
+                # Which of them the coordinator heard first is not for us to say.
+                loser = self.first_to_end(first, second)
+                self.assert_fails(loser, "server 0 is already running at", "another --index")
+
+    def first_to_end(self, *processes):
+        for _ in range(harness.DEADLINE * 10):
+            for process in processes:
+                if process.child.poll() is not None:
+                    return process
+            with processes[0].arrived:
+                processes[0].arrived.wait(0.1)
+        raise AssertionError("both are still running")
+
+    def test_another_job_file_is_refused(self):
+        job, address = self.job_file(join=30), f"127.0.0.1:{harness.free_port()}"
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
+                self.server(job, address, "--index", "0", "--set", "job.seed=9") as server:
+            self.assert_fails(server, "another job file", "start all of them with the same file")
+
+    def test_a_worker_with_another_catalog_or_other_data_is_refused(self):
+        job, address = self.job_file(data=CSV.format(path="table.csv"), join=30), f"127.0.0.1:{harness.free_port()}"
+        for folder, rows in (("own", table()), ("wider", [row + ",1" for row in table()]), ("other", table()[::-1])):
+            os.mkdir(self.path(folder))
+            self.write(f"{folder}/table.csv", "\n".join(rows))
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
+                self.worker(address, "--name", "first", "--data-root", self.path("own")):
+            coordinator.wait_for_line('"first" joined')
+            with self.worker(address, "--name", "second", "--data-root", self.path("wider")) as worker:
+                self.assert_fails(worker, 'worker "second"', "f32[16, 4]", "the job has layers.0.weight f32[16, 3]", "start it with the same")
+            with self.worker(address, "--name", "third", "--data-root", self.path("other")) as worker:
+                self.assert_fails(worker, 'worker "third"', "other data", "check data.path")
+
+    def test_an_index_beyond_the_job_is_wrong_use(self):
+        with self.server(self.job_file(), "127.0.0.1:1", "--index", "2") as server:
+            self.assert_fails(server, "--index 2", "2 servers", code=2)
+
+    def test_an_occupied_port_is_named(self):
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            address = "127.0.0.1:%d" % holder.getsockname()[1]
+            self.assert_launch_fails(self.job_file(), address, "already in use", "choose another port",
+                                     arguments=("--set", f"cluster.coordinator={address}"))
+
+    # ---- data
+
+    def test_a_data_path_that_is_not_there_is_named(self):
+        path = self.path("nothing.csv")
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
+
+    def test_a_truncated_csv_is_named_with_its_line(self):
+        rows = table()
+        rows[150] = "1,2"
+        path = self.write("table.csv", "\n".join(rows))
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path, "151")
+
+    def test_a_truncated_gzip_is_named(self):
+        path = self.path("table.csv.gz")
+        whole = gzip.compress("\n".join(table()).encode())
+        with open(path, "wb") as file:
+            file.write(whole[:len(whole) // 2])
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
+
+    def test_nan_in_the_data_is_found(self):
+        rows = table()
+        rows[20] = "nan,1,2,0"
+        path = self.write("table.csv", "\n".join(rows))
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), "nan")
+
+    def test_numbers_that_overflow_stop_the_job_and_name_the_slots(self):
+        rows = [f"3e38,3e38,3e38,{row % 4}" for row in range(200)]
+        path = self.write("table.csv", "\n".join(rows))
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), "not finite", "step 0")
+
+    # ---- the job file
+
+    def test_an_unknown_key_gets_a_suggestion(self):
+        job = self.write("typo.toml", harness.SMALL_JOB.format(steps=3, data=harness.SYNTHETIC, join=3).replace(
+            "global_batch", "global_bacth"))
+        self.assert_launch_fails(job, "global_bacth", "global_batch", "typo.toml:4", code=2)
+
+    def test_an_unknown_model_gets_a_suggestion(self):
+        self.assert_launch_fails(self.job_file(), "mlpp", "mlp", code=2, arguments=("--set", "model.kind=mlpp"))
+
+    def test_a_missing_job_file_is_wrong_use(self):
+        self.assert_launch_fails(self.path("nothing.toml"), "nothing.toml", code=2)
+
+
+if __name__ == "__main__":
+    harness.main()

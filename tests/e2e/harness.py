@@ -1,0 +1,192 @@
+"""What the tests of whole jobs share: job files, processes with deadlines, and a look at what is left running."""
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+DEADLINE = 60  # seconds for anything that should take a few
+BIN = None
+
+SMALL_JOB = """\
+[job]
+name = "small"
+steps = {steps}
+global_batch = 12
+slots = 3
+eval_every = 5
+
+[model]
+kind = "mlp"
+hidden = [16]
+
+[data]
+{data}
+
+[optimizer]
+kind = "adamw"
+clip_norm = 0.5
+
+[cluster]
+servers = 2
+workers = 2
+
+[limits]
+join = {join}
+lease = 3
+report = 1
+"""
+SYNTHETIC = 'kind = "synthetic"\nsamples = 256\nfeatures = 8\nclasses = 4'
+
+
+def main():
+    global BIN
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True, help="folder of the binaries")
+    arguments, rest = parser.parse_known_args()
+    BIN = os.path.abspath(arguments.bin)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A child whose output is read line by line; killed at the end of its with block."""
+
+    def __init__(self, *arguments, cwd=None):
+        self.name = os.path.basename(arguments[0])
+        self.lines = []
+        self.arrived = threading.Condition()
+        self.closed = False
+        self.child = subprocess.Popen(arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                      errors="replace", start_new_session=True)
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.child.stdout:
+            with self.arrived:
+                self.lines.append(line.rstrip("\n"))
+                self.arrived.notify_all()
+        with self.arrived:
+            self.closed = True
+            self.arrived.notify_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            self.child.kill()
+        self.child.wait()
+        self.reader.join()
+        self.child.stdout.close()
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    @property
+    def output(self):
+        return "\n".join(self.lines)
+
+    def wait_for_line(self, text, timeout=DEADLINE):
+        """The first line that contains `text`."""
+        found = lambda: next((line for line in self.lines if text in line), None)
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout) or found() is None:
+                raise AssertionError(f'{self.name} did not say "{text}" but:\n{self.output}')
+            return found()
+
+    def wait(self, timeout=DEADLINE):
+        """Its exit code, with all of its output read."""
+        try:
+            code = self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {timeout} s; it said:\n{self.output}") from None
+        self.reader.join(DEADLINE)
+        return code
+
+
+def ended(pid):
+    """Whether no process has this id, or only one that its parent has not looked at yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class JobTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="capstan-e2e-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def job_file(self, steps=10, data=SYNTHETIC, join=3):
+        return self.write("job.toml", SMALL_JOB.format(steps=steps, data=data, join=join))
+
+    def launch(self, job, *arguments, run="run"):
+        return Process(program("capstan"), "launch", job, "--run-dir", self.path(run), *arguments, cwd=self.folder)
+
+    def pids(self, run="run"):
+        """Ids by process name."""
+        folder = self.path(run, "pids")
+        pids = {}
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                pids[name] = int(file.read())
+        return pids
+
+    def assert_nothing_runs(self, run="run"):
+        left = {name: pid for name, pid in self.pids(run).items() if not ended(pid)}
+        self.assertEqual(left, {}, "processes were left running")
+
+    def metrics(self, run="run"):
+        with open(self.path(run, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def endpoints(self, run="run"):
+        with open(self.path(run, "endpoints.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def weights(self, run="run"):
+        """Names in order and the bytes of final.safetensors, read by its rules."""
+        with open(self.path(run, "final.safetensors"), "rb") as file:
+            content = file.read()
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8:8 + length])
+        header.pop("__metadata__", None)
+        offset = 0
+        for name, tensor in header.items():
+            self.assertEqual(tensor["data_offsets"][0], offset, name)
+            offset = tensor["data_offsets"][1]
+        self.assertEqual(len(content), 8 + length + offset)
+        return list(header), content
+
+
+def kill(pid, number=signal.SIGKILL):
+    os.kill(pid, number)

@@ -1,0 +1,115 @@
+"""capstan launch: what a run leaves behind, how it ends, and that nothing outlives it."""
+import hashlib
+import signal
+import threading
+import unittest
+import urllib.request
+
+import harness
+
+
+class LaunchTest(harness.JobTest):
+    def run_job(self, job, *arguments, run="run"):
+        with self.launch(job, *arguments, run=run) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+            return launch.output
+
+    def test_a_run_directory_holds_what_is_promised(self):
+        output = self.run_job(self.job_file())
+        steps = self.metrics()
+        self.assertEqual([step["step"] for step in steps], list(range(10)))
+        for step in steps:
+            self.assertLessEqual({"step", "loss", "lr", "grad_norm", "samples", "seconds", "action", "generation"}, set(step))
+            self.assertEqual((step["action"], step["generation"], step["samples"]), ("apply", 1, 12))
+        self.assertEqual([step["step"] for step in steps if "validation_loss" in step], [0, 5, 9])
+        names, _ = self.weights()
+        self.assertEqual(len(names), 4)
+        processes = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
+        self.assertEqual(set(self.pids()), processes)
+        endpoints = self.endpoints()
+        self.assertEqual(set(endpoints["metrics"]), processes)
+        self.assertEqual(len(endpoints["shards"]), 2)
+        self.assertIn("final.safetensors", output)
+        self.assertIn("validation at step 9", output)
+        self.assert_nothing_runs()
+
+    def test_the_weights_do_not_depend_on_workers_and_shards(self):
+        job = self.job_file()
+        digests = set()
+        for run, (servers, workers) in enumerate([(1, 1), (2, 2), (3, 3), (1, 5)]):
+            self.run_job(job, "--set", f"cluster.servers={servers}", "--set", f"cluster.workers={workers}", run=f"run{run}")
+            digests.add(hashlib.sha256(self.weights(f"run{run}")[1]).hexdigest())
+        self.assertEqual(len(digests), 1)
+
+    def test_the_effective_job_file_gives_the_same_run_again(self):
+        self.run_job(self.job_file(), "--set", "job.seed=7")
+        self.run_job(self.path("run", "job.toml"), run="again")
+        self.assertEqual(self.weights("run"), self.weights("again"))
+
+    def test_every_process_serves_its_metrics(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("status and metrics: http://")
+            launch.wait_for_line("running: ")
+            launch.wait_for_line("step ")
+            texts = {}
+            for name, address in self.endpoints()["metrics"].items():
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
+                    texts[name] = answer.read().decode()
+            self.assertIn("capstan_job_step ", texts["coordinator"])
+            self.assertIn('capstan_cluster_members{role="shard",state="alive"} 2', texts["coordinator"])
+            self.assertIn("capstan_server_steps_total", texts["server-0"])
+            self.assertIn("capstan_worker_steps_total", texts["worker-1"])
+            for text in texts.values():
+                self.assertIn("capstan_build_info", text)
+            with urllib.request.urlopen(f"http://{self.endpoints()['metrics']['coordinator']}/api/v1/status",
+                                        timeout=harness.DEADLINE) as answer:
+                self.assertIn('"state": "running"', answer.read().decode())
+
+    def test_ctrl_c_ends_everything(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+            self.assertIn("stopped at step", launch.output)
+        self.assert_nothing_runs()
+
+    def test_children_end_when_the_launcher_is_killed(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            pids = self.pids()
+            harness.kill(launch.pid)
+            launch.wait()  # its output ends when nobody holds it open
+        deadline = threading.Event()
+        for pid in pids.values():
+            for _ in range(harness.DEADLINE * 10):
+                if harness.ended(pid):
+                    break
+                deadline.wait(0.1)
+        self.assert_nothing_runs()
+
+    def test_a_process_that_dies_ends_the_job_and_is_named(self):
+        for victim in ("worker-1", "server-0", "coordinator"):
+            with self.subTest(victim), self.launch(self.job_file(steps=1000000), run=victim) as launch:
+                launch.wait_for_line("running: ")
+                harness.kill(self.pids(victim)[victim])
+                self.assertEqual(launch.wait(), 1, launch.output)
+                self.assertIn(f"{victim} was killed by signal 9", launch.output)
+                self.assertIn("last lines of its log", launch.output)
+                self.assert_nothing_runs(victim)
+
+    def test_a_run_directory_is_used_once_and_by_one(self):
+        job = self.job_file(steps=1000000)
+        with self.launch(job) as launch:
+            launch.wait_for_line("running: ")
+            with self.launch(job) as second:
+                self.assertEqual(second.wait(), 2)
+                self.assertIn("is in use by another job", second.output)
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+        with self.launch(job) as third:
+            self.assertEqual(third.wait(), 2)
+            self.assertIn("holds a run already", third.output)
+
+
+if __name__ == "__main__":
+    harness.main()
