@@ -1,20 +1,41 @@
 #include "common/buffer.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdlib>
-#include <new>
 
 #include "common/status.h"
 
 namespace capstan {
 
 namespace {
+
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
+
+std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Memory for several buffers. Large ones ask for huge pages: passes over them are bound by memory, and a tenth of their
+// time was spent on looking up pages.
+std::byte* AllocateSlab(std::size_t bytes) {
+  const bool huge = bytes >= kHugePage;
+  void* slab = std::aligned_alloc(huge ? kHugePage : kAlignment, RoundUp(bytes, huge ? kHugePage : kAlignment));
+  CAPSTAN_CHECK(slab != nullptr);
+  if (huge) (void)madvise(slab, RoundUp(bytes, kHugePage), MADV_HUGEPAGE);  // a hint: refused by some kernels
+  return static_cast<std::byte*>(slab);
 }
 
-// The lock-free list that buffers return to. It outlives the pool while any of its buffers is still out.
+}  // namespace
+
+// The lock-free list that buffers return to, and their memory. It outlives the pool while any of its buffers is out.
 class BufferRecycler {
  public:
-  ~BufferRecycler() { FreeAll(returned_.load(std::memory_order_acquire)); }
+  ~BufferRecycler() {
+    DeleteAll(returned_.load(std::memory_order_acquire));
+    for (std::byte* slab : slabs_) std::free(slab);
+  }
 
   static void Return(Buffer* buffer) {
     const std::shared_ptr<BufferRecycler> home = std::move(buffer->home_);  // may be what keeps the recycler alive
@@ -31,39 +52,44 @@ class BufferRecycler {
 
   Buffer* TakeAll() { return returned_.exchange(nullptr, std::memory_order_acquire); }
 
-  static void FreeAll(Buffer* list) {
+  static void DeleteAll(Buffer* list) {
     while (list != nullptr) {
       Buffer* next = list->next_free_;
-      std::free(list->data_);
       delete list;
       list = next;
     }
   }
 
   std::atomic<std::uint64_t> in_use_{0};
+  std::vector<std::byte*> slabs_;  // touched by the pool's owner and, at the end, by whoever is last
 
  private:
   std::atomic<Buffer*> returned_{nullptr};
 };
 
 BufferPool::BufferPool(std::size_t buffer_bytes)
-    : buffer_bytes_((buffer_bytes + kAlignment - 1) / kAlignment * kAlignment),
-      recycler_(std::make_shared<BufferRecycler>()) {}
+    : buffer_bytes_(RoundUp(buffer_bytes, kAlignment)), recycler_(std::make_shared<BufferRecycler>()) {}
 
-BufferPool::~BufferPool() { BufferRecycler::FreeAll(free_); }
+BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
+
+// Each slab holds as many buffers as there are already, up to a limit: a pool is never much larger than what it is for.
+void BufferPool::Grow() {
+  const std::size_t made = allocated_bytes_ / buffer_bytes_;
+  const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));
+  std::byte* slab = AllocateSlab(count * buffer_bytes_);
+  recycler_->slabs_.push_back(slab);
+  for (std::size_t i = count; i-- > 0;) {
+    auto* buffer = new Buffer(slab + i * buffer_bytes_, buffer_bytes_, &BufferRecycler::Return);
+    buffer->next_free_ = std::exchange(free_, buffer);
+  }
+  allocated_bytes_ += count * buffer_bytes_;
+}
 
 BufferRef BufferPool::Take() {
   if (free_ == nullptr) free_ = recycler_->TakeAll();
+  if (free_ == nullptr) Grow();
   Buffer* buffer = free_;
-  if (buffer != nullptr) {
-    free_ = buffer->next_free_;
-  } else {
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, buffer_bytes_));
-    CAPSTAN_CHECK(data != nullptr);
-    buffer = new Buffer(data, buffer_bytes_, &BufferRecycler::Return);
-    allocated_bytes_ += buffer_bytes_;
-  }
-  buffer->next_free_ = nullptr;
+  free_ = std::exchange(buffer->next_free_, nullptr);
   buffer->home_ = recycler_;
   recycler_->in_use_.fetch_add(1, std::memory_order_relaxed);
   return BufferRef(buffer);

@@ -119,6 +119,8 @@ class BufferPool {
   std::uint64_t in_use_bytes() const;
 
  private:
+  void Grow();
+
   std::size_t buffer_bytes_;
   std::uint64_t allocated_bytes_ = 0;
   std::shared_ptr<BufferRecycler> recycler_;
