@@ -3,13 +3,16 @@
 
 #include "cli/bench_command.h"
 #include "tests/bench/apply_bench.h"
+#include "tests/bench/push_pull_bench.h"
 
 namespace capstan::cli {
 
 std::span<const Bench> AllBenches() {
-  static const std::array<Bench, 1> kBenches = {{
+  static const std::array<Bench, 2> kBenches = {{
       {"apply", "a shard's fused reduce-and-update pass, beside the memory bandwidth",
        [] { return bench::MeasureApply({}); }},
+      {"push-pull", "gradients out and weights in, beside raw ZeroMQ and a bare key-value server",
+       [] { return bench::MeasurePushPull({}); }},
   }};
   return kBenches;
 }

@@ -1,0 +1,58 @@
+// ChildProcess: a forked process that runs one function and talks to its parent line by line.
+//
+// Kind:   owned by one thread. Fork while the parent has no other thread and no socket context.
+// Fails:  Receive: kTimeout, or kUnreachable when the other side has ended.
+// Why:    what a benchmark moves is to cross process borders as in production, and the processor time and memory of each
+//         part is to be known by itself.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/status.h"
+
+namespace capstan::bench {
+
+// One end of a line to another process. Lines have no line feed inside.
+class Channel {
+ public:
+  Channel() = default;
+  explicit Channel(int descriptor) : descriptor_(descriptor) {}
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&& other) noexcept;
+  ~Channel();
+
+  // False when the other side has ended.
+  bool Send(const std::string& line);
+  Result<std::string> Receive(std::chrono::seconds patience = std::chrono::seconds(60));
+
+ private:
+  int descriptor_ = -1;
+  std::string received_;
+};
+
+class ChildProcess {
+ public:
+  // The child ends when `body` returns, and is killed when this object or its parent goes.
+  static ChildProcess Fork(const std::function<Status(Channel& parent)>& body);
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+  ~ChildProcess();
+
+  Channel& channel() { return channel_; }
+  // Of all its threads, so far.
+  double CpuSeconds() const;
+  std::uint64_t ResidentBytes() const;
+
+ private:
+  ChildProcess(pid_t id, Channel channel) : id_(id), channel_(std::move(channel)) {}
+
+  pid_t id_ = -1;
+  Channel channel_;
+};
+
+}  // namespace capstan::bench
