@@ -56,7 +56,8 @@ void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to
   if (!index) return;
   steps_done_ = static_cast<std::uint64_t>(*index) + 1;
   loss_ = number("loss");
-  if (step.value("action", "") == "skip") ++skipped_;
+  const auto action = step.find("action");
+  if (action != step.end() && *action == "skip") ++skipped_;
   recent_.push_back({number("samples").value_or(0), number("seconds").value_or(0)});
   recent_samples_ += recent_.back().samples;
   recent_seconds_ += recent_.back().seconds;

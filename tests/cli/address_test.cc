@@ -1,0 +1,27 @@
+#include "cli/address.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::cli {
+namespace {
+
+TEST_CASE("ports move, hosts stay, and a free port stays free", "[cli]") {
+  CHECK(PortOf("10.0.0.1:29600") == 29600);
+  CHECK(ShiftPort("10.0.0.1:29600", 2) == "10.0.0.1:29602");
+  CHECK(ShiftPort("[::1]:29600", 1) == "[::1]:29601");
+  CHECK(ShiftPort("10.0.0.1:0", 2) == "10.0.0.1:0");
+  CHECK(WithoutScheme("tcp://a:1") == "a:1");
+  CHECK(WithoutScheme("a:1") == "a:1");
+}
+
+TEST_CASE("a name of this machine becomes a number, an unknown one is named", "[cli]") {
+  CHECK(NumericHost("localhost:5").value() == "127.0.0.1:5");
+  CHECK(NumericHost("127.0.0.1:5").value() == "127.0.0.1:5");
+  CHECK(NumericHost("*:5").value() == "*:5");
+  const Status status = NumericHost("no.such.host.invalid:5").status();
+  CHECK(status.code() == Code::kInvalid);
+  CHECK(status.message().find("no.such.host.invalid:5") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace capstan::cli

@@ -1,0 +1,45 @@
+#include "cli/events.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <array>
+
+namespace capstan::cli {
+namespace {
+
+TEST_CASE("events come out of the pipe as they went in", "[cli][events]") {
+  std::array<int, 2> fds{};
+  REQUIRE(pipe(fds.data()) == 0);
+  const EventWriter writer(fds[1]);
+  writer.Ready({"a:1", "b:2"}, "c:3");
+  writer.Notice(Severity::kWarning, "two\nlines and \"quotes\" \xff");
+  writer.Failed("why");
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(read(fds[0], text.data(), text.size())));
+  std::vector<Event> events;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    events.push_back(ParseEvent(std::string_view(text).substr(begin, end - begin)));
+  }
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].kind == Event::Kind::kReady);
+  CHECK(events[0].addresses == std::vector<std::string>{"a:1", "b:2"});
+  CHECK(events[0].metrics == "c:3");
+  CHECK(events[1].severity == Severity::kWarning);
+  CHECK(events[1].text.starts_with("two\nlines and \"quotes\" "));
+  CHECK(events[2].kind == Event::Kind::kFailed);
+  CHECK(events[2].text == "why");
+  close(fds[0]);
+  close(fds[1]);
+}
+
+TEST_CASE("what is no event is none", "[cli][events]") {
+  for (const char* line : {"", "x", "[]", "{}", R"({"event": 3})", R"({"event": "ready", "addresses": [1, {}]})"}) {
+    CHECK(ParseEvent(line).addresses.empty());
+  }
+  CHECK(ParseEvent("garbage").kind == Event::Kind::kNone);
+  EventWriter(-1).Failed("nobody hears it");
+}
+
+}  // namespace
+}  // namespace capstan::cli

@@ -1,0 +1,48 @@
+#include "cli/launch/progress.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::cli {
+namespace {
+
+std::string StepLine(int step, double loss, double seconds, const std::string& more = "") {
+  return "{\"step\": " + std::to_string(step) + ", \"loss\": " + std::to_string(loss) +
+         ", \"samples\": 10, \"seconds\": " + std::to_string(seconds) + more + "}";
+}
+
+TEST_CASE("the line says step, loss, speed of the latest steps and time left", "[cli][progress]") {
+  Progress progress("", 100);
+  std::vector<std::string> keep;
+  CHECK(progress.Line().empty());
+  progress.AddLine(StepLine(0, 9.0, 100.0), &keep);  // the first steps are slow: forgotten by and by
+  for (int step = 1; step <= 19; ++step) progress.AddLine(StepLine(step, 2.5, 0.5), &keep);
+  CHECK(progress.Line() == "step 20/100  loss 2.5000  20.0 samples/s  40 s left");
+  CHECK(keep.empty());
+}
+
+TEST_CASE("validations are lines of their own", "[cli][progress]") {
+  Progress progress("", 100);
+  std::vector<std::string> keep;
+  progress.AddLine(StepLine(9, 1.0, 0.5, R"(, "validation_loss": 0.5, "validation_accuracy": 0.975)"), &keep);
+  CHECK(keep == std::vector<std::string>{"validation at step 9: loss 0.5000, 97.5 % right"});
+}
+
+TEST_CASE("lines that are no step, and a loss that is no number, do no harm", "[cli][progress]") {
+  Progress progress("", 2);
+  std::vector<std::string> keep;
+  for (const char* line : {"", "{", "[1]", "{\"step\": \"x\"}", "{\"step\": 1, \"action\": 5}"})
+    progress.AddLine(line, &keep);
+  progress.AddLine(R"({"step": 1, "loss": null, "action": "skip"})", &keep);
+  CHECK(progress.Line() == "step 2/2  loss not finite");
+  CHECK(progress.steps_skipped() == 1);
+}
+
+TEST_CASE("times are short to read", "[cli][progress]") {
+  CHECK(Duration(0.4) == "0 s");
+  CHECK(Duration(59.4) == "59 s");
+  CHECK(Duration(125) == "2:05");
+  CHECK(Duration(3723) == "1:02:03");
+}
+
+}  // namespace
+}  // namespace capstan::cli
