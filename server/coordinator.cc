@@ -12,6 +12,7 @@ namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; a loop calls it ten times a second
 
 }  // namespace
 
@@ -25,7 +26,8 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       started_(now),
       last_progress_(now),
       last_commit_(now),
-      next_report_(now + Seconds(options_.config.limits.report)) {
+      next_report_(now + Seconds(options_.config.limits.report)),
+      last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
   Replay();
   if (job_.IsNull()) Append(JobRecord{options_.job, HashJobConfig(options_.config)});
@@ -182,7 +184,6 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   // Shards may stand at different attempts of one step; the verdict is pure, so Redo is simply decided again.
   attempt_ = 0;
   pending_backoff_.Restart();
-  if (parameters_.stop) StepCommitted(now, out);
   SendPending(now, out);
   Reassign(now, out);
 }
@@ -245,7 +246,7 @@ std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) con
 }
 
 void Coordinator::DecideStep(Instant now, Outbox* out) {
-  if (parameters_.stop) return;
+  if (parameters_.stop) return StepCommitted(now, out);
   // A shard that a former coordinator asked to redo may already stand at attempt 1.
   const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
   if (prepared.empty()) return;
@@ -300,7 +301,6 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
     sent = true;
   }
   if (sent) pending_backoff_.Sent(now);
-  if (!sent && parameters_.stop) StepCommitted(now, out);
 }
 
 // The last step is on every shard: the job is done.
@@ -338,7 +338,8 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   shard.last_heard = now;
   shard.progress = progress;
   for (const Progress::Entry& entry : progress.reports) {
-    if (entry.step.value > step_.value) async_reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
+    if (entry.report.slot >= slot_count_ || entry.step <= step_) continue;
+    async_reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
   }
   AdvanceClock(now, out);
 }
@@ -367,10 +368,11 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
     step_ = step_.Next();
     parameters_ = ParametersOf(options_.config, step_, step_.value);
   }
-  if (step_ == before) return;
-  last_progress_ = now;
-  for (const ShardState& shard : shards_) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
-  if (parameters_.stop) {
+  if (step_ != before) {
+    last_progress_ = now;
+    for (const ShardState& shard : shards_) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
+  }
+  if (parameters_.stop && clock >= step_.value) {
     state_ = State::kFinished;
     ++view_sequence_;
     SendViews(out);
@@ -379,7 +381,17 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
+// A pause of ours is nobody's silence, and no time of the job: what arrived meanwhile has not been read yet.
+void Coordinator::ForgivePause(Instant now) {
+  const Instant pause = now - std::exchange(last_tick_, now);
+  if (pause < kPauseLeast) return;
+  members_.RenewAll(now);
+  for (ShardState& shard : shards_) shard.last_heard += pause;
+  last_progress_ += pause;
+}
+
 void Coordinator::Tick(Instant now, Outbox* out) {
+  ForgivePause(now);
   if (now >= next_ping_) {
     next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
     for (const ShardState& shard : shards_) {
@@ -447,7 +459,6 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   if (state_ == State::kFinished || state_ == State::kFailed) return;
   const LimitsSection& limits = options_.config.limits;
   const Instant waited = now - last_progress_;
-  if (waited < Seconds(limits.report)) return;
   const bool gathering = !recover_;
   const double limit = gathering ? limits.join : limits.stall;
   const std::string waiting = WaitingFor(now);
@@ -455,7 +466,7 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
     Fail(std::string(gathering ? "the job did not start within " : "no step was committed for ") + WholeSeconds(waited) +
              "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting),
          out);
-  } else if (now >= next_report_) {
+  } else if (waited >= Seconds(limits.report) && now >= next_report_) {
     next_report_ = now + Seconds(limits.report);
     out->Say(Severity::kWarning, "waiting " + WholeSeconds(waited) + " for " +
                                      (waiting.empty() ? "the shards' answers" : waiting) +

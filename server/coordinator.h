@@ -100,6 +100,7 @@ class Coordinator {
   bool IsShard(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
   Status CheckHello(const Hello& hello) const;
+  Status CheckHelloParts(const Hello& hello) const;
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
   void InstallCatalog(const CatalogRecord& record);
@@ -122,6 +123,7 @@ class Coordinator {
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out) const;
+  void ForgivePause(Instant now);
   void CheckDeadlines(Instant now, Outbox* out);
   void Record(StepRecord record, Instant now);
   std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
@@ -157,7 +159,7 @@ class Coordinator {
   std::string failure_;
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
-  Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{};
+  Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
   Instant first_prepared_{};                   // of step_
   Backoff pending_backoff_, reset_backoff_;
 };

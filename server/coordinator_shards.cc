@@ -1,7 +1,8 @@
 // What shards tell the coordinator: who they are, and how far they have come.
-#include "server/coordinator.h"
-
 #include <algorithm>
+
+#include "server/admission.h"
+#include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {
@@ -20,7 +21,27 @@ Status Coordinator::CheckHello(const Hello& hello) const {
                    std::to_string(hello.generation.value) + " of this job, the coordinator only " +
                    std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
   }
-  return {};
+  return CheckHelloParts(hello);
+}
+
+// A new coordinator builds on these parts: they must fit together, and the catalog.
+Status Coordinator::CheckHelloParts(const Hello& hello) const {
+  bool fits = true;
+  if (hello.prepared) {
+    const Prepared& prepared = *hello.prepared;
+    fits = order_ && prepared.shard == hello.shard && prepared.incarnation == hello.incarnation &&
+           prepared.generation == hello.generation && prepared.step.value == hello.version.value &&
+           prepared.report.segment_squares.size() == order_->segment_count(hello.shard);
+  }
+  if (hello.last_commit) {
+    fits = fits && hello.last_commit->generation == hello.generation &&
+           hello.last_commit->step.Next().value == hello.version.value;
+  } else if (HasGlobalSteps(options_.config.job.mode)) {
+    fits = fits && hello.version == Version{0};
+  }
+  if (fits) return {};
+  return Invalid(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+                 " says Hello with parts that do not belong together");
 }
 
 // Whether `hello` comes from the process that owns this index. Two live processes with one index: the first keeps it.
@@ -87,6 +108,7 @@ void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* ou
 
 void Coordinator::On(PeerId from, const ResetBad& bad, Outbox* out) {
   if (state_ != State::kResetting || !IsShard(from, bad.shard) || bad.generation != generation_) return;
+  if (shards_[bad.shard].hello->incarnation != bad.incarnation) return;
   Fail(ShardName(bad.shard, options_.config.cluster.shards_per_server) + " cannot serve version " +
            std::to_string(recover_->version.value) + ": " + bad.reason,
        out);
@@ -121,7 +143,7 @@ void Coordinator::CountPrepared(Instant now) {
 
 void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {
   if (state_ != State::kRunning || !IsShard(from, committed.shard) || committed.generation != generation_) return;
-  if (committed.incarnation != running_->incarnations[committed.shard]) return;
+  if (committed.incarnation != running_->incarnations[committed.shard] || committed.step >= step_) return;
   ShardState& shard = shards_[committed.shard];
   shard.last_heard = now;
   if (!shard.committed || *shard.committed < committed.step) shard.committed = committed.step;

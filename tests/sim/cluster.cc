@@ -73,13 +73,13 @@ struct WorkerProcess {
   std::string name;
   std::unique_ptr<Session> session;
   std::vector<float> weights;
-  std::pair<Generation, Step> weights_of;
   bool has_work = false;
   client::Work work;
   std::vector<bool> arrived;
   Instant busy_until{};
   bool idle_call_due = true;
   bool exited = false;
+  Instant paused_until{};
 };
 
 class Cluster {
@@ -195,6 +195,10 @@ class Cluster {
     } else if (delivery.to >= 1000) {
       const auto worker = workers_.find(delivery.to);
       if (worker == workers_.end()) return;
+      if (worker->second.paused_until > now_) {  // what arrives waits in the socket
+        queue_.push({worker->second.paused_until, ++order_, delivery.from, delivery.to, delivery.message});
+        return;
+      }
       worker->second.session->Handle(from, delivery.message, now_, &out);
       Send(delivery.to, out);
       RunApplication(&worker->second);
@@ -227,6 +231,7 @@ class Cluster {
     std::vector<std::uint64_t> nodes;
     for (const auto& [node, worker] : workers_) nodes.push_back(node);
     for (std::uint64_t node : nodes) {
+      if (workers_[node].paused_until > now_) continue;
       out.Clear();
       workers_[node].session->Tick(now_, &out);
       Send(node, out);
@@ -249,6 +254,10 @@ class Cluster {
       }
     }
     if (!workers_.empty() && Chance(options_.worker_crashes * kTick)) KillWorker(true);
+    if (!workers_.empty() && Chance(options_.worker_pauses * kTick)) {
+      RandomWorker()->second.paused_until = now_ + Instant(static_cast<std::int64_t>(random_.Below(9'000'000'000)));
+      ++outcome_.pauses;
+    }
     if (Chance(options_.joins_and_leaves * kTick)) {
       if (workers_.size() > 1 && Chance(0.5)) {
         Leave();
@@ -329,11 +338,7 @@ class Cluster {
   void OnEvent(WorkerProcess* worker, Session::WorkReady& ready) {
     worker->has_work = true;
     worker->work = std::move(ready.work);
-    // Held whole from the round before, or about to arrive.
-    const bool held = !worker->arrived.empty() && worker->weights_of == std::pair(worker->work.generation, worker->work.step) &&
-                      options_.mode == Mode::kSync;
-    worker->arrived.assign(catalog_->blocks().size(), held);
-    worker->weights_of = {worker->work.generation, worker->work.step};
+    worker->arrived.assign(catalog_->blocks().size(), ready.weights_held);
     worker->busy_until = now_ + Instant(static_cast<std::int64_t>(random_.Below(60'000'000)));
   }
   void OnEvent(WorkerProcess* worker, Session::WeightsArrived& arrived) {
@@ -348,7 +353,6 @@ class Cluster {
   void OnEvent(WorkerProcess* worker, Session::WorkVoid& ended) {
     if (!worker->has_work || worker->work.round != ended.round) return;
     worker->has_work = false;
-    worker->weights_of = {};
     worker->idle_call_due = true;
   }
   void OnEvent(WorkerProcess* worker, Session::Finished&) { worker->exited = true; }

@@ -37,6 +37,7 @@ struct ClusterOptions {
   double loss = 0.0, duplication = 0.0, late = 0.0;
   double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;  // expected number per simulated second
   double joins_and_leaves = 0.0;
+  double worker_pauses = 0.0;        // a worker stands still, perhaps for longer than its lease
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
 };
@@ -46,7 +47,7 @@ struct Outcome {
   std::string violation;             // empty: none
   std::vector<float> weights;        // flat space, final
   std::vector<server::StepRecord> records;
-  std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, generations = 0;
+  std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, pauses = 0, generations = 0;
   Instant ended_at{};
 };
 

@@ -18,6 +18,7 @@ std::vector<float> Reference(ClusterOptions options) {
   options.window_blocks = 16;
   options.loss = options.duplication = options.late = 0;
   options.worker_crashes = options.coordinator_crashes = options.shard_crashes = options.joins_and_leaves = 0;
+  options.worker_pauses = 0;
   const Outcome outcome = RunCluster(options);
   INFO(outcome.violation);
   REQUIRE(outcome.finished);
@@ -45,6 +46,7 @@ ClusterOptions RandomOptions(std::uint64_t seed) {
   options.coordinator_crashes = pick(2) * 3.0 * random.Unit();
   options.shard_crashes = pick(4) == 0 ? 1.0 * random.Unit() : 0.0;
   options.joins_and_leaves = pick(2) * 4.0 * random.Unit();
+  options.worker_pauses = pick(2) * 3.0 * random.Unit();
   options.calm_after = std::chrono::seconds(2 + pick(20));
   return options;
 }
@@ -57,17 +59,19 @@ std::string ReferenceKey(const ClusterOptions& options) {
 }
 
 struct Totals {
-  std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, generations_beyond_first = 0;
+  std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, pauses = 0, generations_beyond_first = 0;
   void Add(const Outcome& outcome) {
     messages += outcome.messages;
     lost += outcome.lost;
     doubled += outcome.doubled;
     crashes += outcome.crashes;
+    pauses += outcome.pauses;
     generations_beyond_first += outcome.generations > 1 ? outcome.generations - 1 : 0;
   }
   std::string ToString() const {
     return std::to_string(messages) + " messages, " + std::to_string(lost) + " lost, " + std::to_string(doubled) +
-           " doubled, " + std::to_string(crashes) + " crashes, " + std::to_string(generations_beyond_first) +
+           " doubled, " + std::to_string(crashes) + " crashes, " +
+           std::to_string(pauses) + " pauses, " + std::to_string(generations_beyond_first) +
            " recoveries";
   }
 };

@@ -77,7 +77,6 @@ class NetworkClient : public Client {
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;     // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
-  Mode mode_ = Mode::kSync;
 
   bool finished_ = false, ended_ = false;
   Status failure_;
@@ -86,7 +85,6 @@ class NetworkClient : public Client {
   bool has_work_ = false, void_ = false;
   std::uint64_t round_ = 0;
   Work work_;
-  std::pair<std::uint64_t, std::uint64_t> weights_of_{0, UINT64_MAX};  // generation and step of what weights_ holds
   std::vector<bool> arrived_;
   std::unique_ptr<SlotSums> sums_;
   std::uint64_t slot_samples_ = 0;
@@ -97,7 +95,6 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   std::vector<TensorSpec> specs = SpecsOf(description.tensors);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
-  mode_ = config.job.mode;
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
   weights_ = pool_->Take();
@@ -128,17 +125,12 @@ void NetworkClient::On(Session::WorkReady& ready) {
   void_ = false;
   round_ = work.round;
   work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale};
-  const std::pair of{work.generation.value, work.step.value};
-  // In sync a second round of one step computes with the weights that are held; all others arrive anew.
-  const bool held = mode_ == Mode::kSync && weights_of_ == of;
-  arrived_.assign(catalog_->blocks().size(), held);
-  weights_of_ = of;
+  arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
 }
 
 Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
   if (!failure_.ok()) return failure_;
-  if (void_ || !std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; })) weights_of_ = {0, UINT64_MAX};
   has_work_ = void_ = false;
   sums_.reset();
   loop_->Send(client::ReadyCommand{});
@@ -146,7 +138,6 @@ Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
     if (finished_) return std::optional<Work>();
     if (void_) {
       void_ = has_work_ = false;
-      weights_of_ = {0, UINT64_MAX};
       loop_->Send(client::ReadyCommand{});
     }
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));

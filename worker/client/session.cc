@@ -315,7 +315,7 @@ void Session::AnnounceWork(float loss_scale) {
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
   Work work{generation_, step_, round_, round_slots_, view_->slot_count};
-  events_.push_back(WorkReady{std::move(work), loss_scale});
+  events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 
 // The cluster is at `step`, and we are not: whatever we were doing is over.

@@ -73,6 +73,7 @@ class Session {
   struct WorkReady {
     Work work;
     float loss_scale = 1.0F;
+    bool weights_held = false;      // the application has them whole, from the round before; else they arrive now
   };
   struct WeightsArrived {
     BlockIndex block = 0;
