@@ -82,6 +82,7 @@ class NetworkClient : public Client {
   Status failure_;
 
   // The round.
+  bool asked_ = false;  // for work, and it has not come yet
   bool has_work_ = false, void_ = false;
   std::uint64_t round_ = 0;
   Work work_;
@@ -121,6 +122,7 @@ Status NetworkClient::TakeEvent(Deadline deadline, const char* what) {
 
 void NetworkClient::On(Session::WorkReady& ready) {
   const client::Work& work = ready.work;
+  asked_ = false;
   has_work_ = true;
   void_ = false;
   round_ = work.round;
@@ -133,13 +135,11 @@ Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
   if (!failure_.ok()) return failure_;
   has_work_ = void_ = false;
   sums_.reset();
-  loop_->Send(client::ReadyCommand{});
   while (!has_work_ || void_) {
     if (finished_) return std::optional<Work>();
-    if (void_) {
-      void_ = has_work_ = false;
-      loop_->Send(client::ReadyCommand{});
-    }
+    has_work_ = void_ = false;
+    // Once per round: a second Ready would give up a round that is about to be handed out.
+    if (!std::exchange(asked_, true)) loop_->Send(client::ReadyCommand{});
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
   }
   return std::optional<Work>(work_);

@@ -170,6 +170,7 @@ void Session::VoidRound() {
 // ---- rounds --------------------------------------------------------------------------------------------------------
 
 void Session::Ready(Instant now, Outbox* out) {
+  if (application_ready_) return;  // it has said so, and has not been given work since
   application_ready_ = true;
   if (ended_ || !view_ || generation_.value == 0) return;
   if (round_state_ == RoundState::kComputing || round_state_ == RoundState::kPulling) {
