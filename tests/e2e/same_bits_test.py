@@ -5,7 +5,7 @@ Runs one job many times through `capstan launch` and compares the sha256 of fina
 global batch that they do not divide, two micro-batches a slot, dropout, tensors of several blocks, an epoch with a ragged
 end, and a clip norm that is exceeded in some steps and not in others (both are checked).
 
-usage: same_bits_test.py BIN_DIR
+usage: same_bits_test.py --bin FOLDER
 """
 import hashlib
 import json
@@ -108,7 +108,7 @@ def steps_of(run_dir):
 
 
 def main():
-    bin_dir = sys.argv[1]
+    bin_dir = sys.argv[2]
     with tempfile.TemporaryDirectory(prefix="same-bits-") as folder:
         job = os.path.join(folder, "job.toml")
         # The clip norm that half of the steps exceed is found by a run without clipping.
