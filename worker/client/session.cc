@@ -383,13 +383,14 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
     covered_.insert(covered_.end(), staged.held.begin(), staged.held.end());
     covered_ends_.insert(covered_ends_.end(), staged.ended.begin(), staged.ended.end());
     for (SlotIndex slot = 0; slot < staged.clocks.size(); ++slot) {
-      if (!Has(view_->slots, slot)) continue;
       const auto [clock, added] = learned_clocks_.try_emplace(slot, staged.clocks[slot]);
       if (!added) clock->second = std::min(clock->second, staged.clocks[slot]);
     }
     const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.covered; });
     if (!all) return;
-    for (const auto& [slot, clock] : learned_clocks_) clocks_.try_emplace(slot, clock);
+    for (const auto& [slot, clock] : learned_clocks_) {
+      if (Has(view_->slots, slot)) clocks_.try_emplace(slot, clock);
+    }
     learned_clocks_.clear();
     FinishCoverage(now, out);
   } else if (!Synchronous() && application_ready_ && round_state_ == RoundState::kNone) {
