@@ -1,0 +1,207 @@
+// CoordinatorBench: one coordinator with its log, and a hand that plays shards and workers.
+//
+// Kind:   a value of one test.
+// Why:    a shard is here what its Hello says: a test sets the state it wants a coordinator to find.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/coordinator.h"
+
+namespace capstan::server {
+
+class CoordinatorBench {
+ public:
+  struct FakeShard {
+    PeerId peer;
+    Hello hello;
+  };
+
+  // Two tensors, each a block and a segment; with two shards, one each.
+  static constexpr std::uint32_t kBlockElements = 4;
+  static constexpr PeerId kStranger{9};
+
+  explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync) {
+    config.job.mode = mode;
+    config.job.steps = 3;
+    config.job.slots = 2;
+    config.optimizer.lr = 0.5;
+    config.cluster.servers = shard_count;
+    config.cluster.workers = config.cluster.min_workers = workers;
+    for (ShardIndex i = 0; i < shard_count; ++i) {
+      shards.push_back({PeerId{100 + i}, {}});
+      shards[i].hello.shard = i;
+      shards[i].hello.incarnation = Incarnation{50 + i};
+      shards[i].hello.endpoint = "shard-" + std::to_string(i);
+    }
+  }
+
+  // A coordinator's life begins; the one before, if any, is dead.
+  void Live() {
+    Forget();
+    for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
+    CoordinatorOptions options;
+    options.config = config;
+    options.job_file = "the job file";
+    options.job = JobId{1, 2};
+    options.block_elements = kBlockElements;
+    coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
+  }
+  void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
+  void Tick(Instant later = {}) {
+    now += later;
+    coordinator->Tick(now, &out_);
+  }
+  // Time passes as a loop lets it pass; these workers keep their leases.
+  void Pass(Instant time, const std::vector<Join>& alive = {}) {
+    constexpr Instant kEvery = std::chrono::milliseconds(500);
+    for (Instant passed{}; passed < time; passed += kEvery) {
+      for (const Join& join : alive) Send(PeerOf(join), MakeBeat(join));
+      Tick(kEvery);
+    }
+  }
+  template <class T>
+  std::vector<T> Take(PeerId to) {
+    std::vector<T> taken;
+    std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
+      const T* body = std::get_if<T>(&envelope.message.header);
+      if (envelope.to != to || body == nullptr) return false;
+      taken.push_back(*body);
+      return true;
+    });
+    return taken;
+  }
+  template <class T>
+  std::vector<T> TakeFromShard(ShardIndex shard) {
+    return Take<T>(shards[shard].peer);
+  }
+  template <class T>
+  std::size_t Count() const {
+    std::size_t count = 0;
+    for (const Envelope& envelope : out_.envelopes) count += std::holds_alternative<T>(envelope.message.header) ? 1 : 0;
+    return count;
+  }
+  void Forget() { out_ = {}; }
+  std::string Notices() const {
+    std::string all;
+    for (const Notice& notice : out_.notices) all += notice.text + "\n";
+    return all;
+  }
+
+  // ---- workers
+  static std::vector<TensorSpec> Tensors() {
+    return {{"a", {4}, {InitKind::kZeros, 0.0F}, true}, {"b", {2, 2}, {InitKind::kZeros, 0.0F}, true}};
+  }
+  // A worker and one life of it; its peer follows from both.
+  Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
+    return {{}, name, nonce, "class", 3, 4, Tensors()};
+  }
+  static PeerId PeerOf(const Join& join) {
+    return PeerId{1000 + static_cast<std::uint64_t>(join.worker.back()) * 100 + join.nonce};
+  }
+  Join Joins(const std::string& name, std::uint64_t nonce = 1) {
+    Join join = MakeJoin(name, nonce);
+    Send(PeerOf(join), join);
+    return join;
+  }
+  // The newest view sent to a worker; nothing: none since the last one was taken.
+  View ViewOf(const Join& join) {
+    const std::vector<View> views = Take<View>(PeerOf(join));
+    if (!views.empty()) sessions_[PeerOf(join)] = views.back().session;
+    return views.empty() ? View{} : views.back();
+  }
+  Beat MakeBeat(const Join& join) {
+    ViewOf(join);
+    Beat beat;
+    beat.session = sessions_[PeerOf(join)];
+    beat.nonce = join.nonce;
+    return beat;
+  }
+  Leave MakeLeave(const Join& join) {
+    ViewOf(join);
+    return {sessions_[PeerOf(join)], join.nonce, "test"};
+  }
+
+  // ---- shards
+  void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
+  // Every shard hears the new term and says so.
+  void ShardsEchoTerm() {
+    for (ShardIndex i = 0; i < shards.size(); ++i) {
+      shards[i].hello.term = coordinator->term();
+      SayHello(i);
+    }
+  }
+  void AnswerReset(ShardIndex shard) {
+    Hello& hello = shards[shard].hello;
+    hello.serving = true;
+    hello.generation = coordinator->generation();
+    hello.version = {};
+    hello.last_commit.reset();
+    hello.prepared.reset();
+    Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
+  }
+  // A job that runs, with workers "w0", "w1", ...
+  void Run() {
+    Live();
+    ShardsEchoTerm();
+    for (std::uint32_t i = 0; i < config.cluster.workers; ++i) Joins("w" + std::to_string(i));
+    for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
+    Forget();
+  }
+  Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const {
+    Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
+    const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
+    prepared.report.segment_squares.assign(blocks, square);
+    prepared.report.block_samples.assign(blocks, 2);
+    for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {
+      SlotReport report;
+      report.slot = slot;
+      report.samples = 1;
+      report.predictions = 1;
+      report.loss_sum = 2.0;
+      prepared.report.slots.push_back(report);
+    }
+    return prepared;
+  }
+  void Prepares(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) {
+    shards[shard].hello.prepared = MakePrepared(shard, step, square, attempt);
+    Send(shards[shard].peer, *shards[shard].hello.prepared);
+  }
+  void Commits(ShardIndex shard, const Commit& commit) {
+    Hello& hello = shards[shard].hello;
+    hello.version = Version{commit.step.value + 1};
+    hello.last_commit = commit;
+    hello.prepared.reset();
+    Send(shards[shard].peer, Committed{shard, hello.incarnation, hello.generation, commit.step});
+  }
+  // A whole step, on all shards.
+  void DoStep(std::uint64_t step) {
+    for (ShardIndex i = 0; i < shards.size(); ++i) Prepares(i, step);
+    for (ShardIndex i = 0; i < shards.size(); ++i) {
+      const std::vector<Commit> commits = TakeFromShard<Commit>(i);
+      if (!commits.empty()) Commits(i, commits.back());
+    }
+  }
+  template <class T>
+  std::vector<T> Logged() const {
+    std::vector<T> records;
+    for (const LogRecord& record : log.records()) {
+      if (const T* body = std::get_if<T>(&record)) records.push_back(*body);
+    }
+    return records;
+  }
+
+  JobConfig config;
+  MemoryCoordinatorLog log;
+  const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
+  std::unique_ptr<Coordinator> coordinator;
+  std::vector<FakeShard> shards;
+  Instant now = std::chrono::seconds(1000);
+
+ private:
+  std::map<PeerId, SessionId> sessions_;
+  Outbox out_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,446 @@
+// Who may be in a job, and who computes what.
+#include <catch2/catch.hpp>
+
+#include "tests/server/coordinator_bench.h"
+
+namespace capstan::server {
+namespace {
+
+using std::chrono::seconds;
+using State = Coordinator::State;
+using Slots = std::vector<SlotIndex>;
+
+bool Mentions(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+
+TEST_CASE("a job starts when every shard has echoed the term and all workers have joined", "[server][coordinator]") {
+  CoordinatorBench bench;
+  bench.Live();
+  bench.SayHello(0);  // of no term yet
+  bench.SayHello(1);
+  CHECK(bench.TakeFromShard<Ping>(0).at(0).term == Term{1});
+  CHECK(bench.TakeFromShard<Ping>(1).size() == 1);
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
+  CHECK(bench.Count<Reset>() == 0);
+  bench.shards[0].hello.term = bench.shards[1].hello.term = Term{1};
+  bench.SayHello(0);
+  CHECK(bench.Count<Reset>() == 0);
+  CHECK(bench.ViewOf(w0).phase == JobPhase::kGathering);
+  bench.SayHello(1);
+  for (ShardIndex i : {0U, 1U}) {
+    const Reset reset = bench.TakeFromShard<Reset>(i).at(0);
+    CHECK(reset.term == Term{1});
+    CHECK(reset.generation == Generation{1});
+    CHECK(reset.incarnation == Incarnation{50 + i});
+    CHECK(reset.version == Version{0});
+    CHECK(reset.slot_count == 2);
+    CHECK(reset.catalog == CoordinatorBench::Tensors());
+    CHECK(reset.parameters.learning_rate == 0.5F);
+  }
+  CHECK(bench.Logged<RecoverRecord>().size() == 1);  // before the first Reset
+  CHECK(bench.Logged<RunningRecord>().empty());
+  bench.AnswerReset(0);
+  CHECK(bench.coordinator->state() == State::kResetting);
+  CHECK(bench.ViewOf(w0).phase != JobPhase::kRunning);
+  bench.AnswerReset(1);
+  CHECK(bench.coordinator->state() == State::kRunning);
+  REQUIRE(bench.Logged<RunningRecord>().size() == 1);
+  CHECK(bench.Logged<RunningRecord>()[0].incarnations == std::vector<Incarnation>{{50}, {51}});
+  const View view = bench.ViewOf(w0);
+  CHECK(view.phase == JobPhase::kRunning);
+  CHECK(view.generation == Generation{1});
+  CHECK(view.slots == Slots{0});
+  CHECK(view.shards == std::vector<ShardAddress>{{0, {50}, "shard-0"}, {1, {51}, "shard-1"}});
+  CHECK(bench.ViewOf(w1).slots == Slots{1});
+}
+
+TEST_CASE("a Reset is repeated to those who have not answered, and an answer from another life does not count",
+          "[server][coordinator]") {
+  CoordinatorBench bench;
+  bench.Live();
+  bench.ShardsEchoTerm();
+  bench.Joins("w0");
+  bench.Joins("w1");
+  bench.AnswerReset(0);
+  bench.Forget();
+  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{49}, Generation{1}, 0});
+  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{51}, Generation{2}, 0});
+  bench.Send(bench.shards[1].peer, ResetDone{7, Incarnation{51}, Generation{1}, 0});
+  CHECK(bench.coordinator->state() == State::kResetting);
+  bench.Tick(seconds(1));
+  CHECK(bench.TakeFromShard<Reset>(0).empty());
+  CHECK(bench.TakeFromShard<Reset>(1).size() == 1);
+  bench.AnswerReset(1);
+  CHECK(bench.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("a snapshot that cannot be served fails the job and says on which server, and why", "[server][coordinator]") {
+  CoordinatorBench bench;
+  bench.Live();
+  bench.ShardsEchoTerm();
+  const Join w0 = bench.Joins("w0");
+  bench.Joins("w1");
+  bench.Send(bench.shards[1].peer, ResetBad{1, Incarnation{51}, Generation{1}, "the disk is gone"});
+  CHECK(bench.coordinator->state() == State::kFailed);
+  CHECK(Mentions(bench.coordinator->failure(), "server 1"));
+  CHECK(Mentions(bench.coordinator->failure(), "the disk is gone"));
+  CHECK(bench.ViewOf(w0).phase == JobPhase::kFailed);
+}
+
+TEST_CASE("with min_workers the job starts after half the join limit", "[server][coordinator]") {
+  CoordinatorBench bench;
+  bench.config.cluster.min_workers = 1;
+  bench.config.limits.join = 20;
+  bench.Live();
+  bench.ShardsEchoTerm();
+  const Join w0 = bench.Joins("w0");
+  bench.Pass(seconds(9), {w0});
+  CHECK(bench.coordinator->state() == State::kCollecting);
+  bench.Pass(seconds(2), {w0});
+  CHECK(bench.coordinator->state() == State::kResetting);
+}
+
+TEST_CASE("a Join without a catalog is given the job file and no session", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Live();
+  Join join = bench.MakeJoin("w0");
+  join.catalog.clear();
+  bench.Send(CoordinatorBench::PeerOf(join), join);
+  const View view = bench.ViewOf(join);
+  CHECK(view.job_file == "the job file");
+  CHECK(view.job == JobId{1, 2});
+  CHECK(view.session == SessionId{0});
+  CHECK(bench.coordinator->worker_count() == 0);
+}
+
+TEST_CASE("a worker that does not fit the job is refused, with both sides named", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Live();
+  bench.Joins("w0");
+  struct Bad {
+    const char* words[2];
+    void (*change)(Join*);
+  };
+  const Bad bad[] = {
+      {{"b f32[3]", "b f32[2, 2]"}, [](Join* join) { join->catalog[1].shape = {3}; }},
+      {{"1 tensors", "b f32[2, 2]"}, [](Join* join) { join->catalog.pop_back(); }},
+      {{"other class", "\"class\""}, [](Join* join) { join->numeric_class = "other class"; }},
+      {{"77", "(probe 3)"}, [](Join* join) { join->numeric_fingerprint = 77; }},
+      {{"88", "(4)"}, [](Join* join) { join->data_fingerprint = 88; }},
+      {{"another job", "--coordinator"},
+       [](Join* join) {
+         join->job = JobId{1, 3};
+       }},
+      {{"name", "128"}, [](Join* join) { join->worker.clear(); }},
+      {{"name", "128"}, [](Join* join) { join->worker.assign(129, 'x'); }},
+  };
+  const PeerId peer{4000};
+  for (const Bad& one : bad) {
+    Join join = bench.MakeJoin("w1", 2);
+    one.change(&join);
+    bench.Send(peer, join);
+    const std::vector<Error> errors = bench.Take<Error>(peer);
+    REQUIRE(errors.size() == 1);
+    INFO(errors[0].message);
+    CHECK(errors[0].code == Code::kRefused);
+    for (const char* word : one.words) CHECK(Mentions(errors[0].message, word));
+  }
+  CHECK(bench.metrics->joins_refused.value() == std::size(bad));
+  CHECK(bench.coordinator->worker_count() == 1);
+  CHECK(bench.Logged<SessionRecord>().size() == 1);
+  bench.Send(peer, bench.MakeJoin("w1", 2));
+  CHECK(bench.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("the first catalog that can be is the job's, and is logged before anything depends on it", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Live();
+  Join join = bench.MakeJoin("w0");
+  join.catalog[0].shape = {0};
+  bench.Send(CoordinatorBench::PeerOf(join), join);
+  const std::vector<Error> errors = bench.Take<Error>(CoordinatorBench::PeerOf(join));
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kRefused);
+  CHECK(Mentions(errors[0].message, "\"a\""));
+  CHECK(bench.coordinator->catalog() == nullptr);
+  CHECK(bench.Logged<CatalogRecord>().empty());
+  bench.Joins("w0");
+  CHECK(bench.coordinator->catalog() != nullptr);
+  REQUIRE(bench.Logged<CatalogRecord>().size() == 1);
+  CHECK(bench.Logged<CatalogRecord>()[0].numeric_class == "class");
+  CHECK(bench.Logged<SessionRecord>().size() == 1);
+}
+
+TEST_CASE("a repeated Join is the same session", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join w0 = bench.Joins("w0");
+  const SessionId session = bench.ViewOf(w0).session;
+  bench.Joins("w0");
+  CHECK(bench.ViewOf(w0).session == session);
+  CHECK(bench.coordinator->worker_count() == 2);
+  CHECK(bench.Logged<SessionRecord>().size() == 2);
+}
+
+TEST_CASE("a newer process of one name takes over, and the older one is told to end", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join older = bench.MakeJoin("w0", 1);
+  const Join newer = bench.Joins("w0", 2);
+  const std::vector<Error> errors = bench.Take<Error>(CoordinatorBench::PeerOf(older));
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kRefused);
+  CHECK(Mentions(errors[0].message, "\"w0\""));
+  CHECK(bench.coordinator->worker_count() == 2);
+  CHECK(bench.ViewOf(newer).slots == Slots{0});
+  Beat beat = bench.MakeBeat(newer);
+  beat.nonce = older.nonce;
+  bench.Send(CoordinatorBench::PeerOf(older), beat);
+  CHECK(bench.Take<Error>(CoordinatorBench::PeerOf(older)).at(0).code == Code::kStale);
+}
+
+TEST_CASE("sessions are never used twice, not even by a coordinator that comes anew", "[server][join]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.Live();
+  const Join w0 = bench.Joins("w0");
+  CHECK(bench.ViewOf(w0).session == SessionId{3});
+  CHECK(bench.coordinator->term() == Term{2});
+}
+
+TEST_CASE("a Beat of an unknown session is stale; of a known one it is answered with the view", "[server][beat]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join w0 = bench.Joins("w0");
+  const Beat beat = bench.MakeBeat(w0);
+  bench.Send(CoordinatorBench::PeerOf(w0), beat);
+  CHECK(bench.ViewOf(w0).phase == JobPhase::kRunning);
+  Beat wrong = beat;
+  wrong.session = SessionId{77};
+  bench.Send(CoordinatorBench::kStranger, wrong);
+  CHECK(bench.Take<Error>(CoordinatorBench::kStranger).at(0).code == Code::kStale);
+  wrong = beat;
+  wrong.nonce = 77;
+  bench.Send(CoordinatorBench::kStranger, wrong);
+  CHECK(bench.Take<Error>(CoordinatorBench::kStranger).at(0).code == Code::kStale);
+}
+
+TEST_CASE("a silent worker's slots move when its lease is over, and it may join again", "[server][lease]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
+  bench.MakeBeat(w0);  // looks its session up
+  bench.Pass(seconds(9), {w1});
+  CHECK(bench.coordinator->worker_count() == 2);
+  bench.Pass(seconds(2), {w1});
+  CHECK(bench.coordinator->worker_count() == 1);
+  CHECK(bench.metrics->leases_lost.value() == 1);
+  CHECK(Mentions(bench.Notices(), "\"w0\""));
+  CHECK(bench.ViewOf(w1).slots == Slots{0, 1});
+  bench.Send(CoordinatorBench::PeerOf(w0), bench.MakeBeat(w0));
+  CHECK(bench.Take<Error>(CoordinatorBench::PeerOf(w0)).at(0).code == Code::kStale);
+  bench.Joins("w0");
+  CHECK(bench.ViewOf(w0).slots.size() == 1);
+  CHECK(bench.ViewOf(w1).slots == Slots{0});
+}
+
+TEST_CASE("a pause of the coordinator costs nobody the lease, and no time of the job", "[server][lease]") {
+  CoordinatorBench bench;
+  bench.config.limits.stall = 60;
+  bench.Run();
+  bench.Pass(seconds(1));
+  bench.Tick(seconds(100));  // stopped, and let go on: what has arrived meanwhile is not read yet
+  CHECK(bench.coordinator->worker_count() == 2);
+  CHECK(bench.coordinator->state() == State::kRunning);
+  bench.Pass(seconds(11));
+  CHECK(bench.coordinator->worker_count() == 0);
+}
+
+TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[server][lease]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
+  Leave leave = bench.MakeLeave(w0);
+  leave.nonce = 5;
+  bench.Send(CoordinatorBench::PeerOf(w0), leave);
+  CHECK(bench.coordinator->worker_count() == 2);  // another life's word
+  bench.Send(CoordinatorBench::PeerOf(w0), bench.MakeLeave(w0));
+  CHECK(bench.ViewOf(w1).slots == Slots{0, 1});
+  const Join w2 = bench.Joins("w2");
+  CHECK(bench.ViewOf(w1).slots == Slots{0});
+  Outbox out;
+  bench.coordinator->WorkerDied("w1", bench.now, &out);
+  bench.coordinator->WorkerDied("nobody", bench.now, &out);
+  CHECK(bench.coordinator->worker_count() == 1);
+  bench.Send(CoordinatorBench::PeerOf(w2), bench.MakeBeat(w2));
+  CHECK(bench.ViewOf(w2).slots == Slots{0, 1});
+}
+
+// ---- shards that say Hello ------------------------------------------------------------------------------------------
+
+TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const PeerId peer{4000};
+  struct Bad {
+    const char* word;
+    void (*change)(Hello*);
+  };
+  const Bad bad[] = {
+      {"--index", [](Hello* hello) { hello->shard = 2; }},
+      {"--index", [](Hello* hello) { hello->shard = UINT32_MAX; }},
+      {"job file", [](Hello* hello) { ++hello->config_hash; }},
+      {"generation 9", [](Hello* hello) { hello->generation = Generation{9}; }},
+      {"older than the shard's", [](Hello* hello) { hello->term = Term{9}; }},
+  };
+  for (const Bad& one : bad) {
+    Hello hello = bench.shards[1].hello;
+    hello.incarnation = Incarnation{60};
+    one.change(&hello);
+    bench.Send(peer, hello);
+    const std::vector<Error> errors = bench.Take<Error>(peer);
+    REQUIRE(errors.size() == 1);
+    CHECK(errors[0].code == Code::kRefused);
+    CHECK(Mentions(errors[0].message, one.word));
+  }
+  CHECK(bench.coordinator->generation() == Generation{1});
+  CHECK(bench.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("of two processes with one index the first keeps it, and the second is refused", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.SayHello(1);
+  Hello second = bench.shards[1].hello;
+  second.incarnation = Incarnation{60};
+  second.endpoint = "elsewhere";
+  second.serving = false;
+  second.generation = {};
+  const PeerId peer{4000};
+  bench.Send(peer, second);
+  CHECK(bench.coordinator->generation() == Generation{1});  // nothing is believed yet
+  CHECK(bench.Take<Error>(peer).empty());
+  bench.Tick(seconds(1));  // the regular Ping finds the first one alive
+  CHECK(bench.TakeFromShard<Ping>(1).size() == 1);
+  bench.SayHello(1);
+  const std::vector<Error> errors = bench.Take<Error>(peer);
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kRefused);
+  CHECK(Mentions(errors[0].message, "server 1 is already running at shard-1"));
+  CHECK(bench.coordinator->generation() == Generation{1});
+  CHECK(bench.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("a process that takes a silent one's index is believed after a while", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.SayHello(1);
+  Hello second = bench.shards[1].hello;
+  second.incarnation = Incarnation{60};
+  second.endpoint = "elsewhere";
+  second.serving = false;
+  second.generation = {};
+  const PeerId peer{4000};
+  bench.Send(peer, second);
+  bench.Pass(seconds(4));
+  CHECK(bench.coordinator->generation() == Generation{1});
+  bench.Send(peer, second);
+  CHECK(bench.coordinator->generation() == Generation{2});
+  CHECK(bench.Take<Reset>(peer).at(0).incarnation == Incarnation{60});
+}
+
+TEST_CASE("a late Hello of an earlier life is no new life", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  Hello late = bench.shards[1].hello;
+  late.incarnation = Incarnation{40};
+  bench.Send(bench.shards[1].peer, late);
+  bench.Pass(seconds(4));
+  bench.Send(bench.shards[1].peer, late);
+  bench.Send(PeerId{4000}, late);
+  CHECK(bench.coordinator->generation() == Generation{1});
+  CHECK(bench.coordinator->shards().at(1).incarnation == Incarnation{51});
+}
+
+// ---- deadlines ------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a job that cannot gather fails at limits.join and names who is missing", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.join = 8;
+  bench.config.limits.report = 3;
+  bench.Live();
+  bench.shards[0].hello.term = Term{1};
+  bench.SayHello(0);
+  const Join w0 = bench.Joins("w0");
+  bench.Pass(seconds(4), {w0});
+  CHECK(Mentions(bench.Notices(), "server 1 (never seen)"));
+  CHECK(Mentions(bench.Notices(), "1 of 2 workers (not joined)"));
+  CHECK(Mentions(bench.Notices(), "giving up after 8 s"));
+  CHECK(bench.coordinator->state() == State::kCollecting);
+  bench.Pass(seconds(5), {w0});
+  CHECK(bench.coordinator->state() == State::kFailed);
+  CHECK(Mentions(bench.coordinator->failure(), "server 0 at shard-0 (silent for"));
+  CHECK(Mentions(bench.coordinator->failure(), "server 1 (never seen)"));
+  const View view = bench.ViewOf(w0);
+  CHECK(view.phase == JobPhase::kFailed);
+  CHECK(view.message == bench.coordinator->failure());
+}
+
+TEST_CASE("a limit shorter than the time between two reports counts too", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.join = 2;
+  bench.config.limits.report = 30;
+  bench.Live();
+  bench.Pass(seconds(3));
+  CHECK(bench.coordinator->state() == State::kFailed);
+}
+
+TEST_CASE("a job without a committed step fails at limits.stall and names whom it waited for", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.stall = 20;
+  bench.config.limits.lease = 1000;
+  bench.Run();
+  const Join w0 = bench.Joins("w0");
+  Beat idle = bench.MakeBeat(w0);
+  idle.generation = Generation{1};
+  bench.Send(CoordinatorBench::PeerOf(w0), idle);  // w0 has done its part
+  bench.Pass(seconds(10));
+  bench.SayHello(0);
+  bench.SayHello(1);
+  bench.DoStep(0);
+  idle.step = Step{1};
+  bench.Send(CoordinatorBench::PeerOf(w0), idle);
+  bench.Pass(seconds(19));
+  CHECK(bench.coordinator->state() == State::kRunning);
+  bench.SayHello(0);
+  bench.SayHello(1);
+  bench.Pass(seconds(2));
+  CHECK(bench.coordinator->state() == State::kFailed);
+  INFO(bench.coordinator->failure());
+  CHECK(Mentions(bench.coordinator->failure(), "\"w1\""));
+  CHECK(!Mentions(bench.coordinator->failure(), "\"w0\""));
+  CHECK(!Mentions(bench.coordinator->failure(), "server"));
+}
+
+TEST_CASE("a limit of 0 is none", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.stall = bench.config.limits.join = 0;
+  bench.Run();
+  bench.Pass(std::chrono::hours(1));
+  CHECK(bench.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("a shard that is silent is named with its address and since when", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.SayHello(0);
+  bench.SayHello(1);
+  CHECK(!Mentions(bench.coordinator->WaitingFor(bench.now), "server"));
+  bench.Pass(seconds(6));
+  bench.SayHello(0);
+  const std::string waiting = bench.coordinator->WaitingFor(bench.now);
+  CHECK(Mentions(waiting, "server 1 at shard-1 (silent for 6 s)"));
+  CHECK(!Mentions(waiting, "server 0"));
+}
+
+}  // namespace
+}  // namespace capstan::server
