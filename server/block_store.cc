@@ -119,6 +119,12 @@ std::uint64_t BlockStore::WeightsHash(std::size_t local) {
   return *entry.published.weights_hash;
 }
 
+std::uint64_t BlockStore::parameter_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Entry& block : blocks_) bytes += block.count * sizeof(float);
+  return bytes;
+}
+
 std::uint64_t BlockStore::Digest() const {
   Hasher hasher;
   for (const Entry& entry : blocks_) {

@@ -47,6 +47,10 @@ class BlockStore {
   std::uint64_t Digest() const;
   BufferPool* pool() { return &pool_; }
   std::uint64_t pool_bytes() const { return pool_.allocated_bytes(); }
+  std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes(); }
+  // Of the published version.
+  std::uint64_t parameter_bytes() const;
+  std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
 
  private:
   static constexpr int kStatesMax = 2;

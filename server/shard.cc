@@ -104,6 +104,8 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     acks_.clear();
     progress_changed_ = true;
     BeginStep();
+    metrics_->parameter_bytes.Set(store_->parameter_bytes());
+    metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
     metrics_->generation.Set(static_cast<double>(generation_.value));
     metrics_->version.Set(static_cast<double>(version_.value));
   }
@@ -519,7 +521,11 @@ void Shard::Tick(Instant now, Outbox* out) {
     prepared_backoff_.Sent(now);
     out->Send(options_.coordinator, MakeProgress());
   }
-  metrics_->staging_bytes.Set(static_cast<double>(staged_bytes()));
+  metrics_->staging_bytes.Set(staged_bytes());
+  if (store_) {
+    metrics_->pool_used_bytes.Set(store_->pool_used_bytes());
+    metrics_->pool_free_bytes.Set(store_->pool_bytes() - store_->pool_used_bytes());
+  }
 }
 
 Hello Shard::MakeHello() const {

@@ -61,6 +61,7 @@ void ShardLoop::Run() {
     const int delivered =
         transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     if (outgoing_->waiting()) outgoing_->Retry();
+    CountBatch(delivered);
     if (delivered == 0) continue;
     core_->Flush(&out_);
     SendOut();
@@ -81,6 +82,14 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   const Instant after = Now();
   times_->Handled(message, before, after);
   times_->SeePrepared(core_->prepared(), after);
+}
+
+// What one look at the sockets found was waiting together.
+void ShardLoop::CountBatch(int messages) {
+  const std::uint64_t bytes = counters_.header_bytes_in + counters_.payload_bytes_in;
+  metrics_->queue_messages.Set(messages);
+  metrics_->queue_bytes.Set(bytes - bytes_seen_);
+  bytes_seen_ = bytes;
 }
 
 void ShardLoop::Tick(Instant now) {

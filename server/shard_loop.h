@@ -52,6 +52,7 @@ class ShardLoop {
   ShardLoop() = default;
   void Run();
   void HandleOne(PeerId from, const Message& message);
+  void CountBatch(int messages);
   void Tick(Instant now);
   void SendOut();
   bool Over() const;
@@ -69,6 +70,7 @@ class ShardLoop {
 
   Outbox out_;
   Instant started_{}, coordinator_heard_{};
+  std::uint64_t bytes_seen_ = 0;  // received up to the last look
   Status outcome_;
   std::atomic<bool> stop_requested_{false}, ended_{false};
   std::thread thread_;
