@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/local_connection.h"
 #include "common/wire_codec.h"
 
 namespace capstan {
@@ -47,6 +48,57 @@ struct SocketCloser {
 };
 using Context = std::unique_ptr<void, ContextCloser>;
 using Socket = std::unique_ptr<void, SocketCloser>;
+
+// A socket, and word of the connections it makes and accepts.
+class WatchedSocket {
+ public:
+  WatchedSocket() = default;
+  WatchedSocket(void* context, Socket socket, const std::string& name);
+  WatchedSocket(WatchedSocket&&) = default;
+  WatchedSocket& operator=(WatchedSocket other) noexcept {
+    socket_.swap(other.socket_);
+    events_.swap(other.events_);
+    return *this;
+  }
+  ~WatchedSocket() {
+    if (events_) zmq_socket_monitor(socket_.get(), nullptr, 0);  // first: its events need somebody who takes them
+  }
+
+  explicit operator bool() const { return socket_ != nullptr; }
+  void* get() const { return socket_.get(); }
+  void* events() const { return events_.get(); }  // null: not watched
+  // What has been heard of so far.
+  void TuneNewConnections();
+
+ private:
+  Socket socket_;
+  Socket events_;
+};
+
+WatchedSocket::WatchedSocket(void* context, Socket socket, const std::string& name) : socket_(std::move(socket)) {
+  const std::string address = "inproc://" + name;
+  if (zmq_socket_monitor(socket_.get(), address.c_str(), ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED) != 0) return;
+  events_.reset(zmq_socket(context, ZMQ_PAIR));
+  const int unlimited = 0;  // a full queue would hold up libzmq's thread
+  if (events_ && zmq_setsockopt(events_.get(), ZMQ_RCVHWM, &unlimited, sizeof unlimited) == 0 &&
+      zmq_connect(events_.get(), address.c_str()) == 0) {
+    return;
+  }
+  zmq_socket_monitor(socket_.get(), nullptr, 0);
+  events_.reset();
+}
+
+void WatchedSocket::TuneNewConnections() {
+  if (!events_) return;
+  // An event is its number (16 bits) and the connection's descriptor (32 bits), then a frame with the address.
+  std::array<std::byte, 6> event;
+  while (zmq_recv(events_.get(), event.data(), event.size(), ZMQ_DONTWAIT) == static_cast<int>(event.size())) {
+    std::int32_t descriptor = -1;
+    std::memcpy(&descriptor, event.data() + 2, sizeof descriptor);
+    TuneLocalConnection(descriptor);
+    zmq_recv(events_.get(), nullptr, 0, ZMQ_DONTWAIT);
+  }
+}
 
 // ---- who is who ----------------------------------------------------------------------------------------------------
 
@@ -218,7 +270,7 @@ class ZmqTransport final : public Transport {
   ~ZmqTransport() override {
     dealers_.clear();
     closing_.clear();
-    router_.reset();
+    router_ = {};
     context_.reset();
     if (wake_fd_ >= 0) close(wake_fd_);
   }
@@ -234,11 +286,11 @@ class ZmqTransport final : public Transport {
 
  private:
   struct Dealer {
-    Socket socket;
+    WatchedSocket socket;
     std::string endpoint;
   };
 
-  Result<Socket> Open(int type);
+  Result<WatchedSocket> Open(int type);
   Status SendFailure(PeerId to, int error);
   std::string Describe(PeerId peer) const;
 
@@ -248,6 +300,7 @@ class ZmqTransport final : public Transport {
   // The message that begins with what is to be read next from `socket`; false when there is none.
   bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
+  void TuneNewConnections();
   void Sleep(std::chrono::nanoseconds timeout);
   bool TakeWake();
 
@@ -261,10 +314,10 @@ class ZmqTransport final : public Transport {
 
   // The owner's thread alone.
   Context context_;
-  Socket router_;                            // made by the first Bind
+  WatchedSocket router_;                     // made by the first Bind
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
-  std::vector<Socket> closing_;              // disconnected while their messages were being delivered
-  std::uint64_t dealers_made_ = 0;
+  std::vector<WatchedSocket> closing_;       // disconnected while their messages were being delivered
+  std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
   std::vector<zmq_pollitem_t> poll_items_;  // empty: to be made again
   std::vector<std::byte> header_;           // reused by Send
   bool draining_ = false;
@@ -272,7 +325,7 @@ class ZmqTransport final : public Transport {
   int error_replies_ = 0;  // since error_second_
 };
 
-Result<Socket> ZmqTransport::Open(int type) {
+Result<WatchedSocket> ZmqTransport::Open(int type) {
   if (wake_fd_ < 0 || !context_) return Unreachable("no socket can be made: too many open files; raise ulimit -n");
   Socket socket(zmq_socket(context_.get(), type));
   if (!socket) return Unreachable(std::string("no socket can be made: ") + WhyNot(errno, true));
@@ -302,7 +355,7 @@ Result<Socket> ZmqTransport::Open(int type) {
     const RoutingId id = RandomRoutingId();
     CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ROUTING_ID, id.bytes.data(), id.size) == 0);
   }
-  return socket;
+  return WatchedSocket(context_.get(), std::move(socket), "connections-" + std::to_string(++sockets_made_));
 }
 
 Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
@@ -322,7 +375,7 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
 
 Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
   CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
-  CAPSTAN_ASSIGN_OR_RETURN(Socket socket, Open(ZMQ_DEALER));
+  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(ZMQ_DEALER));
   if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return EndpointFailure("connect to", endpoint, errno);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
@@ -381,7 +434,13 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   return {};
 }
 
+void ZmqTransport::TuneNewConnections() {
+  router_.TuneNewConnections();
+  for (auto& [peer, dealer] : dealers_) dealer.socket.TuneNewConnections();
+}
+
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
+  TuneNewConnections();
   int delivered = Drain(on_message);
   if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
   const Clock::time_point start = Clock::now();
@@ -484,11 +543,16 @@ void ZmqTransport::Reject(PeerId from, const Status& why) {
 void ZmqTransport::Sleep(std::chrono::nanoseconds timeout) {
   if (poll_items_.empty()) {
     poll_items_.push_back({nullptr, wake_fd_, ZMQ_POLLIN, 0});
-    if (router_) poll_items_.push_back({router_.get(), 0, ZMQ_POLLIN, 0});
-    for (auto& [peer, dealer] : dealers_) poll_items_.push_back({dealer.socket.get(), 0, ZMQ_POLLIN, 0});
+    const auto add = [this](const WatchedSocket& socket) {
+      if (socket) poll_items_.push_back({socket.get(), 0, ZMQ_POLLIN, 0});
+      if (socket.events() != nullptr) poll_items_.push_back({socket.events(), 0, ZMQ_POLLIN, 0});
+    };
+    add(router_);
+    for (auto& [peer, dealer] : dealers_) add(dealer.socket);
   }
   const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), timeout_ms);  // the sockets say what arrived
+  TuneNewConnections();
   // Wake may have written after TakeWake had already seen its flag.
   if (poll_items_.front().revents != 0) wake_pending_.store(true, std::memory_order_release);
 }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <malloc.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -93,6 +94,43 @@ std::vector<std::byte> Noise(std::size_t size, RandomStream& random) {
   std::vector<std::byte> bytes(size);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next());
   return bytes;
+}
+
+// The congestion control of every connected TCP socket of this process that touches the port of `endpoint`.
+std::vector<std::string> CongestionControls(const std::string& endpoint) {
+  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  std::vector<std::string> names;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    sockaddr_in own{}, other{};
+    socklen_t own_size = sizeof own, other_size = sizeof other;
+    if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) continue;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &other_size) != 0) continue;
+    if (own.sin_family != AF_INET || (ntohs(own.sin_port) != port && ntohs(other.sin_port) != port)) continue;
+    std::array<char, 16> name{};
+    socklen_t size = name.size();
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0) names.emplace_back(name.data());
+  }
+  return names;
+}
+
+TEST_CASE("both ends of a connection within one machine are taken out of pacing", "[zmq]") {
+  Server server;
+  server.CheckServes();
+  CHECK(CongestionControls(server.endpoint) == std::vector<std::string>{"reno", "reno"});
+}
+
+TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
+  Server server;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(server.endpoint.substr(server.endpoint.rfind(':') + 1))));
+  for (int i = 0; i < 1500; ++i) {
+    const int passing = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(connect(passing, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    close(passing);
+  }
+  server.CheckServes();
 }
 
 TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody", "[common][transport][hostile]") {
