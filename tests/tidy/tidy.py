@@ -54,8 +54,8 @@ LIBRARIES = [
 # Headers that the build makes.
 GENERATED = {"schema/wire.capnp.h": ["common/wire_codec.cc"]}
 
-# The public headers of the embeddable library, and the folder from which they are included as <capstan/...>.
-PUBLIC = "worker/client/include"
+# The folders of public headers, which are included as <capstan/...>.
+PUBLIC = ["common/include", "worker/client/include"]
 
 # The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
 CORES = ["server/shard.*", "server/coordinator.*", "worker/client/session.*"]
@@ -171,8 +171,7 @@ def resolve(sources, name, quoted):
     """The file of the tree that an include names, or None."""
     if quoted:
         return name if name in sources else None
-    path = f"{PUBLIC}/{name}"
-    return path if path in sources else None
+    return next((f"{folder}/{name}" for folder in PUBLIC if f"{folder}/{name}" in sources), None)
 
 
 # ------------------------------------------------------------------------------------------------------------- checks
@@ -214,7 +213,7 @@ def check_libraries(sources):
 
 def check_public_headers(sources):
     for source in sources.values():
-        if source.path.startswith(PUBLIC + "/"):
+        if any(source.path.startswith(folder + "/") for folder in PUBLIC):
             for line, name, quoted in source.includes:
                 own = not quoted and resolve(sources, name, quoted)
                 if name not in STANDARD and not own:

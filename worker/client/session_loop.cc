@@ -1,9 +1,9 @@
 #include "worker/client/session_loop.h"
 
 #include <pthread.h>
+#include <sys/random.h>
 
 #include <cstring>
-#include <random>
 
 namespace capstan::client {
 
@@ -24,8 +24,9 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
   SessionOptions session;
   session.name = options.worker;
-  std::random_device entropy;
-  session.nonce = std::uint64_t{entropy()} << 32 | entropy();
+  if (getrandom(&session.nonce, sizeof session.nonce, 0) != sizeof session.nonce) {
+    return Unsupported("the system gives no random numbers (getrandom)");
+  }
   session.coordinator = *coordinator;
   session.silence_limit = options.silence_limit;
   session.connect = [raw = loop->transport_.get()](const std::string& endpoint) {
