@@ -36,9 +36,9 @@ class Buffer {
 
   std::byte* data_;
   std::size_t size_;
-  Release release_;                         // called by whoever drops the last reference
+  Release release_;  // called by whoever drops the last reference
   std::atomic<std::uint32_t> references_{0};
-  Buffer* next_free_ = nullptr;             // list of returned buffers
+  Buffer* next_free_ = nullptr;                 // list of returned buffers
   std::shared_ptr<class BufferRecycler> home_;  // the pool's return list, kept alive by every buffer that is out
 };
 

@@ -6,8 +6,8 @@
 // Why:    block boundaries come from the catalog alone, so that no number of workers, shards or threads can move a bit.
 //
 // Tensors lie one behind the other, in catalog order, in one flat array of fp32 elements ("flat space"). A block is a
-// contiguous range of it: at most `block_elements` of one large tensor, or several small neighbours (each under a quarter
-// of a block). A segment is one tensor's part of one block: the unit of hyper-parameters and of norms.
+// contiguous range of it: at most `block_elements` of one large tensor, or several small neighbours (each under a
+// quarter of a block). A segment is one tensor's part of one block: the unit of hyper-parameters and of norms.
 #pragma once
 
 #include <cstdint>

@@ -18,9 +18,9 @@ bool SameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
     return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
            reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
   }
-  return a.ss_family == AF_INET6 && std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
-                                                &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr,
-                                                sizeof(in6_addr)) == 0;
+  return a.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // 
 
 // All that step k needs before its first block is updated. Decided once, by the coordinator.
 struct StepParameters {
-  std::uint64_t updates = 0;      // updates applied before this step; the optimizer's t is updates + 1
+  std::uint64_t updates = 0;  // updates applied before this step; the optimizer's t is updates + 1
   float learning_rate = 0.0F;
   float loss_scale = 1.0F;
-  std::uint32_t good_steps = 0;   // steps since the loss scale last changed
-  bool snapshot = false;          // pin the version that this step publishes
-  bool stop = false;              // there is no step after the version that was just published
+  std::uint32_t good_steps = 0;  // steps since the loss scale last changed
+  bool snapshot = false;         // pin the version that this step publishes
+  bool stop = false;             // there is no step after the version that was just published
   bool operator==(const StepParameters&) const = default;
 };
 
@@ -47,8 +47,8 @@ struct Reset {
   Term term;
   Generation generation;
   Incarnation incarnation;
-  Version version;               // 0: weights follow from the seed
-  StepParameters parameters;     // of step `version`
+  Version version;            // 0: weights follow from the seed
+  StepParameters parameters;  // of step `version`
   SlotIndex slot_count = 0;
   std::vector<TensorSpec> catalog;
 };
@@ -59,7 +59,7 @@ struct Commit {
   Step step;
   std::uint32_t attempt = 0;
   StepAction action = StepAction::kApply;
-  StepParameters next;           // of step + 1
+  StepParameters next;  // of step + 1
   bool operator==(const Commit&) const = default;
 };
 
@@ -88,10 +88,10 @@ struct Shutdown {  // the job is over: stop serving and exit
 // What a slot reports once per step, beside its gradient.
 struct SlotReport {
   SlotIndex slot = 0;
-  std::uint64_t samples = 0;           // n of the slot
-  double loss_sum = 0.0;               // summed over `predictions`
+  std::uint64_t samples = 0;  // n of the slot
+  double loss_sum = 0.0;      // summed over `predictions`
   std::uint64_t predictions = 0;
-  double validation_loss_sum = 0.0;    // this slot's share of the validation set, with the weights of this step
+  double validation_loss_sum = 0.0;  // this slot's share of the validation set, with the weights of this step
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
   bool operator==(const SlotReport&) const = default;
@@ -99,9 +99,9 @@ struct SlotReport {
 
 // What a shard says of a prepared step: squares of the averaged gradient, before clipping, in catalog order.
 struct PrepareReport {
-  std::vector<double> segment_squares;      // one per segment of this shard's blocks; non-finite when a gradient was
-  std::vector<SlotReport> slots;            // of the slots whose home is this shard
-  std::vector<std::uint64_t> block_samples; // sum of n per block of this shard (all equal in a sound job)
+  std::vector<double> segment_squares;       // one per segment of this shard's blocks; non-finite when a gradient was
+  std::vector<SlotReport> slots;             // of the slots whose home is this shard
+  std::vector<std::uint64_t> block_samples;  // sum of n per block of this shard (all equal in a sound job)
   bool operator==(const PrepareReport&) const = default;
 };
 
@@ -122,55 +122,55 @@ struct Committed {
 };
 
 struct Hello {
-  JobId job;                      // null until a coordinator named it
+  JobId job;  // null until a coordinator named it
   ShardIndex shard = 0;
   Incarnation incarnation;
-  Term term;                      // echo of the newest term seen
+  Term term;  // echo of the newest term seen
   Generation generation;
-  bool serving = false;           // a Reset of `generation` has been carried out
-  Version version;                // published
+  bool serving = false;  // a Reset of `generation` has been carried out
+  Version version;       // published
   std::optional<Commit> last_commit;
   std::optional<Prepared> prepared;
   std::uint64_t config_hash = 0;
-  std::string endpoint;           // where workers reach this shard
+  std::string endpoint;  // where workers reach this shard
 };
 
 struct ResetDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
-  std::uint64_t digest = 0;       // of the state served
+  std::uint64_t digest = 0;  // of the state served
 };
 
-struct ResetBad {                 // the snapshot asked for cannot be served
+struct ResetBad {  // the snapshot asked for cannot be served
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
   std::string reason;
 };
 
-struct Progress {                 // modes without global steps: clocks and the newest reports of this shard's home slots
+struct Progress {  // modes without global steps: clocks and the newest reports of this shard's home slots
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
-  std::vector<std::uint64_t> clocks;   // per slot: pushes applied on all of this shard's blocks
+  std::vector<std::uint64_t> clocks;  // per slot: pushes applied on all of this shard's blocks
   struct Entry {
     Step step;
     SlotReport report;
   };
-  std::vector<Entry> reports;          // repeated until the coordinator's Rates pass them
+  std::vector<Entry> reports;  // repeated until the coordinator's Rates pass them
 };
 
 // ---- worker <-> coordinator ----------------------------------------------------------------------------------------
 
 struct Join {
-  JobId job;                      // null on the first join
-  std::string worker;             // name; a newer join under the same name takes over
-  std::uint64_t nonce = 0;        // one life of the process
-  std::string numeric_class;      // build, machine kind, libraries: what bits depend on
+  JobId job;                              // null on the first join
+  std::string worker;                     // name; a newer join under the same name takes over
+  std::uint64_t nonce = 0;                // one life of the process
+  std::string numeric_class;              // build, machine kind, libraries: what bits depend on
   std::uint64_t numeric_fingerprint = 0;  // of a fixed probe of every kernel
   std::uint64_t data_fingerprint = 0;
-  std::vector<TensorSpec> catalog;        // empty until the worker has the job file and has built its model
+  std::vector<TensorSpec> catalog;  // empty until the worker has the job file and has built its model
 };
 
 struct ShardAddress {
@@ -182,19 +182,19 @@ struct ShardAddress {
 
 enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
 
-struct View {                     // a hint, never a right
+struct View {  // a hint, never a right
   JobId job;
   Term term;
   Generation generation;
-  std::uint64_t sequence = 0;     // rises with every change within a term
+  std::uint64_t sequence = 0;  // rises with every change within a term
   SessionId session;
   JobPhase phase = JobPhase::kGathering;
   SlotIndex slot_count = 0;
-  std::vector<SlotIndex> slots;   // this worker's
+  std::vector<SlotIndex> slots;  // this worker's
   std::vector<ShardAddress> shards;
-  Step step;                      // the coordinator's current step
-  std::string message;            // for people: whom the job waits for, or why it failed
-  std::string job_file;           // canonical TOML; only in answer to a Join without catalog
+  Step step;             // the coordinator's current step
+  std::string message;   // for people: whom the job waits for, or why it failed
+  std::string job_file;  // canonical TOML; only in answer to a Join without catalog
 };
 
 struct Beat {
@@ -202,9 +202,9 @@ struct Beat {
   std::uint64_t nonce = 0;
   Generation generation;
   Step step;
-  bool computing = false;              // false: all it has of `step` is staged, it waits for others
-  std::uint64_t view_sequence = 0;     // the newest view held
-  std::vector<ShardIndex> missing;     // shards that do not answer
+  bool computing = false;           // false: all it has of `step` is staged, it waits for others
+  std::uint64_t view_sequence = 0;  // the newest view held
+  std::vector<ShardIndex> missing;  // shards that do not answer
 };
 
 struct Leave {
@@ -217,17 +217,17 @@ struct Leave {
 
 enum class Encoding : std::uint8_t { kFp32 = 0 };
 
-// Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves' values.
-// samples = 0: no payload, the node contributes nothing.
+// Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves'
+// values. samples = 0: no payload, the node contributes nothing.
 struct Push {
   Generation generation;
-  Incarnation incarnation;        // of the shard it was meant for
+  Incarnation incarnation;  // of the shard it was meant for
   SessionId session;
-  Step step;                      // async: sequence number of the slot, 1 for its first push
+  Step step;  // async: sequence number of the slot, 1 for its first push
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
-  std::uint64_t payload_hash = 0; // XXH3-64
+  std::uint64_t payload_hash = 0;  // XXH3-64
   Encoding encoding = Encoding::kFp32;
 };
 
@@ -239,7 +239,7 @@ struct EndSlot {
   SlotReport report;
 };
 
-struct CoverageQuery {            // what is held of `step`? answered with Staged{full = true}
+struct CoverageQuery {  // what is held of `step`? answered with Staged{full = true}
   Generation generation;
   Incarnation incarnation;
   SessionId session;
@@ -256,20 +256,20 @@ struct Staged {
     Node node;
     bool operator==(const Entry&) const = default;
   };
-  std::vector<Entry> held;        // nodes held (or already applied); cumulative for those named
-  std::vector<SlotIndex> ended;   // slots whose EndSlot is held
+  std::vector<Entry> held;            // nodes held (or already applied); cumulative for those named
+  std::vector<SlotIndex> ended;       // slots whose EndSlot is held
   std::vector<std::uint64_t> clocks;  // modes without global steps, in answer to a CoverageQuery: per slot, the newest
                                       // sequence number that all blocks of this shard have
-  bool full = false;              // `held`, `ended` and `clocks` are everything there is
-  bool passed = false;            // the step is over on this shard: nothing of it is missing
-  std::uint32_t credit = 0;       // pushes are welcome for the first `credit` blocks of this shard in push order
+  bool full = false;                  // `held`, `ended` and `clocks` are everything there is
+  bool passed = false;                // the step is over on this shard: nothing of it is missing
+  std::uint32_t credit = 0;           // pushes are welcome for the first `credit` blocks of this shard in push order
 };
 
 struct Pull {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
-  Version version;                // async: the least clock asked for
+  Version version;  // async: the least clock asked for
   std::vector<BlockIndex> blocks;
 };
 
@@ -277,11 +277,11 @@ struct Pull {
 struct Weights {
   Generation generation;
   Incarnation incarnation;
-  Version version;                // sync: of all blocks; async: of this block
+  Version version;  // sync: of all blocks; async: of this block
   std::uint32_t attempt = 0;
   bool tentative = false;
   BlockIndex block = 0;
-  bool stop = false;              // this is the last version
+  bool stop = false;  // this is the last version
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
 };
@@ -292,14 +292,15 @@ struct Error {
   Code code = Code::kInvalid;
   Generation generation;
   Incarnation incarnation;
-  Step step;                      // the sender's present step
-  Step last;                      // kInvalid for a gap: the last sequence number applied
+  Step step;  // the sender's present step
+  Step last;  // kInvalid for a gap: the last sequence number applied
   BlockIndex block = 0;
   std::string message;
 };
 
-using Header = std::variant<Ping, Reset, Commit, Redo, Rates, Shutdown, Prepared, Committed, Hello, ResetDone, ResetBad,
-                            Progress, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, Error>;
+using Header =
+    std::variant<Ping, Reset, Commit, Redo, Rates, Shutdown, Prepared, Committed, Hello, ResetDone, ResetBad, Progress,
+                 Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, Error>;
 
 struct Message {
   Header header;

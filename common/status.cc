@@ -17,9 +17,7 @@ const char* CodeName(Code code) {
   return "unknown";
 }
 
-std::string Status::ToString() const {
-  return ok() ? "ok" : std::string(CodeName(code_)) + ": " + message_;
-}
+std::string Status::ToString() const { return ok() ? "ok" : std::string(CodeName(code_)) + ": " + message_; }
 
 void CheckFailed(const char* file, int line, const char* condition) {
   std::fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, condition);

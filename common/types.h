@@ -24,7 +24,7 @@ using Generation = Number<struct GenerationTag>;    // one history between recov
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
 using SessionId = Number<struct SessionTag>;        // one life of one worker; 0 is nobody
 using Step = Number<struct StepTag>;                // global batch in sync, sequence number of a slot in async
-using Version = Number<struct VersionTag>;          // weights that step `value` computes with; version k+1 is built by step k
+using Version = Number<struct VersionTag>;  // weights that step `value` computes with; version k+1 is built by step k
 
 // Random 128 bits, made at the creation of a job, in every directory and Join.
 struct JobId {
@@ -51,7 +51,9 @@ struct PeerId {
 
 template <class Tag>
 struct std::hash<capstan::Number<Tag>> {
-  std::size_t operator()(capstan::Number<Tag> number) const noexcept { return std::hash<std::uint64_t>()(number.value); }
+  std::size_t operator()(capstan::Number<Tag> number) const noexcept {
+    return std::hash<std::uint64_t>()(number.value);
+  }
 };
 template <>
 struct std::hash<capstan::PeerId> {

@@ -26,7 +26,7 @@ inline constexpr int kErrorRepliesPerSecond = 20;
 
 // Written by the transport's thread.
 struct TransportCounters {
-  std::uint64_t messages_in = 0, messages_out = 0;  // delivered; handed to libzmq
+  std::uint64_t messages_in = 0, messages_out = 0;                  // delivered; handed to libzmq
   std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // of these, with a payload
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;

@@ -29,7 +29,8 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
     Entry& entry = blocks_[local];
     entry.count = block.count;
     entry.published = TakeVersion();
-    for (int i = 0; i < states_; ++i) std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
+    for (int i = 0; i < states_; ++i)
+      std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
     for (std::uint32_t s = 0; s < block.segment_count; ++s) {
       const Segment& segment = catalog.segments()[block.first_segment + s];
       const TensorSpec& tensor = catalog.tensors()[segment.tensor];
@@ -99,7 +100,8 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const Upd
   BlockVersion target = source;
   // Only weights are ever sent, so only they may have holders besides `published`, `source` and `target`.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
-  ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()), squares);
+  ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
+                  squares);
   HashWeights(entry.count, &target);
   entry.published = std::move(target);
 }

@@ -150,7 +150,8 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
 bool Coordinator::ShardsLiveOn() const {
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const Hello& hello = *shards_[i].hello;
-    if (!hello.serving || hello.generation != generation_ || hello.incarnation != running_->incarnations[i]) return false;
+    if (!hello.serving || hello.generation != generation_ || hello.incarnation != running_->incarnations[i])
+      return false;
   }
   return true;
 }
@@ -232,7 +233,8 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   attempt_ = 0;
   last_progress_ = last_commit_ = now;
   out->Say(Severity::kInfo, "running: " + std::to_string(shards_.size()) + " shards, " +
-                                std::to_string(members_.size()) + " workers, " + std::to_string(slot_count_) + " slots");
+                                std::to_string(members_.size()) + " workers, " + std::to_string(slot_count_) +
+                                " slots");
   Reassign(now, out);
 }
 
@@ -408,8 +410,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   }
   for (const Worker& lost : members_.RemoveSilent(now, Seconds(options_.config.limits.lease))) {
     metrics_->leases_lost.Add(1);
-    out->Say(Severity::kWarning, "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) +
-                                     "; its slots move");
+    out->Say(Severity::kWarning,
+             "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
     Reassign(now, out);
   }
   Advance(now, out);
@@ -417,7 +419,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   CheckDeadlines(now, out);
   metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
   const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
-  const auto seen = std::count_if(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.hello.has_value(); });
+  const auto seen =
+      std::count_if(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.hello.has_value(); });
   const auto alive = std::count_if(shards_.begin(), shards_.end(), heard);
   metrics_->shards[monitoring::MemberState::kAlive].Set(alive);
   metrics_->shards[monitoring::MemberState::kLost].Set(seen - alive);
@@ -447,7 +450,8 @@ std::string Coordinator::WaitingFor(Instant now) const {
   if (state_ == State::kRunning) {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
-      if (worker.slots.empty() || !(worker.computing || worker.step < step_ || worker.generation != generation_)) continue;
+      if (worker.slots.empty() || !(worker.computing || worker.step < step_ || worker.generation != generation_))
+        continue;
       AddName(&who, "\"" + worker.name + "\" (step " + std::to_string(worker.step.value) + ", last heard " +
                         WholeSeconds(now - worker.last_heard) + " ago)");
     }
@@ -463,8 +467,8 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   const double limit = gathering ? limits.join : limits.stall;
   const std::string waiting = WaitingFor(now);
   if (limit > 0 && waited >= Seconds(limit)) {
-    Fail(std::string(gathering ? "the job did not start within " : "no step was committed for ") + WholeSeconds(waited) +
-             "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting),
+    Fail(std::string(gathering ? "the job did not start within " : "no step was committed for ") +
+             WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting),
          out);
   } else if (waited >= Seconds(limits.report) && now >= next_report_) {
     next_report_ = now + Seconds(limits.report);

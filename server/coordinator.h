@@ -29,8 +29,8 @@ namespace capstan::server {
 
 struct CoordinatorOptions {
   JobConfig config;
-  std::string job_file;                // canonical text, handed to workers
-  JobId job;                           // of a new job; an old one's is in the log
+  std::string job_file;  // canonical text, handed to workers
+  JobId job;             // of a new job; an old one's is in the log
   std::uint32_t block_elements = kBlockElements;
 };
 
@@ -70,7 +70,7 @@ class Coordinator {
 
  private:
   struct ShardState {
-    std::optional<Hello> hello;        // of the newest incarnation
+    std::optional<Hello> hello;  // of the newest incarnation
     PeerId peer;
     Instant last_heard{};
     bool fresh = false;                // the hello echoes our own term
@@ -78,7 +78,7 @@ class Coordinator {
     std::optional<Prepared> prepared;  // of step_ or the next
     std::optional<Step> committed;     // newest step it has published
     std::optional<Progress> progress;
-    PeerId rival;                      // another process that claims this index
+    PeerId rival;  // another process that claims this index
     Instant rival_since{};
   };
 
@@ -143,16 +143,16 @@ class Coordinator {
   std::unique_ptr<SegmentOrder> order_;
   Generation generation_;
   std::optional<RecoverRecord> recover_;
-  std::optional<RunningRecord> running_;       // of generation_
+  std::optional<RunningRecord> running_;  // of generation_
 
   // Volatile.
   State state_ = State::kCollecting;
   std::vector<ShardState> shards_;
   Membership members_;
-  Step step_;                                  // under way
-  StepParameters parameters_;                  // of step_
+  Step step_;                  // under way
+  StepParameters parameters_;  // of step_
   std::uint32_t attempt_ = 0;
-  std::optional<Header> pending_;              // Commit or Redo, repeated until all have answered
+  std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
   std::optional<StepRecord> pending_record_;
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
@@ -160,7 +160,7 @@ class Coordinator {
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
-  Instant first_prepared_{};                   // of step_
+  Instant first_prepared_{};  // of step_
   Backoff pending_backoff_, reset_backoff_;
 };
 

@@ -19,8 +19,8 @@ Status Coordinator::CheckJoin(const Join& join) const {
                    std::to_string(job.numeric_fingerprint) + "); use machines of one kind and one build");
   }
   if (job.data_fingerprint != join.data_fingerprint) {
-    return Refused(who + "reads other data (fingerprint " + std::to_string(join.data_fingerprint) +
-                   ") than the job (" + std::to_string(job.data_fingerprint) + "); check data.path on that machine");
+    return Refused(who + "reads other data (fingerprint " + std::to_string(join.data_fingerprint) + ") than the job (" +
+                   std::to_string(job.data_fingerprint) + "); check data.path on that machine");
   }
   return {};
 }

@@ -256,9 +256,8 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
     ++hash_mismatches_;
     metrics_->hash_mismatches.Add(1);
     out->Say(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
-                                     " at step " + std::to_string(push.step.value) +
-                                     "; the first is kept (session " + std::to_string(push.session.value) +
-                                     " sent the second)");
+                                     " at step " + std::to_string(push.step.value) + "; the first is kept (session " +
+                                     std::to_string(push.session.value) + " sent the second)");
   }
   (*outcome == StagedBlock::Outcome::kStaged ? metrics_->pushes_staged : metrics_->pushes_duplicate).Add(1);
   Acknowledge(from, push.step, push.block, push.node);
@@ -403,7 +402,9 @@ std::size_t Shard::home_slot_count() const {
 }
 
 void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
-  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || lowest_incomplete_ < progress_.size() || reports_.size() < home_slot_count()) return;
+  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || lowest_incomplete_ < progress_.size() ||
+      reports_.size() < home_slot_count())
+    return;
   prepared_ = true;
   prepared_backoff_.Restart();
   prepared_backoff_.Sent(now);

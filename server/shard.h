@@ -6,7 +6,8 @@
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
 //
-// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and EndSlot come
+// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and EndSlot
+// come
 //         in, Prepared goes out, Commit publishes. The last message batch is followed by Flush().
 #pragma once
 
@@ -32,13 +33,13 @@ struct ShardOptions {
   ShardIndex shard = 0;
   std::uint32_t shard_count = 1;
   Incarnation incarnation;
-  std::string endpoint;                // where workers reach it
-  PeerId coordinator;                  // the only peer whose coordinator messages are believed
+  std::string endpoint;  // where workers reach it
+  PeerId coordinator;    // the only peer whose coordinator messages are believed
   Mode mode = Mode::kSync;
   std::uint64_t seed = 1;
   std::uint64_t config_hash = 0;
   OptimizerRule optimizer;
-  std::uint32_t window_blocks = 16;    // staged ahead of the lowest incomplete block
+  std::uint32_t window_blocks = 16;  // staged ahead of the lowest incomplete block
   std::uint32_t block_elements = kBlockElements;
 };
 
@@ -78,8 +79,8 @@ class Shard {
   struct BlockProgress {
     StagedBlock staged;
     bool prepared = false;
-    std::vector<std::uint64_t> last;   // async: newest sequence number applied, per slot
-    std::uint64_t updates = 0;         // async: of this block
+    std::vector<std::uint64_t> last;  // async: newest sequence number applied, per slot
+    std::uint64_t updates = 0;        // async: of this block
   };
   struct ParkedPull {
     PeerId peer;
@@ -133,7 +134,7 @@ class Shard {
   JobId job_;
   Term term_;
   Generation generation_;
-  Version version_;                 // published; the step under way has the same number
+  Version version_;  // published; the step under way has the same number
   SlotIndex slot_count_ = 0;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BlockStore> store_;
@@ -147,9 +148,9 @@ class Shard {
   float clip_ = 1.0F;
   bool prepared_ = false;
   std::vector<double> squares_;
-  std::map<SlotIndex, SlotReport> reports_;                            // sync: of this step
+  std::map<SlotIndex, SlotReport> reports_;                                  // sync: of this step
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
-  std::vector<std::uint64_t> ended_;        // async: per home slot, newest sequence number that has ended
+  std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
   std::optional<Commit> last_commit_;
 
   std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
@@ -160,7 +161,7 @@ class Shard {
   bool shut_down_ = false;
   Backoff hello_backoff_, prepared_backoff_;
   Instant next_progress_{};
-  Instant last_coordinator_{};              // when the coordinator was last heard
+  Instant last_coordinator_{};  // when the coordinator was last heard
 };
 
 }  // namespace capstan::server

@@ -1,10 +1,12 @@
 // StagedBlock: the contributions to one block in the step under way.
 //
 // Kind:   owned by the Shard.
-// Limits: at most ceil(slots / 2) payloads are held, but 2 of 2 slots: siblings are added as soon as both are there, the
+// Limits: at most ceil(slots / 2) payloads are held, but 2 of 2 slots: siblings are added as soon as both are there,
+// the
 //         children of the root by the update.
 // Fails:  kInvalid: another sample count for a node already seen.
-// Why:    nodes may arrive in any order, twice, and from several workers; what is held is always a set of disjoint nodes
+// Why:    nodes may arrive in any order, twice, and from several workers; what is held is always a set of disjoint
+// nodes
 //         of the reduction tree, and their sum does not depend on the way there (PROTOCOL.md 3.3).
 #pragma once
 
@@ -44,8 +46,8 @@ class StagedBlock {
   struct Held {
     Node node;
     std::uint64_t samples = 0;
-    Slice payload;       // empty when samples is 0
-    bool pooled = false; // the payload is a sum of ours, not a received frame
+    Slice payload;        // empty when samples is 0
+    bool pooled = false;  // the payload is a sum of ours, not a received frame
   };
   struct Seen {  // every node received in this step, for comparison with a second copy
     Node node;

@@ -19,7 +19,8 @@ SegmentOrder::SegmentOrder(const Catalog& catalog, std::uint32_t shard_count) : 
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates) {
   StepParameters parameters;
   parameters.updates = updates;
-  parameters.learning_rate = LearningRate(MakeScheduleRule(config.schedule), config.optimizer.lr, updates, config.job.steps);
+  parameters.learning_rate =
+      LearningRate(MakeScheduleRule(config.schedule), config.optimizer.lr, updates, config.job.steps);
   parameters.stop = step.value >= config.job.steps;
   return parameters;
 }

@@ -21,22 +21,22 @@ struct StepRecord {
   Generation generation;
   Step step;
   StepAction action = StepAction::kApply;
-  double loss = 0.0;                    // mean over the predictions of the global batch
+  double loss = 0.0;  // mean over the predictions of the global batch
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;           // before clipping
+  double gradient_norm = 0.0;  // before clipping
   std::uint64_t samples = 0;
   std::optional<double> validation_loss;
   std::optional<double> validation_accuracy;
-  double seconds = 0.0;                 // since the step before
+  double seconds = 0.0;  // since the step before
 };
 
 struct Verdict {
   enum class Kind { kCommit, kRedo, kStop } kind = Kind::kCommit;
   StepAction action = StepAction::kApply;
-  float clip = 1.0F;          // kRedo
-  StepParameters next;        // kCommit
-  StepRecord record;          // kCommit
-  std::string reason;         // kStop: what was not finite, and where
+  float clip = 1.0F;                // kRedo
+  StepParameters next;              // kCommit
+  StepRecord record;                // kCommit
+  std::string reason;               // kStop: what was not finite, and where
   std::vector<SlotIndex> suspects;  // kStop: slots whose loss was not finite either
 };
 

@@ -1,8 +1,8 @@
 // Mode async over real sockets: nobody is held up by a slow worker, and no pull ever sees half of an update.
 #include <capstan/client.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
+#include <atomic>
 #include <future>
 #include <vector>
 
@@ -38,15 +38,16 @@ WorkerDescription Describe() {
 
 struct Observed {
   Status status;
-  std::vector<double> losses;   // of 1/2 (w - 1)^2 at the first weight
+  std::vector<double> losses;  // of 1/2 (w - 1)^2 at the first weight
   std::uint64_t torn_blocks = 0;
 };
 
-// Every weight of a tensor starts at 0 and gets the same gradient w - 1, so within a block all weights are always equal:
-// a pull that saw half of an update would show two values.
+// Every weight of a tensor starts at 0 and gets the same gradient w - 1, so within a block all weights are always
+// equal: a pull that saw half of an update would show two values.
 Observed Train(const std::string& coordinator, const std::string& name, const std::function<void()>& before_slot) {
   Observed observed;
-  Result<std::unique_ptr<Client>> connected = Client::Connect({.coordinator = coordinator, .worker = name, .on_notice = {}});
+  Result<std::unique_ptr<Client>> connected =
+      Client::Connect({.coordinator = coordinator, .worker = name, .on_notice = {}});
   observed.status = connected.status();
   if (!observed.status.ok()) return observed;
   Client& client = **connected;
@@ -88,11 +89,10 @@ TEST_CASE("async: three workers finish all their steps while the fourth stands s
   std::shared_future<void> released = release.get_future().share();
   std::vector<std::future<Observed>> workers;
   for (std::uint32_t i = 0; i < kSlots; ++i) {
-    const std::function<void()> before = i == 0 ? std::function<void()>([released] { released.wait(); })
-                                                : [&] {
-                                                    // The last of the fast ones' steps lets the slow one go.
-                                                    if (++computed_by_fast == (kSlots - 1) * kSteps) release.set_value();
-                                                  };
+    const std::function<void()> before = i == 0 ? std::function<void()>([released] { released.wait(); }) : [&] {
+      // The last of the fast ones' steps lets the slow one go.
+      if (++computed_by_fast == (kSlots - 1) * kSteps) release.set_value();
+    };
     workers.push_back(std::async(std::launch::async, Train, job.address(), "w" + std::to_string(i), before));
   }
   std::uint64_t rounds = 0;

@@ -1,11 +1,12 @@
-// Random bytes and random messages on every socket of a job: counted and refused, and the job trains on to the same end.
+// Random bytes and random messages on every socket of a job: counted and refused, and the job trains on to the same
+// end.
 #include <arpa/inet.h>
 #include <capstan/client.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
+#include <atomic>
 #include <future>
 
 #include "common/random.h"

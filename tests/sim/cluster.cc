@@ -276,7 +276,9 @@ class Cluster {
   void KillWorker(bool comes_back) {
     const auto victim = RandomWorker();
     ++outcome_.crashes;
-    if (comes_back) dead_workers_.push_back({victim->second.name, now_ + Instant(static_cast<std::int64_t>(random_.Below(2'000'000'000)))});
+    if (comes_back)
+      dead_workers_.push_back(
+          {victim->second.name, now_ + Instant(static_cast<std::int64_t>(random_.Below(2'000'000'000)))});
     workers_.erase(victim);
   }
 
@@ -379,10 +381,12 @@ class Cluster {
       for (const SlotSums::Part& part : sums.parts()) {
         Slice payload;
         if (part.gradient) {
-          payload = {part.gradient, part.gradient->data() + block.flat_offset * sizeof(float), block.count * sizeof(float)};
+          payload = {part.gradient, part.gradient->data() + block.flat_offset * sizeof(float),
+                     block.count * sizeof(float)};
         }
         const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
-        worker->session->Push(work.round, part.node, static_cast<BlockIndex>(i), part.samples, hash, std::move(payload), now_, out);
+        worker->session->Push(work.round, part.node, static_cast<BlockIndex>(i), part.samples, hash, std::move(payload),
+                              now_, out);
       }
     }
     for (SlotIndex slot : work.slots) {
@@ -407,7 +411,8 @@ class Cluster {
       if (shard->hash_mismatches() != 0) outcome_.violation = "one slot was computed with two results";
       if (options_.mode != Mode::kSync || !shard->serving() || !coordinator_) continue;
       if (shard->generation() != coordinator_->generation() ||
-          coordinator_->state() != server::Coordinator::State::kRunning) continue;
+          coordinator_->state() != server::Coordinator::State::kRunning)
+        continue;
       lowest = std::min(lowest, shard->version().value);
       highest = std::max(highest, shard->version().value);
       if (const auto& commit = shard->last_commit()) CheckCommit(*commit);
@@ -437,11 +442,11 @@ class Cluster {
     if (coordinator_) outcome_.generations = coordinator_->generation().value;
     if (!outcome_.finished) {
       if (outcome_.violation.empty()) {
-        outcome_.violation = "not finished; waiting for " +
-                             (coordinator_ ? coordinator_->WaitingFor(now_) + " (state " +
-                                                 std::to_string(static_cast<int>(coordinator_->state())) + ", " +
-                                                 coordinator_->failure() + ")"
-                                           : std::string("a coordinator"));
+        outcome_.violation =
+            "not finished; waiting for " + (coordinator_ ? coordinator_->WaitingFor(now_) + " (state " +
+                                                               std::to_string(static_cast<int>(coordinator_->state())) +
+                                                               ", " + coordinator_->failure() + ")"
+                                                         : std::string("a coordinator"));
         for (const auto& shard : shards_) {
           outcome_.violation += "; shard at version " + std::to_string(shard ? shard->version().value : 0) +
                                 " of generation " + std::to_string(shard ? shard->generation().value : 0);
@@ -466,13 +471,14 @@ class Cluster {
   void CheckEveryPushCountedOnce() {
     std::uint64_t wanted = 0;
     for (std::uint64_t step = 0; step < options_.steps; ++step) {
-      for (SlotIndex slot = 0; slot < options_.slots; ++slot) wanted += SamplesOf(options_, Step{step}, slot) > 0 ? 1 : 0;
+      for (SlotIndex slot = 0; slot < options_.slots; ++slot)
+        wanted += SamplesOf(options_, Step{step}, slot) > 0 ? 1 : 0;
     }
     for (const auto& shard : shards_) {
       for (std::size_t local = 0; local < shard->store().size(); ++local) {
         if (shard->updates(local) != wanted) {
-          outcome_.violation = "a block has " + std::to_string(shard->updates(local)) + " updates, not " +
-                               std::to_string(wanted);
+          outcome_.violation =
+              "a block has " + std::to_string(shard->updates(local)) + " updates, not " + std::to_string(wanted);
         }
       }
     }

@@ -2,7 +2,8 @@
 // processes that die and come back. Time is simulated; nothing here waits.
 //
 // Kind:   owned by one thread.
-// Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any contribution that
+// Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any contribution
+// that
 //         is missing, doubled, stale, torn or added in another order.
 #pragma once
 
@@ -32,20 +33,20 @@ struct ClusterOptions {
   std::uint32_t window_blocks = 16;
   std::vector<std::int64_t> tensor_sizes = {3, 9, 1, 5};
   double clip_norm = 0.0;
-  bool empty_slots = false;          // some slots have no samples at some steps
+  bool empty_slots = false;  // some slots have no samples at some steps
   // Faults, until `calm_after`; then the job must finish.
   double loss = 0.0, duplication = 0.0, late = 0.0;
   double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;  // expected number per simulated second
   double joins_and_leaves = 0.0;
-  double worker_pauses = 0.0;        // a worker stands still, perhaps for longer than its lease
+  double worker_pauses = 0.0;  // a worker stands still, perhaps for longer than its lease
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
 };
 
 struct Outcome {
   bool finished = false;
-  std::string violation;             // empty: none
-  std::vector<float> weights;        // flat space, final
+  std::string violation;       // empty: none
+  std::vector<float> weights;  // flat space, final
   std::vector<server::StepRecord> records;
   std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, pauses = 0, generations = 0;
   Instant ended_at{};

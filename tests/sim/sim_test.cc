@@ -71,9 +71,8 @@ struct Totals {
   }
   std::string ToString() const {
     return std::to_string(messages) + " messages, " + std::to_string(lost) + " lost, " + std::to_string(doubled) +
-           " doubled, " + std::to_string(crashes) + " crashes, " +
-           std::to_string(pauses) + " pauses, " + std::to_string(generations_beyond_first) +
-           " recoveries";
+           " doubled, " + std::to_string(crashes) + " crashes, " + std::to_string(pauses) + " pauses, " +
+           std::to_string(generations_beyond_first) + " recoveries";
   }
 };
 
@@ -125,8 +124,10 @@ TEST_CASE("lost, repeated, late messages and crashes of workers and coordinator 
   }
 }
 
-TEST_CASE("async: every push counts exactly once on every block, under loss, repetition, delay and crashes of workers and coordinator",
-          "[sim][async]") {
+TEST_CASE(
+    "async: every push counts exactly once on every block, under loss, repetition, delay and crashes of workers and "
+    "coordinator",
+    "[sim][async]") {
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     ClusterOptions options = RandomOptions(seed);
     options.mode = Mode::kAsync;

@@ -21,7 +21,8 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors) {
   std::vector<TensorSpec> specs;
   specs.reserve(tensors.size());
   for (const TensorDeclaration& tensor : tensors) {
-    specs.push_back({tensor.name, tensor.shape, {static_cast<InitKind>(tensor.initial), tensor.scale}, tensor.weight_decay});
+    specs.push_back(
+        {tensor.name, tensor.shape, {static_cast<InitKind>(tensor.initial), tensor.scale}, tensor.weight_decay});
   }
   return specs;
 }
@@ -52,8 +53,8 @@ class NetworkClient : public Client {
     ended_ = true;
   }
   ClientCounters counters() const override {
-    return {loop_->bytes_in(), loop_->bytes_out(), loop_->messages_in(), loop_->messages_out(), loop_->decode_errors(),
-            loop_->unstaged_pushes()};
+    return {loop_->bytes_in(),     loop_->bytes_out(),     loop_->messages_in(),
+            loop_->messages_out(), loop_->decode_errors(), loop_->unstaged_pushes()};
   }
 
  private:
@@ -75,7 +76,7 @@ class NetworkClient : public Client {
   std::unique_ptr<SessionLoop> loop_;
   std::string job_file_;
   std::unique_ptr<Catalog> catalog_;
-  std::unique_ptr<BufferPool> pool_;     // flat buffers of gradients; the loop may hold them until they are staged
+  std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
 
   bool finished_ = false, ended_ = false;
@@ -215,8 +216,8 @@ Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SessionLoop> loop, SessionLoop::Start(loop_options));
   auto client = std::make_unique<NetworkClient>(std::move(loop));
-  CAPSTAN_RETURN_IF_ERROR(client->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline +
-                                                 std::chrono::seconds(2)));
+  CAPSTAN_RETURN_IF_ERROR(
+      client->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2)));
   return std::unique_ptr<Client>(std::move(client));
 }
 

@@ -139,8 +139,9 @@ void Session::EnterGeneration(const View& view, Instant now) {
   step_before_.reset();
   coverage_sure_ = weights_complete_ = stop_ = false;
   for (auto& [shard, link] : links_) {
-    const bool stays = std::any_of(view.shards.begin(), view.shards.end(),
-                                   [&](const ShardAddress& address) { return address.endpoint == link.address.endpoint; });
+    const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
+      return address.endpoint == link.address.endpoint;
+    });
     if (!stays) options_.disconnect(link.peer);
   }
   links_.clear();
@@ -278,9 +279,8 @@ void Session::FinishCoverage(Instant now, Outbox* out) {
 }
 
 bool Session::Covered(BlockIndex block, Node node) const {
-  return std::any_of(covered_.begin(), covered_.end(), [&](const Staged::Entry& entry) {
-    return entry.block == block && entry.node.Contains(node);
-  });
+  return std::any_of(covered_.begin(), covered_.end(),
+                     [&](const Staged::Entry& entry) { return entry.block == block && entry.node.Contains(node); });
 }
 
 void Session::BeginPull(Instant now, Outbox* out) {
@@ -373,8 +373,8 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
     link->credit = staged.credit;
   }
   SendAllowed(link, now, out, false);
-  if (staged.full && round_state_ == RoundState::kAskingCoverage &&
-      (!Synchronous() || staged.step == step_) && !link->covered) {
+  if (staged.full && round_state_ == RoundState::kAskingCoverage && (!Synchronous() || staged.step == step_) &&
+      !link->covered) {
     if (staged.passed) {
       MoveToStep(step_.Next(), now, out);
       return;
@@ -401,13 +401,13 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
 void Session::SettleStaged(const Staged& staged) {
   for (const Staged::Entry& entry : staged.held) {
     std::erase_if(pushes_, [&](const PendingPush& push) {
-      return push.header.step == staged.step && push.header.block == entry.block && entry.node.Contains(push.header.node);
+      return push.header.step == staged.step && push.header.block == entry.block &&
+             entry.node.Contains(push.header.node);
     });
   }
   for (SlotIndex slot : staged.ended) {
-    std::erase_if(ends_, [&](const PendingEnd& end) {
-      return end.header.step == staged.step && end.header.report.slot == slot;
-    });
+    std::erase_if(
+        ends_, [&](const PendingEnd& end) { return end.header.step == staged.step && end.header.report.slot == slot; });
   }
 }
 
@@ -424,8 +424,8 @@ void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Out
   } else if (error.code == Code::kInvalid && Synchronous()) {
     ended_ = true;
     VoidRound();
-    events_.push_back(Failed{Invalid("shard " + std::to_string(link->address.shard) + " refused a message: " +
-                                     error.message)});
+    events_.push_back(
+        Failed{Invalid("shard " + std::to_string(link->address.shard) + " refused a message: " + error.message)});
   }
   // kBusy, kCorrupt, and a gap in async: the retry sends it again.
 }
@@ -439,8 +439,8 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   const ShardIndex shard = placement_[block];
   ShardLink& link = links_[shard];
   PendingPush push;
-  push.header = {generation_, link.address.incarnation, session_, PushStep(), node, block, samples, payload_hash,
-                 Encoding::kFp32};
+  push.header = {generation_,  link.address.incarnation, session_, PushStep(), node, block, samples,
+                 payload_hash, Encoding::kFp32};
   push.payload = std::move(payload);
   push.shard = shard;
   push.position = position_in_shard_[block];
@@ -490,8 +490,8 @@ void Session::SendBeat(Outbox* out) {
   beat.session = session_;
   beat.nonce = options_.nonce;
   beat.generation = generation_;
-  beat.computing = !AllStaged() || round_state_ == RoundState::kComputing || round_state_ == RoundState::kAskingCoverage ||
-                   (round_state_ == RoundState::kPulling && announced_);
+  beat.computing = !AllStaged() || round_state_ == RoundState::kComputing ||
+                   round_state_ == RoundState::kAskingCoverage || (round_state_ == RoundState::kPulling && announced_);
   beat.step = pushes_.empty() ? step_ : pushes_.front().header.step;
   beat.view_sequence = view_ ? view_->sequence : 0;
   out->Send(options_.coordinator, std::move(beat));
@@ -504,9 +504,10 @@ void Session::Tick(Instant now, Outbox* out) {
   if (now - *coordinator_heard_ >= limit) {
     ended_ = true;
     VoidRound();
-    events_.push_back(Failed{Unreachable("no answer from the coordinator for " +
-                                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-                                         " s; is capstan-server --coordinator running there, and is the address right?")});
+    events_.push_back(
+        Failed{Unreachable("no answer from the coordinator for " +
+                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+                           " s; is capstan-server --coordinator running there, and is the address right?")});
     return;
   }
   if (session_.value == 0) {
@@ -526,7 +527,8 @@ void Session::Tick(Instant now, Outbox* out) {
     // Held back for lack of credit, and the word that the window moved may be lost: any answer tells the credit.
     const bool held_back = std::any_of(pushes_.begin(), pushes_.end(),
                                        [&](const PendingPush& p) { return p.shard == link.address.shard && !p.sent; });
-    if (held_back) out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
+    if (held_back)
+      out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
     SendAllowed(&link, now, out, true);
     for (const PendingEnd& end : ends_) {
       if (end.shard == shard) out->Send(link.peer, end.header);
@@ -541,11 +543,13 @@ void Session::Tick(Instant now, Outbox* out) {
 }
 
 std::string Session::WaitingFor() const {
-  if (session_.value == 0) return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
+  if (session_.value == 0)
+    return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
   if (generation_.value == 0) return "the job to start";
   std::string who;
   for (const auto& [shard, link] : links_) {
-    const bool pushing = std::any_of(pushes_.begin(), pushes_.end(), [&](const PendingPush& p) { return p.shard == link.address.shard; });
+    const bool pushing = std::any_of(pushes_.begin(), pushes_.end(),
+                                     [&](const PendingPush& p) { return p.shard == link.address.shard; });
     const bool pulling = round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
     if (!pushing && !pulling) continue;
     who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint +

@@ -28,8 +28,8 @@
 namespace capstan::client {
 
 struct SessionOptions {
-  std::string name;                 // of this worker within the job
-  std::uint64_t nonce = 0;          // random per process
+  std::string name;         // of this worker within the job
+  std::uint64_t nonce = 0;  // random per process
   PeerId coordinator;
   std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
   std::function<void(PeerId)> disconnect = [](PeerId) {};
@@ -47,14 +47,14 @@ struct Declaration {
   std::uint64_t data_fingerprint = 0;
   Mode mode = Mode::kSync;
   Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
-  std::uint64_t steps = 0;          // a slot's last sequence number in modes without global steps
+  std::uint64_t steps = 0;                 // a slot's last sequence number in modes without global steps
 };
 
 // One round: these slots of this step, with the weights that have been pulled.
 struct Work {
   Generation generation;
-  Step step;                        // of the data: sync, the global batch; async, how many pushes the slot had before
-  std::uint64_t round = 0;          // counts up in this session; names the round in calls
+  Step step;                // of the data: sync, the global batch; async, how many pushes the slot had before
+  std::uint64_t round = 0;  // counts up in this session; names the round in calls
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
 };
@@ -73,7 +73,7 @@ class Session {
   struct WorkReady {
     Work work;
     float loss_scale = 1.0F;
-    bool weights_held = false;      // the application has them whole, from the round before; else they arrive now
+    bool weights_held = false;  // the application has them whole, from the round before; else they arrive now
   };
   struct WeightsArrived {
     BlockIndex block = 0;
@@ -117,7 +117,7 @@ class Session {
     capstan::Push header;
     Slice payload;
     ShardIndex shard = 0;
-    std::size_t position = 0;   // in the shard's push order
+    std::size_t position = 0;  // in the shard's push order
     std::uint64_t round = 0;
     bool sent = false;
   };
@@ -128,12 +128,12 @@ class Session {
   struct ShardLink {
     ShardAddress address;
     PeerId peer;
-    std::uint32_t credit = 0;             // for pushes of credit_step
+    std::uint32_t credit = 0;  // for pushes of credit_step
     Step credit_step;
-    std::vector<BlockIndex> blocks;       // in catalog order
-    std::size_t pulled = 0, asked = 0;    // of `blocks`, in this round
+    std::vector<BlockIndex> blocks;     // in catalog order
+    std::size_t pulled = 0, asked = 0;  // of `blocks`, in this round
     std::vector<bool> arrived;
-    bool covered = false;                 // its coverage of this round is known
+    bool covered = false;  // its coverage of this round is known
     Backoff retry;
     Instant last_heard{};
   };
@@ -179,16 +179,16 @@ class Session {
   JobId job_;
   SessionId session_;
   std::optional<View> view_;
-  bool slots_changed_ = false;         // since the last view of a running job
+  bool slots_changed_ = false;  // since the last view of a running job
   bool ended_ = false;
   bool left_ = false;
 
   Generation generation_;
-  Step step_;                          // of the round; sync: the version pulled
+  Step step_;  // of the round; sync: the version pulled
   RoundState round_state_ = RoundState::kNone;
   std::uint64_t round_ = 0;
   bool application_ready_ = false;
-  bool coverage_sure_ = false;         // nobody else can have contributed for our slots in this step
+  bool coverage_sure_ = false;  // nobody else can have contributed for our slots in this step
   std::vector<SlotIndex> round_slots_;
   std::vector<SlotIndex> done_slots_;  // of step_: computed by us, or covered
   struct StepBefore {                  // of step_, while nothing of step_ has arrived yet
@@ -196,11 +196,11 @@ class Session {
     bool weights_complete = false;
   };
   std::optional<StepBefore> step_before_;
-  std::vector<Staged::Entry> covered_; // what shards held before we began
+  std::vector<Staged::Entry> covered_;  // what shards held before we began
   std::vector<SlotIndex> covered_ends_;
-  bool weights_complete_ = false;      // the application holds step_'s weights whole
-  bool announced_ = false;             // WorkReady of this round has been given out
-  bool stop_ = false;                  // the last version has been seen: only the coordinator's word is awaited
+  bool weights_complete_ = false;              // the application holds step_'s weights whole
+  bool announced_ = false;                     // WorkReady of this round has been given out
+  bool stop_ = false;                          // the last version has been seen: only the coordinator's word is awaited
   std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
   std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
   std::map<ShardIndex, ShardLink> links_;

@@ -79,8 +79,8 @@ void SessionLoop::Run() {
 
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
-    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload), now,
-                   &out_);
+    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload),
+                   now, &out_);
   } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, end->report, now, &out_);
   } else if (std::holds_alternative<ReadyCommand>(command)) {

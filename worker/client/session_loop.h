@@ -25,7 +25,7 @@ namespace capstan::client {
 // What the application asks of the loop.
 struct DeclareCommand {
   Declaration declaration;
-  float* weights = nullptr;      // flat space; lives as long as the loop
+  float* weights = nullptr;  // flat space; lives as long as the loop
 };
 struct ReadyCommand {};
 struct PushCommand {
@@ -58,14 +58,14 @@ class SessionLoop {
   using OnNotice = std::function<void(const std::string&)>;
 
   struct Options {
-    std::string coordinator;       // "host:port"
+    std::string coordinator;  // "host:port"
     std::string worker;
     std::chrono::milliseconds silence_limit{60'000};
     OnNotice on_notice;
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
-  ~SessionLoop();                  // stops the thread
+  ~SessionLoop();  // stops the thread
   SessionLoop(const SessionLoop&) = delete;
   SessionLoop& operator=(const SessionLoop&) = delete;
 
@@ -80,7 +80,8 @@ class SessionLoop {
   std::uint64_t unstaged_pushes() const { return unstaged_pushes_.load(std::memory_order_relaxed); }
 
  private:
-  SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters, std::unique_ptr<Transport> transport);
+  SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
+              std::unique_ptr<Transport> transport);
   void Run();
   void Carry(Command& command, Instant now);
   void SendOut();

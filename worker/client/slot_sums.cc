@@ -18,8 +18,7 @@ void SlotSums::BeginSlot(std::uint64_t samples, BufferRef gradient) {
   while (parts_.size() >= 2) {
     const Node left = parts_[parts_.size() - 2].node, right = parts_.back().node;
     const Node parent{left.begin, right.end};
-    const bool inside =
-        std::any_of(cover_.begin(), cover_.end(), [&](Node node) { return node.Contains(parent); });
+    const bool inside = std::any_of(cover_.begin(), cover_.end(), [&](Node node) { return node.Contains(parent); });
     if (!inside || !IsTreeNode(parent, slot_count_) || SplitPoint(parent) != right.begin) break;
     MergeTop();
   }

@@ -5,8 +5,8 @@
 // Why:    a worker with slots that form a node of the tree pushes the node once: less traffic, and the same bits as if
 //         every slot had been pushed by itself (PROTOCOL.md 3.2, 3.3).
 //
-// Use, per slot in order: BeginSlot(samples, gradient); RangeReady(...) for every range of elements once its gradient is
-// final. Within the last slot's RangeReady a range of every part() is final too, and can be pushed.
+// Use, per slot in order: BeginSlot(samples, gradient); RangeReady(...) for every range of elements once its gradient
+// is final. Within the last slot's RangeReady a range of every part() is final too, and can be pushed.
 #pragma once
 
 #include <cstdint>

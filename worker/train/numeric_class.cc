@@ -41,7 +41,8 @@ std::uint64_t NumericFingerprint(kernels::CpuContext& context) {
     tokens.push_back(static_cast<std::int32_t>(i * 7 % kVocabulary));
     next.push_back(static_cast<std::int32_t>((i + 1) * 7 % kVocabulary));
   }
-  auto mlp = nn::CreateMlp<float>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
+  auto mlp =
+      nn::CreateMlp<float>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
   auto gpt = nn::CreateGpt<float>(
       context, {.vocabulary = kVocabulary, .context = kContext, .layers = 1, .heads = 2, .width = 48, .dropout = 0.1});
   CAPSTAN_CHECK(mlp.ok() && gpt.ok());

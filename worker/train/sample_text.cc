@@ -19,7 +19,8 @@ std::int32_t Draw(std::span<const float> logits, double temperature, RandomStrea
   const double largest = *std::max_element(logits.begin(), logits.end());
   std::vector<double> cumulative;
   double total = 0;
-  for (float logit : logits) cumulative.push_back(total += std::exp((static_cast<double>(logit) - largest) / temperature));
+  for (float logit : logits)
+    cumulative.push_back(total += std::exp((static_cast<double>(logit) - largest) / temperature));
   const double wanted = random->Unit() * total;
   const auto place = std::upper_bound(cumulative.begin(), cumulative.end(), wanted);
   return static_cast<std::int32_t>(std::min<std::ptrdiff_t>(place - cumulative.begin(), std::ssize(logits) - 1));

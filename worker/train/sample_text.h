@@ -15,9 +15,9 @@
 namespace capstan::train {
 
 struct SampleTextOptions {
-  std::size_t bytes = 400;      // to write
+  std::size_t bytes = 400;  // to write
   std::uint64_t seed = 1;
-  double temperature = 0.8;     // logits are divided by it
+  double temperature = 0.8;  // logits are divided by it
 };
 
 // `weights`: all tensors of the model one behind the other, in catalog order. Returns what follows the prompt.

@@ -64,7 +64,8 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     // When the round is over, what is left of this slot is computed on whatever is there, and dropped.
     const auto before = SteadyClock::now();
     do {
-      if (status.ok() || status.code() == Code::kTimeout) status = client_.WaitWeights(first, last, SteadyClock::now() + kWaitSlice);
+      if (status.ok() || status.code() == Code::kTimeout)
+        status = client_.WaitWeights(first, last, SteadyClock::now() + kWaitSlice);
     } while (status.code() == Code::kTimeout && !stop_requested_());
     if (status.code() == Code::kTimeout) status = {Code::kStale, "asked to stop"};
     waited_ += SteadyClock::now() - before;
@@ -83,8 +84,8 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
   const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
   float* gradient = client_.BeginSlot(slot, samples.size());
   if (gradient != nullptr) {
-    const nn::LossSums sums = computer_.Gradient(Step{work.step}, slot, samples, work.loss_scale, client_.weights(),
-                                                 gradient, hooks);
+    const nn::LossSums sums =
+        computer_.Gradient(Step{work.step}, slot, samples, work.loss_scale, client_.weights(), gradient, hooks);
     CAPSTAN_RETURN_IF_ERROR(status);
     result.loss_sum = sums.loss;
     result.predictions = static_cast<std::uint64_t>(sums.count);
@@ -103,7 +104,8 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
 void Trainer::CountStep(const Work&, SteadyClock::time_point begin) {
   metrics_->steps.Add(1);
   metrics_->step_seconds.Observe(Seconds(SteadyClock::now() - begin));
-  metrics_->unstaged_bytes.Set(static_cast<double>(client_.counters().unstaged_pushes) * kBlockElements * sizeof(float));
+  metrics_->unstaged_bytes.Set(static_cast<double>(client_.counters().unstaged_pushes) * kBlockElements *
+                               sizeof(float));
 }
 
 }  // namespace capstan::train

@@ -15,11 +15,11 @@
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;            // "host:port"
-  std::string name;                   // of this worker; default of the command line: host name and process id
-  std::string data_root = ".";        // what relative paths of the job are below
-  unsigned threads = 0;               // 0: what the job file says
-  double join_seconds = 60;           // until the coordinator has answered
+  std::string coordinator;      // "host:port"
+  std::string name;             // of this worker; default of the command line: host name and process id
+  std::string data_root = ".";  // what relative paths of the job are below
+  unsigned threads = 0;         // 0: what the job file says
+  double join_seconds = 60;     // until the coordinator has answered
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -1,6 +1,8 @@
-// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it, gives gradients back.
+// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it, gives gradients
+// back.
 //
-// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients may live
+// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients may
+// live
 //         in one process: there is no global state.
 // Limits: up to 65536 tensors of fp32.
 // Fails:  every call ends by its deadline with kTimeout and a message that names whom it waited for. kRefused: the job
@@ -39,7 +41,7 @@ struct TensorDeclaration {
   std::string name;                 // unique within the job
   std::vector<std::int64_t> shape;  // row-major
   InitialWeights initial = InitialWeights::kZeros;
-  float scale = 0.0F;               // kNormal: standard deviation; kUniform: values in [-scale, scale)
+  float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
   bool weight_decay = true;
 };
 
@@ -51,8 +53,8 @@ struct WorkerDescription {
 };
 
 struct ClientOptions {
-  std::string coordinator;          // "host:port"
-  std::string worker;               // this worker's name; a newer process of that name takes over
+  std::string coordinator;  // "host:port"
+  std::string worker;       // this worker's name; a newer process of that name takes over
   std::chrono::milliseconds join_deadline{60'000};
   // Lines for people, from the client's thread. Never called before Connect or after the destructor.
   std::function<void(const std::string&)> on_notice;
@@ -61,16 +63,16 @@ struct ClientOptions {
 // One round: compute the gradients of these slots of global batch `step`.
 struct Work {
   std::uint64_t step = 0;
-  std::uint64_t generation = 0;     // one history of the job; rises when it went back to an earlier step
-  std::vector<std::uint32_t> slots; // ascending
-  std::uint32_t slot_count = 0;     // of the job
-  float loss_scale = 1.0F;          // gradients are to be of loss_scale * loss
+  std::uint64_t generation = 0;      // one history of the job; rises when it went back to an earlier step
+  std::vector<std::uint32_t> slots;  // ascending
+  std::uint32_t slot_count = 0;      // of the job
+  float loss_scale = 1.0F;           // gradients are to be of loss_scale * loss
 };
 
 struct SlotResult {
-  double loss_sum = 0.0;            // over `predictions`
+  double loss_sum = 0.0;  // over `predictions`
   std::uint64_t predictions = 0;
-  double validation_loss_sum = 0.0; // of this slot's share of the validation set, where the step validates
+  double validation_loss_sum = 0.0;  // of this slot's share of the validation set, where the step validates
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
 };
@@ -86,7 +88,7 @@ class Client {
 
   // Asks the coordinator for the job until `join_deadline`.
   static Result<std::unique_ptr<Client>> Connect(const ClientOptions& options);
-  virtual ~Client() = default;      // leaves the job
+  virtual ~Client() = default;  // leaves the job
 
   virtual const std::string& job_file() const = 0;  // canonical TOML
   // Says what this worker brings. Once, before the first NextWork.
