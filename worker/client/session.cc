@@ -15,6 +15,17 @@ bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
   return std::find(slots.begin(), slots.end(), slot) != slots.end();
 }
 
+// Whether others can build on this view: slots in order and of the job, shards counted through.
+bool IsSound(const View& view) {
+  for (std::size_t i = 0; i < view.slots.size(); ++i) {
+    if (view.slots[i] >= view.slot_count || (i > 0 && view.slots[i] <= view.slots[i - 1])) return false;
+  }
+  for (std::size_t i = 0; i < view.shards.size(); ++i) {
+    if (view.shards[i].shard != i) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Session::Session(SessionOptions options) : options_(std::move(options)), join_retry_(options_.nonce) {}
@@ -104,7 +115,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     if (!declaration_) events_.push_back(JobFile{view.job_file, view.job});
     return;
   }
-  if (!declaration_ || view.session.value == 0) return;
+  if (!declaration_ || view.session.value == 0 || !IsSound(view)) return;
   if (view.session != session_) {
     session_ = view.session;
     events_.push_back(Joined{session_});
@@ -461,6 +472,7 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbo
   const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_.size());
   ShardLink& link = links_[shard];
   PendingEnd end{{generation_, link.address.incarnation, session_, PushStep(), report}, shard};
+  link.retry.Restart();
   link.retry.Sent(now);
   out->Send(link.peer, end.header);
   ends_.push_back(std::move(end));
@@ -475,7 +487,9 @@ void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again)
     push.sent = sent = true;
     out->Send(link->peer, push.header, push.payload);
   }
-  if (sent) link->retry.Sent(now);
+  if (!sent) return;
+  if (!again) link->retry.Restart();  // only repetition waits longer and longer
+  link->retry.Sent(now);
 }
 
 void Session::Leave(const std::string& reason, Outbox* out) {
