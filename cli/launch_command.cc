@@ -7,6 +7,7 @@
 
 #include "cli/launch/launcher.h"
 #include "common/safetensors.h"
+#include "common/utf8.h"
 #include "worker/train/sample_text.h"
 
 namespace capstan::cli {
@@ -46,13 +47,22 @@ Result<std::string> WriteSample(const JobConfig& config, const std::string& weig
   return train::SampleText(config, weights, kSamplePrompt, options);
 }
 
+// A model writes any bytes; a terminal is shown text alone.
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
+  }
+  return CleanUtf8(text, text.size());
+}
+
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
                 Screen* screen) {
   const std::string weights = directory.path() + "/final.safetensors";
   if (config.model.kind == ModelKind::kGpt && config.data.kind == DataKind::kText) {
     const Result<std::string> sample = WriteSample(config, weights);
     screen->Line(sample.ok() ? "a sample of what it writes:" : "no sample: " + sample.status().message());
-    if (sample.ok()) std::printf("%s\n", sample->c_str());
+    if (sample.ok()) std::printf("%s\n", Printable(*sample).c_str());
     std::fflush(stdout);
   }
   std::string done = "done: " + Count(progress.steps_done(), "step") + " in " + Duration(seconds);
