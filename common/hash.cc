@@ -1,6 +1,7 @@
 #include "common/hash.h"
 
 #define XXH_INLINE_ALL  // compiled here, so that it uses the instructions this file is built for
+#define XXH_PREFETCH_DIST 2048  // most of what is hashed comes from memory: the processor's own prefetch ends with a page
 #include <xxhash.h>
 
 #include <bit>

@@ -27,6 +27,8 @@ struct BenchBlock {
   const std::byte* Payload(std::size_t i) const { return payload[i]->data() + kPayloadOffset; }
 };
 
+constexpr std::size_t kPrefetchBytes = 2048;
+
 using V8 = float __attribute__((vector_size(32)));
 
 using Line = std::array<V8, 2>;  // a cache line
@@ -45,6 +47,7 @@ template <server::WritePath kPath, std::size_t kReads>
 void Stream(const std::array<const std::byte*, kReads> reads, const std::array<float*, 4> writes) {
   for (std::size_t i = 0; i < kBlockElements; i += 16) {
     std::array<Line, kReads> in;
+    for (std::size_t r = 0; r < kReads; ++r) __builtin_prefetch(reads[r] + i * sizeof(float) + kPrefetchBytes);
     for (std::size_t r = 0; r < kReads; ++r) std::memcpy(&in[r], reads[r] + i * sizeof(float), sizeof(Line));
     Line sum = in[3];
     for (std::size_t r = 4; r < kReads; ++r) sum = {sum[0] + in[r][0], sum[1] + in[r][1]};
