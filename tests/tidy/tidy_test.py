@@ -27,6 +27,8 @@ SOUND = {
     "tests/test_main.cc": "#include <catch2/catch.hpp>\n",
     "tests/CMakeLists.txt": "add_library(main STATIC test_main.cc)\n",
     # What must not be taken for a violation.
+    "server/coordinator_loop.h": "#pragma once\n#include <thread>\ninline auto Now() { return std::chrono::steady_clock::now(); }\n",
+    "docs/install.md": "Logs go to /var/log, data is under /usr/share; build/tmp/x and $TMPDIR/tmp/x are anywhere.\n",
     "common/innocent.h": '#pragma once\n// sleep_for, getenv, throw and std::mutex are words here; #if too\n'
                          'inline const char* kText = "throw std::mutex /* getenv( */";\n'
                          "inline int Million() { return 1'000'000; }\n"
@@ -53,21 +55,27 @@ PLANTED = [
     ("library", "worker/train/wire.h", '#pragma once\n#include "schema/wire.capnp.h"\n', 2),
     ("library", "server/exporter.h", "#pragma once\n#include <prometheus/registry.h>\n", 2),
     ("library", "monitoring/page.h", "#pragma once\n#include <CivetServer.h>\n", 2),
-    ("library", "worker/nn/linear.h", "#pragma once\n#include <cblas.h>\n", 2),
     ("library", "cli/config.h", "#pragma once\n#include <toml++/toml.h>\n", 2),
     ("library", "worker/train/gzip.h", "#pragma once\n#include <zlib.h>\n", 2),
     ("library", "common/flags.h", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),
     ("library", "common/json.h", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
-    ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),
+    ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
     ("library", "common/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),
     ("library", "server/simd.h", "#pragma once\n#include <immintrin.h>\n", 2),
     ("library", "common/other.h", "#pragma once\n#include <boost/any.hpp>\n", 2),
     ("public header", "worker/client/include/capstan/posix.h", "#pragma once\n#include <unistd.h>\n", 2),
     ("public header", "worker/client/include/capstan/inner.h", '#pragma once\n#include "common/status.h"\n', 2),
     ("core", "server/coordinator.h", "#pragma once\n#include <thread>\n", 2),
+    ("core", "server/coordinator_shards.h", "#pragma once\n#include <mutex>\n", 2),
+    ("core", "server/verdict.h", "#pragma once\n#include <random>\n", 2),
+    ("core", "server/membership.h", "#pragma once\n#include <unistd.h>\n", 2),
+    ("core", "server/admission.h", "#pragma once\n#include <condition_variable>\n", 2),
+    ("core", "server/staged_block.h", '#pragma once\n#include "common/mailbox.h"\n', 2),
+    ("core", "server/block_store.h", "#pragma once\n#include <filesystem>\n", 2),
     ("core", "server/shard.h", "#pragma once\n#include <fstream>\n", 2),
     ("core", "worker/client/session.h", "#pragma once\n#include <sys/socket.h>\n", 2),
     ("core clock", "server/shard.h", "#pragma once\ninline auto Now() { return std::chrono::steady_clock::now(); }\n", 2),
+    ("core clock", "server/coordinator_text.h", "#pragma once\ninline auto Now() { return time(nullptr); }\n", 2),
     ("cycle", "common/status.h", '#pragma once\n#include "common/hash.h"\n', None),
     ("cycle", "common/self.h", '#pragma once\n#include "common/self.h"\n', 2),
     ("sleep", "tests/wait.h", "#pragma once\ninline void Wait() { std::this_thread::sleep_for(1s); }\n", 2),
@@ -90,6 +98,7 @@ PLANTED = [
     ("work left", "docs/later.md", "A page. FIXME\n", 1),
     ("machine path", "cli/path.h", '#pragma once\ninline const char* kPath = "/home/ann/capstan";\n', 2),
     ("machine path", "tests/run.sh", "cmake -B /tmp/build-x\n", 1),
+    ("machine path", "docs/run.md", "See `/mnt/disk/notes`.\n", 1),
     ("flag", "kernels/CMakeLists.txt", "target_compile_options(k PRIVATE -ffast-math)\n", 1),
     ("flag", "CMakePresets.json", '{"CMAKE_CXX_FLAGS": "-march=native"}\n', 1),
     ("unlisted", "common/orphan.cc", "int x = 0;\n", 1),
@@ -141,7 +150,7 @@ class Tidy(unittest.TestCase):
         self.assertLessEqual({"layer", "cycle", "library", "unlisted"}, rules)
         self.assertEqual(rules - {entry[0] for entry in PLANTED}, set())
         for library, pattern, _ in tidy.LIBRARIES:
-            if library not in ("fmt", "catch2", "benchmark"):
+            if library != "catch2":
                 self.assertTrue(any(re.search(rf"<({pattern})>", entry[2]) for entry in PLANTED), library)
 
     def test_the_command_fails_on_a_violation_and_on_an_empty_tree(self):
