@@ -90,10 +90,14 @@ double BenchCluster::CpuSeconds() const {
   return seconds;
 }
 
-std::vector<std::uint64_t> BenchCluster::ShardResidentBytes() const {
-  std::vector<std::uint64_t> bytes;
-  for (std::size_t i = 1; i < processes_.size(); ++i) bytes.push_back(processes_[i].ResidentBytes());
-  return bytes;
+ResidentBytes BenchCluster::ShardMemory() const {
+  ResidentBytes sum;
+  for (std::size_t i = 1; i < processes_.size(); ++i) {
+    const ResidentBytes one = processes_[i].Memory();
+    sum.now += one.now;
+    sum.peak += one.peak;
+  }
+  return sum;
 }
 
 }  // namespace capstan::bench

@@ -28,7 +28,8 @@ class BenchCluster {
   const std::string& coordinator() const { return coordinator_; }
   // Of coordinator and shards.
   double CpuSeconds() const;
-  std::vector<std::uint64_t> ShardResidentBytes() const;
+  // Of all shards together.
+  ResidentBytes ShardMemory() const;
   // The folder with metrics.jsonl, as long as this object lives.
   const std::string& run_dir() const { return run_dir_; }
 

@@ -100,11 +100,14 @@ double ChildProcess::CpuSeconds() const {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::uint64_t ChildProcess::ResidentBytes() const {
-  std::ifstream file("/proc/" + std::to_string(id_) + "/statm");
-  std::uint64_t size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+ResidentBytes ChildProcess::Memory() const {
+  std::ifstream file("/proc/" + std::to_string(id_) + "/status");
+  ResidentBytes bytes;
+  for (std::string key; file >> key;) {
+    if (key == "VmRSS:") file >> bytes.now;
+    if (key == "VmHWM:") file >> bytes.peak;
+  }
+  return {bytes.now << 10, bytes.peak << 10};  // the file counts in KiB
 }
 
 }  // namespace capstan::bench

@@ -35,6 +35,10 @@ class Channel {
   std::string received_;
 };
 
+struct ResidentBytes {
+  std::uint64_t now = 0, peak = 0;
+};
+
 class ChildProcess {
  public:
   // The child ends when `body` returns, and is killed when this object or its parent goes.
@@ -46,7 +50,7 @@ class ChildProcess {
   Channel& channel() { return channel_; }
   // Of all its threads, so far.
   double CpuSeconds() const;
-  std::uint64_t ResidentBytes() const;
+  ResidentBytes Memory() const;
 
  private:
   ChildProcess(pid_t id, Channel channel) : id_(id), channel_(std::move(channel)) {}

@@ -1,0 +1,213 @@
+#include "tests/bench/train_bench.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "kernels/context.h"
+#include "tests/bench/bench_cluster.h"
+#include "tests/bench/child_process.h"
+#include "worker/train/model_factory.h"
+#include "worker/train/slot_computer.h"
+#include "worker/train/worker_process.h"
+
+namespace capstan::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmupSteps = 3;
+constexpr int kTorchAbsent = 77;
+
+struct Subject {
+  std::string name;         // as torch_train.py calls it
+  std::string model, data;  // of the job file
+  int batch = 0;            // samples of a worker
+  int units = 1;            // counted per sample
+  std::string unit;
+  double steps_per_second = 0.0;  // roughly
+};
+
+std::array<Subject, 2> Subjects() {
+  return {Subject{.name = "mlp",
+                  .model = "kind = \"mlp\"\nhidden = [1024, 1024]\n",
+                  .data = "kind = \"synthetic\"\nsamples = 2048\nfeatures = 784\nclasses = 10\n",
+                  .batch = 128,
+                  .units = 1,
+                  .unit = "samples/s",
+                  .steps_per_second = 60},
+          Subject{.name = "gpt",
+                  .model = "kind = \"gpt\"\nlayers = 4\nheads = 4\nwidth = 256\ncontext = 128\n",
+                  .data = "kind = \"synthetic\"\nsamples = 2048\nvocabulary = 256\n",
+                  .batch = 16,
+                  .units = 128,
+                  .unit = "tokens/s",
+                  .steps_per_second = 2}};
+}
+
+int StepsOf(const Subject& subject, double seconds) {
+  return std::max(2, static_cast<int>(subject.steps_per_second * seconds));
+}
+
+// Servers and as many workers; 1 and its model and data alone do for what computes without either.
+std::string JobFile(const Subject& subject, int servers, int steps) {
+  const std::string count = std::to_string(servers);
+  return "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
+         "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
+         subject.data + "[optimizer]\nkind = \"sgd\"\nlr = 1e-3\n[cluster]\nservers = " + count +
+         "\nworkers = " + count + "\nmin_workers = " + count + "\n[worker]\nthreads = 1\n";
+}
+
+// ---- without network or optimizer ----------------------------------------------------------------------------------
+
+Status Compute(Channel& parent, const std::string& job_file, int steps) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file, "the benchmark's job file"));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
+  kernels::CpuContext context(1);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model,
+                           train::CreateModel<float>(context, config, data->spec()));
+  std::uint64_t elements = 0;
+  for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();
+  std::vector<float> weights(elements, 0.01F), gradient(elements);
+  train::SlotComputer computer(config, *data, *model);
+  Clock::time_point start;
+  for (int step = 0; step < kWarmupSteps + steps; ++step) {
+    if (step == kWarmupSteps) start = Clock::now();
+    const auto samples = computer.Samples(Step{static_cast<std::uint64_t>(step)}, 0);
+    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, weights.data(), gradient.data(), {});
+  }
+  const std::chrono::duration<double> took = Clock::now() - start;
+  parent.Send(std::to_string(steps * static_cast<int>(config.job.global_batch) / took.count()));
+  (void)parent.Receive();
+  return {};
+}
+
+Result<double> MeasureCompute(const Subject& subject, int steps) {
+  ChildProcess child =
+      ChildProcess::Fork([&](Channel& parent) { return Compute(parent, JobFile(subject, 1, steps), steps); });
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string line, child.channel().Receive(std::chrono::minutes(5)));
+  return std::stod(line);
+}
+
+// ---- a whole job ---------------------------------------------------------------------------------------------------
+
+Status Work(Channel& parent, const std::string& coordinator, const std::string& name) {
+  train::WorkerOptions options;
+  options.coordinator = coordinator;
+  options.name = name;
+  options.data_root = "/";
+  const Status status = train::RunWorker(options, std::make_shared<monitoring::WorkerMetrics>(),
+                                         std::make_shared<monitoring::TransportMetrics>());
+  CAPSTAN_RETURN_IF_ERROR(status);
+  parent.Send("done");
+  (void)parent.Receive();
+  return {};
+}
+
+double NumberAfter(const std::string& line, const std::string& key) {
+  const std::size_t at = line.find("\"" + key + "\": ");
+  return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 4));
+}
+
+// Samples a second of the committed steps, without the first ones.
+double RateFrom(const std::string& path) {
+  std::ifstream file(path);
+  double samples = 0.0, seconds = 0.0;
+  std::string line;
+  for (int step = 0; std::getline(file, line); ++step) {
+    if (step < kWarmupSteps) continue;
+    samples += NumberAfter(line, "samples");
+    seconds += NumberAfter(line, "seconds");
+  }
+  return seconds > 0.0 ? samples / seconds : 0.0;
+}
+
+Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(JobFile(subject, servers, steps), Carrier::kTcp));
+  std::vector<ChildProcess> workers;
+  for (int i = 0; i < servers; ++i) {
+    const std::string name = "bench-" + std::to_string(i);
+    workers.push_back(
+        ChildProcess::Fork([&](Channel& parent) { return Work(parent, cluster->coordinator(), name); }));
+  }
+  for (ChildProcess& worker : workers) {
+    CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
+  }
+  return RateFrom(cluster->run_dir() + "/metrics.jsonl");
+}
+
+// ---- PyTorch -------------------------------------------------------------------------------------------------------
+
+// 0 where PyTorch is not installed.
+Result<double> MeasureTorch(const std::string& arguments) {
+  const std::string command = std::string("/usr/bin/python3 -B " CAPSTAN_BENCH_SOURCES "/torch_train.py ") + arguments;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return Unreachable("cannot run " + command);
+  std::array<char, 256> line{};
+  const bool answered = std::fgets(line.data(), line.size(), pipe) != nullptr;
+  const int status = pclose(pipe);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTorchAbsent) return 0.0;
+  if (!answered || status != 0) return Unreachable("failed: " + command);
+  return std::stod(line.data());
+}
+
+// ---- both ----------------------------------------------------------------------------------------------------------
+
+struct Measurement {
+  std::string name, torch_arguments, limit_name;
+  std::function<Result<double>()> run;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Result<Figure> Measure(const Subject& subject, const Measurement& what, const TrainOptions& options) {
+  std::vector<double> ours, torch;
+  for (int i = 0; i < options.repetitions; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const double one, what.run());
+    ours.push_back(one * subject.units);
+    if (options.beside == Beside::kNothing) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(const double other, MeasureTorch(what.torch_arguments));
+    torch.push_back(other * subject.units);
+  }
+  Figure figure;
+  figure.name = "train/" + subject.name + "/" + what.name;
+  figure.value = Median(ours);
+  figure.unit = subject.unit;
+  figure.limit = torch.empty() ? 0.0 : Median(torch);
+  figure.limit_name = figure.limit > 0.0 ? what.limit_name : "PyTorch is not installed";
+  figure.ratio = figure.limit > 0.0 ? figure.value / figure.limit : 0.0;
+  return figure;
+}
+
+std::array<Measurement, 3> MeasurementsOf(const Subject& subject, int steps) {
+  const std::string count = std::to_string(steps);
+  return {Measurement{"compute", subject.name + " 1 " + count + " --no-update",
+                      "PyTorch, 1 thread, forward and backward", [=] { return MeasureCompute(subject, steps); }},
+          Measurement{"1s1w", subject.name + " 1 " + count, "PyTorch, 1 process, 1 thread, with its SGD",
+                      [=] { return MeasureJob(subject, 1, steps); }},
+          Measurement{"2s2w", subject.name + " 2 " + count, "PyTorch DistributedDataParallel over gloo, 2 processes",
+                      [=] { return MeasureJob(subject, 2, steps); }}};
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options) {
+  std::vector<Figure> figures;
+  for (const Subject& subject : Subjects()) {
+    for (const Measurement& what : MeasurementsOf(subject, StepsOf(subject, options.seconds))) {
+      CAPSTAN_ASSIGN_OR_RETURN(Figure figure, Measure(subject, what, options));
+      figures.push_back(std::move(figure));
+    }
+  }
+  return figures;
+}
+
+}  // namespace capstan::bench
