@@ -5,14 +5,14 @@
 namespace capstan::monitoring {
 namespace {
 
-constexpr std::array kOpValues = {"join", "push", "pull", "end_slot", "assign", "pull_state", "heartbeat", "other"};
+constexpr std::array kOpValues = {"join", "push", "pull", "end_slot", "heartbeat", "other"};
 constexpr std::array kCodeValues = {"ok",          "invalid", "busy",        "stale",  "timeout",
                                     "unreachable", "corrupt", "unsupported", "refused"};
 constexpr std::array kPlaneValues = {"data", "control"};
-constexpr std::array kNetworkErrorValues = {"decode", "timeout", "disconnect", "refused", "oversize"};
-constexpr std::array kMemberStateValues = {"joining", "alive", "slow", "lost"};
-constexpr std::array kWorkerPhaseValues = {"data", "forward", "backward", "encode", "wait", "apply"};
-constexpr std::array kWaitPhaseValues = {"slots", "weights", "credit", "staged", "commit"};
+constexpr std::array kNetworkErrorValues = {"decode", "disconnect"};
+constexpr std::array kMemberStateValues = {"alive", "lost"};
+constexpr std::array kWorkerPhaseValues = {"data", "forward", "backward", "wait"};
+constexpr std::array kWaitPhaseValues = {"weights", "commit"};
 
 constexpr LabelValues kOp{"op", kOpValues};
 constexpr LabelValues kCode{"code", kCodeValues};
@@ -22,16 +22,18 @@ constexpr LabelValues kState{"state", kMemberStateValues};
 constexpr LabelValues kWorkerPhase{"phase", kWorkerPhaseValues};
 constexpr LabelValues kWaitPhase{"phase", kWaitPhaseValues};
 
-void DescribeHistory(const Gauge& generation, const Gauge& term, FamilyTable& table) {
+void DescribeGeneration(const Gauge& generation, FamilyTable& table) {
   table.Gauges("capstan_cluster_generation", "History between recoveries; grows at every rollback.", Merge::kMax)
       .Add(generation);
+}
+
+void DescribeTerm(const Gauge& term, FamilyTable& table) {
   table.Gauges("capstan_cluster_term", "Start of the coordinator that is obeyed.", Merge::kMax).Add(term);
 }
 
-// Both sides count pushes by what became of them; the fields have the same names.
-template <class Metrics>
-void DescribePushes(const Metrics& m, FamilyTable::Row row) {
-  row.Add(m.pushes_staged, {{"outcome", "staged"}})
+void DescribePushes(const ShardMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_server_pushes_total", "Pushed nodes, by what became of them.")
+      .Add(m.pushes_staged, {{"outcome", "staged"}})
       .Add(m.pushes_duplicate, {{"outcome", "duplicate"}})
       .Add(m.pushes_stale, {{"outcome", "stale"}})
       .Add(m.pushes_invalid, {{"outcome", "invalid"}})
@@ -103,16 +105,15 @@ void Describe(const ShardMetrics& m, FamilyTable& table) {
       .Add(m.pull_seconds, {{"op", "pull"}});
   table.Histograms("capstan_server_pull_wait_seconds", "Time a pull was parked until its version was published.")
       .Add(m.pull_wait_seconds);
-  DescribePushes(m, table.Counters("capstan_server_pushes_total", "Pushed nodes, by what became of them."));
+  DescribePushes(m, table);
   table.Counters("capstan_server_payload_hash_mismatches_total", "Equal nodes of two workers with different payload.")
       .Add(m.hash_mismatches);
-  table.Counters("capstan_server_payload_hashes_unverified_total", "Nodes whose payload no second worker confirmed.")
-      .Add(m.hashes_unverified);
   DescribeSteps(m, table);
   DescribeMemory(m, table);
   table.Gauges("capstan_server_incarnation", "Start of the shard, the newest in this process.", Merge::kMax)
       .Add(m.incarnation);
-  DescribeHistory(m.generation, m.term, table);
+  DescribeGeneration(m.generation, table);
+  DescribeTerm(m.term, table);
 }
 
 void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
@@ -122,7 +123,6 @@ void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
       .Add(m.steps_applied, {{"action", "apply"}})
       .Add(m.steps_skipped, {{"action", "skip"}});
   table.Counters("capstan_job_steps_redone_total", "Verdicts that asked to prepare a step again.").Add(m.steps_redone);
-  table.Counters("capstan_job_nonfinite_steps_total", "Steps with an infinite or NaN gradient.").Add(m.steps_nonfinite);
   table.Counters("capstan_job_samples_total", "Samples in committed steps.").Add(m.samples);
   table.Gauges("capstan_job_step", "Newest step committed.", Merge::kMax).Add(m.step);
   table.Gauges("capstan_job_steps_wanted", "Steps that the job file asks for.", Merge::kMax).Add(m.steps_wanted);
@@ -134,10 +134,9 @@ void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
   table.Gauges("capstan_job_validation_loss", "Newest validation loss.", Merge::kMean).Add(m.validation_loss);
   table.Gauges("capstan_job_gradient_norm", "Global gradient norm before clipping.", Merge::kMean).Add(m.gradient_norm);
   table.Gauges("capstan_job_learning_rate", "Learning rate of the newest step.", Merge::kMean).Add(m.learning_rate);
-  table.Gauges("capstan_job_loss_scale", "Loss scale of the newest step (fp16).", Merge::kMean).Add(m.loss_scale);
 
   table.Gauges("capstan_cluster_members", "Members of the job, by role and state.", Merge::kSum)
-      .AddEach(kState, m.workers, {{"role", "worker"}})
+      .Add(m.workers[MemberState::kAlive], {{"role", "worker"}, {"state", "alive"}})
       .AddEach(kState, m.shards, {{"role", "shard"}});
   table.Counters("capstan_cluster_joins_total", "Workers that asked to join, by answer.")
       .Add(m.joins, {{"result", "accepted"}})
@@ -148,7 +147,8 @@ void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
   table.Gauges("capstan_cluster_slots", "Slots of the job, by state.", Merge::kSum)
       .Add(m.slots.value() - m.slots_unassigned.value(), {{"state", "assigned"}})
       .Add(m.slots_unassigned, {{"state", "unassigned"}});
-  DescribeHistory(m.generation, m.term, table);
+  DescribeGeneration(m.generation, table);
+  DescribeTerm(m.term, table);
 }
 
 void Describe(const WorkerMetrics& m, FamilyTable& table) {
@@ -160,26 +160,10 @@ void Describe(const WorkerMetrics& m, FamilyTable& table) {
   table.Counters("capstan_worker_phase_seconds_total", "Where the time of the steps went.")
       .AddEach(kWorkerPhase, m.phase_seconds);
   table.Histograms("capstan_worker_wait_seconds", "Waits, by what was waited for.").AddEach(kWaitPhase, m.wait_seconds);
-  table.Counters("capstan_worker_communication_seconds_total", "Time with at least one transfer in flight.")
-      .Add(m.communication_seconds);
-  table.Counters("capstan_worker_exposed_communication_seconds_total", "Time a step waited for a transfer.")
-      .Add(m.exposed_communication_seconds);
-
-  DescribePushes(m, table.Counters("capstan_worker_pushes_total", "Pushed nodes, by the answer."));
-  table.Histograms("capstan_worker_request_duration_seconds", "Time from sending a request to its whole answer.")
-      .Add(m.push_seconds, {{"op", "push"}})
-      .Add(m.pull_seconds, {{"op", "pull"}});
-  table.Gauges("capstan_rpc_inflight", "Requests sent and not answered.", Merge::kSum)
-      .Add(m.inflight_pushes, {{"op", "push"}})
-      .Add(m.inflight_pulls, {{"op", "pull"}});
-  table.Gauges("capstan_worker_unstaged_bytes", "Gradient bytes kept until every shard has staged them.", Merge::kSum)
-      .Add(m.unstaged_bytes);
-
-  table.Gauges("capstan_worker_loss", "Loss of the newest step of this worker.", Merge::kMean).Add(m.loss);
-  table.Gauges("capstan_worker_gradient_norm", "Gradient norm of the newest step, before clipping.", Merge::kMean)
-      .Add(m.gradient_norm);
-  table.Gauges("capstan_worker_learning_rate", "Learning rate of the newest step.", Merge::kMean).Add(m.learning_rate);
-  DescribeHistory(m.generation, m.term, table);
+  table.Gauges("capstan_worker_unstaged_pushes", "Pushed nodes kept until their shard has staged them.", Merge::kSum)
+      .Add(m.unstaged_pushes);
+  table.Gauges("capstan_worker_loss", "Loss of the newest slot of this worker.", Merge::kMean).Add(m.loss);
+  DescribeGeneration(m.generation, table);
 }
 
 void Describe(const TransportMetrics& m, FamilyTable& table) {
@@ -189,13 +173,10 @@ void Describe(const TransportMetrics& m, FamilyTable& table) {
   table.Counters("capstan_network_transmit_messages_total", "Messages sent.").AddEach(kPlane, m.messages_out);
   table.Counters("capstan_network_errors_total", "Messages and connections given up, by kind.")
       .AddEach(kErrorKind, m.errors);
-  table.Counters("capstan_network_retries_total", "Requests sent again, by operation.").AddEach(kOp, m.retries);
   table.Counters("capstan_network_sends_blocked_total", "Messages put back because a pipe was full.")
       .Add(m.sends_blocked);
   table.Gauges("capstan_network_send_queue_depth", "Messages waiting to be sent.", Merge::kSum)
       .Add(m.send_queue_messages);
-  table.Gauges("capstan_network_send_queue_bytes", "Bytes waiting to be sent.", Merge::kSum).Add(m.send_queue_bytes);
-  table.Gauges("capstan_network_peers", "Peers connected.", Merge::kSum).Add(m.peers);
 }
 
 }  // namespace capstan::monitoring

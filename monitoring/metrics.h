@@ -19,15 +19,15 @@ inline constexpr std::array kStepSeconds = {1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50
 inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0};
 
 // What a peer asked for.
-enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kAssign, kPullState, kHeartbeat, kOther };
+enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kHeartbeat, kOther };
 // Payload of tensors, or the small messages around it.
 enum class Plane { kData, kControl };
-enum class NetworkError { kDecode, kTimeout, kDisconnect, kRefused, kOversize };
-enum class MemberState { kJoining, kAlive, kSlow, kLost };
+enum class NetworkError { kDecode, kDisconnect };
+enum class MemberState { kAlive, kLost };
 // Where the time of a worker's step goes.
-enum class WorkerPhase { kData, kForward, kBackward, kEncode, kWait, kApply };
-// What a worker waits for.
-enum class WaitPhase { kSlots, kWeights, kCredit, kStaged, kCommit };
+enum class WorkerPhase { kData, kForward, kBackward, kWait };
+// What a worker waits for: weights within a step, or the next step.
+enum class WaitPhase { kWeights, kCommit };
 
 template <class T>
 using ByOp = Labelled<T, RequestOp, RequestOp::kOther>;
@@ -36,11 +36,11 @@ using ByCode = Labelled<T, Code, Code::kRefused>;
 template <class T>
 using ByPlane = Labelled<T, Plane, Plane::kControl>;
 template <class T>
-using ByNetworkError = Labelled<T, NetworkError, NetworkError::kOversize>;
+using ByNetworkError = Labelled<T, NetworkError, NetworkError::kDisconnect>;
 template <class T>
 using ByMemberState = Labelled<T, MemberState, MemberState::kLost>;
 template <class T>
-using ByWorkerPhase = Labelled<T, WorkerPhase, WorkerPhase::kApply>;
+using ByWorkerPhase = Labelled<T, WorkerPhase, WorkerPhase::kWait>;
 template <class T>
 using ByWaitPhase = Labelled<T, WaitPhase, WaitPhase::kCommit>;
 
@@ -48,8 +48,7 @@ struct alignas(64) ShardMetrics {
   ByOp<ByCode<Counter>> requests;  // finished, requests[op][code]
 
   Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
-  Counter hash_mismatches;    // equal nodes from two workers with different payload
-  Counter hashes_unverified;  // nodes that no second worker sent again
+  Counter hash_mismatches;  // equal nodes from two workers with different payload
 
   Counter steps_applied, steps_skipped, steps_redone;
   Counter updates_applied;  // blocks that got a new version
@@ -74,14 +73,14 @@ struct alignas(64) ShardMetrics {
 struct alignas(64) CoordinatorMetrics {
   ByOp<ByCode<Counter>> requests;
 
-  Counter steps_applied, steps_skipped, steps_redone, steps_nonfinite;
+  Counter steps_applied, steps_skipped, steps_redone;
   Counter samples;
   Gauge step;                                 // newest committed
   Gauge steps_wanted;                         // the job's length
   Histogram<kStepSeconds> step_seconds;       // commit to commit
   Histogram<kStepSeconds> straggler_seconds;  // first shard prepared to last
 
-  OptionalGauge loss, validation_loss, gradient_norm, learning_rate, loss_scale;
+  OptionalGauge loss, validation_loss, gradient_norm, learning_rate;
 
   ByMemberState<Gauge> workers, shards;
   Counter joins, joins_refused, leases_lost, slots_moved, recoveries;
@@ -96,27 +95,18 @@ struct alignas(64) WorkerMetrics {
   Histogram<kStepSeconds> step_seconds;
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
-  SecondsCounter communication_seconds;          // at least one transfer in flight
-  SecondsCounter exposed_communication_seconds;  // the step waited for it
 
-  Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
-  Histogram<kRequestSeconds> push_seconds;  // sent to acknowledged
-  Histogram<kRequestSeconds> pull_seconds;  // sent to complete
-  Gauge unstaged_bytes;                     // gradients kept until they are staged everywhere
-  Gauge inflight_pushes, inflight_pulls;
-
-  OptionalGauge loss, gradient_norm, learning_rate;
-  Gauge generation, term;
+  Gauge unstaged_pushes;  // kept until they are staged
+  OptionalGauge loss;
+  Gauge generation;
 };
 
 // One per socket, written by the thread that owns the socket.
 struct alignas(64) TransportMetrics {
   ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
   ByNetworkError<Counter> errors;
-  ByOp<Counter> retries;  // requests sent again
   Counter sends_blocked;  // a full pipe put a message back
-  Gauge send_queue_messages, send_queue_bytes;
-  Gauge peers;
+  Gauge send_queue_messages;
 };
 
 }  // namespace capstan::monitoring

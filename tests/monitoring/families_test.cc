@@ -79,7 +79,7 @@ TEST_CASE("every known label value is there from the start, at 0", "[monitoring]
   const std::string text = PrometheusText(registry);
   CHECK(HasLine(text, "capstan_server_requests_total{op=\"other\",code=\"refused\"} 0"));
   CHECK(HasLine(text, "capstan_server_pushes_total{outcome=\"corrupt\"} 0"));
-  CHECK(HasLine(text, "capstan_network_errors_total{kind=\"oversize\"} 0"));
+  CHECK(HasLine(text, "capstan_network_errors_total{kind=\"disconnect\"} 0"));
 }
 
 TEST_CASE("names keep the conventions: prefix, _total on counters alone, labels that stay few", "[monitoring]") {

@@ -52,10 +52,7 @@ class NetworkClient : public Client {
     loop_->Send(client::LeaveCommand{reason});
     ended_ = true;
   }
-  ClientCounters counters() const override {
-    return {loop_->bytes_in(),     loop_->bytes_out(),     loop_->messages_in(),
-            loop_->messages_out(), loop_->decode_errors(), loop_->unstaged_pushes()};
-  }
+  ClientCounters counters() const override { return loop_->counters(); }
 
  private:
   Status TakeEvent(Deadline deadline, const char* what);

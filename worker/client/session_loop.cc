@@ -138,12 +138,22 @@ void SessionLoop::ReportWaiting(Instant now) {
 }
 
 void SessionLoop::PublishCounters() {
-  bytes_in_.store(counters_->header_bytes_in + counters_->payload_bytes_in, std::memory_order_relaxed);
-  bytes_out_.store(counters_->header_bytes_out + counters_->payload_bytes_out, std::memory_order_relaxed);
-  messages_in_.store(counters_->messages_in, std::memory_order_relaxed);
-  messages_out_.store(counters_->messages_out, std::memory_order_relaxed);
-  decode_errors_.store(counters_->decode_errors, std::memory_order_relaxed);
-  unstaged_pushes_.store(session_->unstaged_pushes(), std::memory_order_relaxed);
+  const TransportCounters& counters = *counters_;
+  ClientCounters now;
+  now.messages_in = counters.messages_in;
+  now.messages_out = counters.messages_out;
+  now.payload_messages_in = counters.payload_messages_in;
+  now.payload_messages_out = counters.payload_messages_out;
+  now.payload_bytes_in = counters.payload_bytes_in;
+  now.payload_bytes_out = counters.payload_bytes_out;
+  now.header_bytes_in = counters.header_bytes_in;
+  now.header_bytes_out = counters.header_bytes_out;
+  now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
+  now.sends_blocked = counters.sends_busy;
+  now.sends_unreachable = counters.sends_unreachable;
+  now.unstaged_pushes = session_->unstaged_pushes();
+  const std::lock_guard lock(published_mutex_);
+  published_ = now;
 }
 
 }  // namespace capstan::client

@@ -1,6 +1,6 @@
 // SessionLoop: the thread behind a Client: owns the socket, the clock and the Session core.
 //
-// Kind:   its thread owns everything but the two mailboxes.
+// Kind:   its thread owns everything but the two mailboxes and the published counters.
 // Limits: kMailboxValues waiting commands or events.
 // Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
 //
@@ -8,9 +8,12 @@
 // that follows hands them over.
 #pragma once
 
+#include <capstan/client.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <variant>
@@ -71,13 +74,11 @@ class SessionLoop {
 
   void Send(Command command);
   Mailbox<LoopEvent>& events() { return events_; }
-  // Read from any thread, a little behind.
-  std::uint64_t bytes_in() const { return bytes_in_.load(std::memory_order_relaxed); }
-  std::uint64_t bytes_out() const { return bytes_out_.load(std::memory_order_relaxed); }
-  std::uint64_t messages_in() const { return messages_in_.load(std::memory_order_relaxed); }
-  std::uint64_t messages_out() const { return messages_out_.load(std::memory_order_relaxed); }
-  std::uint64_t decode_errors() const { return decode_errors_.load(std::memory_order_relaxed); }
-  std::uint64_t unstaged_pushes() const { return unstaged_pushes_.load(std::memory_order_relaxed); }
+  // Read from any thread, a little behind; all of one moment.
+  ClientCounters counters() const {
+    const std::lock_guard lock(published_mutex_);
+    return published_;
+  }
 
  private:
   SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
@@ -103,8 +104,8 @@ class SessionLoop {
   Mailbox<Command> commands_{kMailboxValues};
   Mailbox<LoopEvent> events_{kMailboxValues};
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint64_t> bytes_in_{0}, bytes_out_{0}, messages_in_{0}, messages_out_{0}, decode_errors_{0};
-  std::atomic<std::uint64_t> unstaged_pushes_{0};
+  mutable std::mutex published_mutex_;
+  ClientCounters published_;
   std::thread thread_;
 };
 

@@ -52,7 +52,8 @@ Status Trainer::RunRound(const Work& work) {
   metrics_->slots.Set(static_cast<double>(work.slots.size()));
   metrics_->generation.Set(static_cast<double>(work.generation));
   for (SlotIndex slot : work.slots) CAPSTAN_RETURN_IF_ERROR(RunSlot(work, slot));
-  CountStep(work, begin);
+  metrics_->steps.Add(1);
+  metrics_->step_seconds.Observe(Seconds(SteadyClock::now() - begin));
   return {};
 }
 
@@ -79,7 +80,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     result.validation_loss_sum = validation.loss;
     result.validation_predictions = static_cast<std::uint64_t>(validation.count);
     result.validation_correct = static_cast<std::uint64_t>(validation.correct);
-    metrics_->phase_seconds[WorkerPhase::kWait].Add(Seconds(std::exchange(waited_, {})));
+    CountWait();
   }
   const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
   float* gradient = client_.BeginSlot(slot, samples.size());
@@ -91,21 +92,23 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     result.predictions = static_cast<std::uint64_t>(sums.count);
     if (sums.count > 0) metrics_->loss.Set(sums.loss / static_cast<double>(sums.count));
   }
-  metrics_->samples.Add(samples.size());
+  CountSlot(samples.size());
+  return client_.EndSlot(slot, result);
+}
+
+void Trainer::CountSlot(std::size_t samples) {
+  metrics_->samples.Add(samples);
   const PhaseTimes times = computer_.TakeTimes();
   metrics_->phase_seconds[WorkerPhase::kData].Add(Seconds(times.data));
   metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(times.forward - waited_));
   metrics_->phase_seconds[WorkerPhase::kBackward].Add(Seconds(times.backward));
-  metrics_->phase_seconds[WorkerPhase::kWait].Add(Seconds(waited_));
-  metrics_->wait_seconds[WaitPhase::kWeights].Observe(Seconds(waited_));
-  return client_.EndSlot(slot, result);
+  CountWait();
 }
 
-void Trainer::CountStep(const Work&, SteadyClock::time_point begin) {
-  metrics_->steps.Add(1);
-  metrics_->step_seconds.Observe(Seconds(SteadyClock::now() - begin));
-  metrics_->unstaged_bytes.Set(static_cast<double>(client_.counters().unstaged_pushes) * kBlockElements *
-                               sizeof(float));
+void Trainer::CountWait() {
+  const double waited = Seconds(std::exchange(waited_, {}));
+  metrics_->phase_seconds[WorkerPhase::kWait].Add(waited);
+  metrics_->wait_seconds[WaitPhase::kWeights].Observe(waited);
 }
 
 }  // namespace capstan::train

@@ -29,13 +29,14 @@ class Trainer {
   Result<std::optional<Work>> WaitForWork();
   Status RunRound(const Work& work);
   Status RunSlot(const Work& work, SlotIndex slot);
-  void CountStep(const Work& work, std::chrono::steady_clock::time_point begin);
+  void CountSlot(std::size_t samples);
+  void CountWait();  // for weights, since the last call
 
   Client& client_;
   SlotComputer& computer_;
   std::shared_ptr<monitoring::WorkerMetrics> metrics_;
   std::function<bool()> stop_requested_;
-  std::chrono::steady_clock::duration waited_{};  // for weights, within the slot under way
+  std::chrono::steady_clock::duration waited_{};  // for weights, and not counted yet
 };
 
 }  // namespace capstan::train

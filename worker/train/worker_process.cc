@@ -26,6 +26,22 @@ WorkerDescription Describe(const JobConfig& config, const Dataset& data, const n
   return description;
 }
 
+void Mirror(const ClientCounters& counters, monitoring::TransportMetrics* metrics) {
+  using monitoring::NetworkError;
+  using monitoring::Plane;
+  metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);
+  metrics->bytes_out[Plane::kData].AdvanceTo(counters.payload_bytes_out);
+  metrics->bytes_in[Plane::kControl].AdvanceTo(counters.header_bytes_in);
+  metrics->bytes_out[Plane::kControl].AdvanceTo(counters.header_bytes_out);
+  metrics->messages_in[Plane::kData].AdvanceTo(counters.payload_messages_in);
+  metrics->messages_out[Plane::kData].AdvanceTo(counters.payload_messages_out);
+  metrics->messages_in[Plane::kControl].AdvanceTo(counters.messages_in - counters.payload_messages_in);
+  metrics->messages_out[Plane::kControl].AdvanceTo(counters.messages_out - counters.payload_messages_out);
+  metrics->errors[NetworkError::kDecode].AdvanceTo(counters.decode_errors);
+  metrics->errors[NetworkError::kDisconnect].AdvanceTo(counters.sends_unreachable);
+  metrics->sends_blocked.AdvanceTo(counters.sends_blocked);
+}
+
 }  // namespace
 
 Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
@@ -48,11 +64,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   SlotComputer computer(config, *data, *model);
   const auto mirror_and_ask = [&] {
     const ClientCounters counters = client->counters();
-    transport_metrics->bytes_in[monitoring::Plane::kData].AdvanceTo(counters.bytes_in);
-    transport_metrics->bytes_out[monitoring::Plane::kData].AdvanceTo(counters.bytes_out);
-    transport_metrics->messages_in[monitoring::Plane::kData].AdvanceTo(counters.messages_in);
-    transport_metrics->messages_out[monitoring::Plane::kData].AdvanceTo(counters.messages_out);
-    transport_metrics->errors[monitoring::NetworkError::kDecode].AdvanceTo(counters.decode_errors);
+    Mirror(counters, transport_metrics.get());
+    metrics->unstaged_pushes.Set(counters.unstaged_pushes);
     return options.stop_requested();
   };
   Trainer trainer(*client, computer, metrics, mirror_and_ask);

@@ -78,8 +78,13 @@ struct SlotResult {
 };
 
 struct ClientCounters {
-  std::uint64_t bytes_in = 0, bytes_out = 0, messages_in = 0, messages_out = 0, decode_errors = 0;
-  std::uint64_t unstaged_pushes = 0;
+  std::uint64_t messages_in = 0, messages_out = 0;
+  std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // of these, with weights or a gradient
+  std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;        // of weights and gradients
+  std::uint64_t header_bytes_in = 0, header_bytes_out = 0;          // of everything else
+  std::uint64_t decode_errors = 0;                                  // messages that were dropped as unreadable
+  std::uint64_t sends_blocked = 0, sends_unreachable = 0;           // a full queue, a peer that is gone
+  std::uint64_t unstaged_pushes = 0;                                // kept until their shard has staged them
 };
 
 class Client {
