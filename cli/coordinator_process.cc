@@ -43,8 +43,8 @@ class CoordinatorProcess {
   }
 
   int stop_signal() { return signals_.stop_signal(); }
-  // Whether people have been told already.
-  bool said(const std::string& text) const { return last_error_ == text; }
+  // Whether people have been told already that it failed.
+  bool said_failure() const { return failure_.has_value(); }
 
  private:
   Status HoldRunDirectory() {
@@ -65,6 +65,7 @@ class CoordinatorProcess {
     CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(options_.config.cluster.coordinator));
     loop.run_dir = run_dir_;
     loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };
+    loop.on_failed = [this](const Status& status) { OnFailed(status); };
     loop.on_running = [this](std::vector<ShardAddress> shards) {
       if (shards_.Push(std::move(shards)).ok()) signals_.Notify();
     };
@@ -90,14 +91,17 @@ class CoordinatorProcess {
   }
 
   // On the loop's thread.
+  void OnFailed(const Status& status) {
+    failure_ = status.message();
+    Say(Severity::kError, *failure_);
+    events_.Failed(*failure_);
+  }
+
+  // On the loop's thread. However grave, the job goes on: how it ends is the loop's outcome alone.
   void OnNotice(const Notice& notice) {
+    if (notice.text == failure_) return;  // said
     Say(notice.severity, notice.text);
-    if (notice.severity == Severity::kError) {
-      last_error_ = notice.text;
-      events_.Failed(notice.text);
-    } else {
-      events_.Notice(notice.severity, notice.text);
-    }
+    events_.Notice(notice.severity, notice.text);
   }
 
   // The addresses of the shards, when they are known; by hand there is nobody else to write them down.
@@ -116,7 +120,7 @@ class CoordinatorProcess {
   std::string run_dir_;
   Endpoints endpoints_;
   Mailbox<std::vector<ShardAddress>> shards_{64};
-  std::string last_error_;  // the loop's thread, until it has ended
+  std::optional<std::string> failure_;  // the loop's thread, until it has ended
   std::unique_ptr<server::CoordinatorLoop> loop_;
   std::unique_ptr<monitoring::Exporter> exporter_;
 };
@@ -127,7 +131,7 @@ int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter
   CoordinatorProcess process(options, events);
   const Status status = process.Run();
   if (status.ok()) return kExitDone;
-  if (!process.said(status.message())) {
+  if (!process.said_failure()) {
     Say(Severity::kError, status.message());
     events.Failed(status.message());
   }

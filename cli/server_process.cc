@@ -25,6 +25,8 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.shard = shard;
   options.shard.shard_count = config.shard_count();
   options.shard.incarnation = incarnation;
+  options.shard.memory_bytes_max =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   options.shard.mode = config.job.mode;
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
@@ -66,7 +68,6 @@ class ServerProcess {
       server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
       CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(loop.listen));
       loop.on_notice = [this](const Notice& notice) {
-        if (notice.severity == Severity::kError) return;  // it ends with that: said once, by main
         Say(notice.severity, notice.text);
         events_.Notice(notice.severity, notice.text);
       };

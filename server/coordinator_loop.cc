@@ -38,7 +38,8 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
   loop->core_ = std::make_unique<Coordinator>(options.coordinator, &loop->log_, loop->metrics_, Now());
-  loop->outgoing_ = std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get());
+  loop->outgoing_ =
+      std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->options_ = std::move(options);
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
@@ -79,16 +80,13 @@ void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
     core_->Handle(from, message, now, &out_);
     CountRequest(message, out_, &metrics_->requests);
   }
-  SendOut();
+  (void)SendOut();
 }
 
 void CoordinatorLoop::Tick(Instant now) {
-  if (stop_requested_.load() && phase_ != Phase::kFarewell) core_->Abandon("the job was stopped", &out_);
-  SendOut();
+  if (stop_requested_.load() && phase_ != Phase::kFarewell) Abandon(Refused("the job was stopped"));
   core_->Tick(now, &out_);
-  for (const Notice& notice : out_.notices) options_.on_notice(notice);
-  out_.notices.clear();
-  const std::size_t alive = outgoing_->Send(&out_.envelopes);
+  const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   if (phase_ != Phase::kFarewell) return;
   // Every shard was told to end just now: when none is there any more, they all have.
@@ -97,17 +95,27 @@ void CoordinatorLoop::Tick(Instant now) {
     phase_ = Phase::kEnded;
 }
 
-void CoordinatorLoop::SendOut() {
+// Returns how many messages left or wait.
+std::size_t CoordinatorLoop::SendOut() {
   // People hear of a failure before the members do.
-  for (const Notice& notice : out_.notices) options_.on_notice(notice);
-  (void)outgoing_->Send(&out_.envelopes);
+  if (core_->state() == Coordinator::State::kFailed) BeginFarewell({failure_code_, core_->failure()});
+  if (options_.on_notice) {
+    for (const Notice& notice : out_.notices) options_.on_notice(notice);
+  }
+  const std::size_t alive = outgoing_->Send(&out_.envelopes);
   out_.Clear();
+  return alive;
+}
+
+void CoordinatorLoop::Abandon(const Status& why) {
+  if (core_->state() != Coordinator::State::kFailed) failure_code_ = why.code();
+  core_->Abandon(why.message(), &out_);
 }
 
 // Carries the core's progress to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
   if (const std::vector<StepRecord> records = core_->TakeRecords(); !records.empty()) {
-    if (Status status = step_log_->Append(records); !status.ok()) core_->Abandon(status.message(), &out_);
+    if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
   }
   const Coordinator::State state = core_->state();
   state_.store(state, std::memory_order_relaxed);
@@ -115,13 +123,12 @@ void CoordinatorLoop::SeeState(Instant now) {
     running_generation_ = core_->generation();
     if (options_.on_running) options_.on_running(core_->shards());
   }
-  if (state == Coordinator::State::kFailed) BeginFarewell({Code::kTimeout, core_->failure()}, now);
   if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
     phase_ = Phase::kServing;
     final_weights_.reset();
   }
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
-  SendOut();
+  (void)SendOut();
 }
 
 void CoordinatorLoop::ReadFinalWeights(Instant now) {
@@ -129,21 +136,22 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
     phase_ = Phase::kReading;
     auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), options_.run_dir + "/final.safetensors",
                                        transport_.get(), now);
-    if (!reader.ok()) return BeginFarewell(reader.status(), now);
+    if (!reader.ok()) return BeginFarewell(reader.status());
     final_weights_ = std::move(reader).value();
   }
   if (phase_ != Phase::kReading) return;
   final_weights_->Tick(now, &out_);
-  if (final_weights_->outcome()) BeginFarewell(*final_weights_->outcome(), now);
+  if (final_weights_->outcome()) BeginFarewell(*final_weights_->outcome());
 }
 
-void CoordinatorLoop::BeginFarewell(Status outcome, Instant now) {
+void CoordinatorLoop::BeginFarewell(Status outcome) {
   if (phase_ == Phase::kFarewell || phase_ == Phase::kEnded) return;
   phase_ = Phase::kFarewell;
-  farewell_began_ = now;
+  farewell_began_ = Now();
   outcome_ = std::move(outcome);
   final_weights_.reset();
   core_->Shutdown();
+  if (!outcome_.ok() && options_.on_failed) options_.on_failed(outcome_);
 }
 
 std::string CoordinatorLoop::StatusJson() const {

@@ -36,6 +36,7 @@ struct CoordinatorLoopOptions {
   TransportOptions transport;
   // Called by the loop's thread.
   std::function<void(const Notice&)> on_notice;
+  std::function<void(const Status&)> on_failed;                      // with the outcome, before any member hears of it
   std::function<void(const std::vector<ShardAddress>&)> on_running;  // at every start of a generation
   std::function<void()> on_end;                                      // the last thing that it does
 };
@@ -64,10 +65,11 @@ class CoordinatorLoop {
   void Run();
   void HandleOne(PeerId from, const Message& message);
   void Tick(Instant now);
-  void SendOut();
+  std::size_t SendOut();
+  void Abandon(const Status& why);
   void SeeState(Instant now);
   void ReadFinalWeights(Instant now);
-  void BeginFarewell(Status outcome, Instant now);
+  void BeginFarewell(Status outcome);
 
   CoordinatorLoopOptions options_;
   TransportCounters counters_;
@@ -84,7 +86,8 @@ class CoordinatorLoop {
   Outbox out_;
   Phase phase_ = Phase::kServing;
   Instant farewell_began_{};
-  Generation running_generation_;  // told to on_running
+  Generation running_generation_;       // told to on_running
+  Code failure_code_ = Code::kTimeout;  // of the core, which fails when it has waited too long
   Status outcome_;
   std::atomic<Coordinator::State> state_{Coordinator::State::kCollecting};
   std::atomic<bool> stop_requested_{false}, ended_{false};

@@ -9,11 +9,20 @@ bool Outgoing::Waits(PeerId peer) const {
   return std::any_of(waiting_.begin(), waiting_.end(), [&](const Envelope& waiting) { return waiting.to == peer; });
 }
 
+Status Outgoing::TrySend(const Envelope& envelope) {
+  Status status = transport_->Send(envelope.to, envelope.message);
+  if (status.code() == Code::kInvalid && !said_unsendable_) {
+    said_unsendable_ = true;
+    if (on_notice_) on_notice_({Severity::kError, "a message of ours cannot be sent, ever: " + status.message()});
+  }
+  return status;
+}
+
 std::size_t Outgoing::Send(std::vector<Envelope>* envelopes) {
   std::size_t alive = 0;
   for (Envelope& envelope : *envelopes) {
     const bool behind = Waits(envelope.to);
-    const Status status = behind ? Status(Code::kBusy, "") : transport_->Send(envelope.to, envelope.message);
+    const Status status = behind ? Status(Code::kBusy, "") : TrySend(envelope);
     if (status.ok() || status.code() == Code::kBusy) ++alive;
     if (status.code() == Code::kBusy && waiting_.size() < kWaitingMax) waiting_.push_back(std::move(envelope));
   }
@@ -26,7 +35,7 @@ void Outgoing::Retry() {
   std::set<PeerId> busy;
   std::erase_if(waiting_, [&](const Envelope& envelope) {
     if (busy.contains(envelope.to)) return false;
-    if (transport_->Send(envelope.to, envelope.message).code() != Code::kBusy) return true;
+    if (TrySend(envelope).code() != Code::kBusy) return true;
     busy.insert(envelope.to);
     return false;
   });

@@ -2,11 +2,14 @@
 //
 // Kind:   owned by a loop's thread.
 // Limits: kWaitingMax messages wait; more are dropped, and the protocol repeats them.
+// Fails:  a message that cannot be encoded never leaves, however often it is repeated: people are told, once.
 // Why:    a full pipe is a normal event while large blocks leave; repeating by time-out would cost a second each.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "common/actor.h"
@@ -19,7 +22,10 @@ class Outgoing {
  public:
   static constexpr std::size_t kWaitingMax = 1024;
 
-  Outgoing(Transport* transport, monitoring::TransportMetrics* metrics) : transport_(transport), metrics_(metrics) {}
+  using OnNotice = std::function<void(const Notice&)>;
+
+  Outgoing(Transport* transport, monitoring::TransportMetrics* metrics, OnNotice on_notice)
+      : transport_(transport), metrics_(metrics), on_notice_(std::move(on_notice)) {}
 
   // Sends all of them and empties the list. Returns how many left or wait: those to absent peers are dropped.
   std::size_t Send(std::vector<Envelope>* envelopes);
@@ -28,12 +34,15 @@ class Outgoing {
   bool waiting() const { return !waiting_.empty(); }
 
  private:
+  Status TrySend(const Envelope& envelope);
   bool Waits(PeerId peer) const;
   void CountWaiting();
 
   Transport* const transport_;
   monitoring::TransportMetrics* const metrics_;
+  const OnNotice on_notice_;      // may be empty
   std::deque<Envelope> waiting_;  // in order for each peer
+  bool said_unsendable_ = false;
 };
 
 }  // namespace capstan::server

@@ -29,7 +29,8 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::ShardMetrics>();
   loop->core_ = std::make_unique<Shard>(options.shard, loop->metrics_);
-  loop->outgoing_ = std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get());
+  loop->outgoing_ =
+      std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
   loop->options_ = std::move(options);
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
@@ -75,13 +76,19 @@ void ShardLoop::Run() {
 
 void ShardLoop::HandleOne(PeerId from, const Message& message) {
   const Instant before = Now();
-  if (from == coordinator_) coordinator_heard_ = before;
+  if (from == coordinator_) SeeCoordinator(message, before);
   core_->Handle(from, message, before, &out_);
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
   SendOut();
   const Instant after = Now();
   times_->Handled(message, before, after);
   times_->SeePrepared(core_->prepared(), after);
+}
+
+void ShardLoop::SeeCoordinator(const Message& message, Instant now) {
+  coordinator_heard_ = now;
+  const auto* error = std::get_if<Error>(&message.header);
+  if (error != nullptr && error->code == Code::kRefused && outcome_.ok()) outcome_ = Refused(error->message);
 }
 
 // What one look at the sockets found was waiting together.
@@ -108,8 +115,8 @@ void ShardLoop::Tick(Instant now) {
 
 void ShardLoop::SendOut() {
   for (const Notice& notice : out_.notices) {
-    if (notice.severity == Severity::kError) outcome_ = Refused(notice.text);
-    if (options_.on_notice) options_.on_notice(notice);
+    const bool is_outcome = !outcome_.ok() && notice.text == outcome_.message();
+    if (options_.on_notice && !is_outcome) options_.on_notice(notice);
   }
   (void)outgoing_->Send(&out_.envelopes);
   out_.Clear();

@@ -30,7 +30,7 @@ struct ShardLoopOptions {
   double join_seconds = 60;  // until the coordinator is heard first
   double stall_seconds = 0;  // between two signs of its life; 0: no limit
   TransportOptions transport;
-  std::function<void(const Notice&)> on_notice;  // called by the loop's thread
+  std::function<void(const Notice&)> on_notice;  // called by the loop's thread; the outcome is not among them
   std::function<void()> on_end;                  // the last thing that it does
 };
 
@@ -52,6 +52,7 @@ class ShardLoop {
   ShardLoop() = default;
   void Run();
   void HandleOne(PeerId from, const Message& message);
+  void SeeCoordinator(const Message& message, Instant now);
   void CountBatch(int messages);
   void Tick(Instant now);
   void SendOut();
