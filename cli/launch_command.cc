@@ -23,10 +23,16 @@ int Fail(const std::string& message, int code) {
 }
 
 // Workers get the job file over the network, where relative paths would mean their own folders.
-void MakePathsAbsolute(DataSection* data) {
+Status MakePathsAbsolute(DataSection* data) {
   for (std::string* path : {&data->path, &data->labels}) {
-    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+    if (path->empty()) continue;
+    std::error_code error;
+    const fs::path absolute = fs::absolute(*path, error);
+    if (error)
+      return Invalid("data: cannot tell where " + *path + " is: " + error.message() + "; write the whole path");
+    *path = absolute.lexically_normal().string();
   }
+  return {};
 }
 
 std::string OwnFolder() {
@@ -78,7 +84,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   Result<JobConfig> loaded = LoadJobConfig(arguments.job_file, arguments.overrides);
   if (!loaded.ok()) return Fail(loaded.status().message(), kExitUsage);
   JobConfig config = std::move(*loaded);
-  MakePathsAbsolute(&config.data);
+  if (Status status = MakePathsAbsolute(&config.data); !status.ok()) return Fail(status.message(), kExitUsage);
   if (arguments.print_config) {
     std::fputs(PrintJobConfig(config).c_str(), stdout);
     return kExitDone;

@@ -55,7 +55,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
     close(fd);
     return Invalid("the run directory " + path + " is in use by another job" + holder + "; give another --run-dir");
   }
-  if (fs::exists(path + "/metrics.jsonl")) {
+  if (std::error_code error; fs::exists(path + "/metrics.jsonl", error)) {
     return Invalid("the run directory " + path + " holds a run already; give another --run-dir or remove it");
   }
   const std::string pid = std::to_string(getpid());

@@ -91,15 +91,15 @@ void Launcher::Wait() {
 }
 
 void Launcher::TakeEvents() {
-  std::vector<std::pair<std::size_t, Event>> events;
-  for (std::size_t i = 0; i < children_.size(); ++i) {
-    for (Event& event : children_[i].TakeEvents()) events.emplace_back(i, std::move(event));
+  std::vector<std::pair<std::string, Event>> events;
+  for (ChildProcess& child : children_) {
+    for (Event& event : child.TakeEvents()) events.emplace_back(child.name(), std::move(event));
   }
-  for (const auto& [child, event] : events) OnEvent(children_[child], event);  // may start others
+  for (const auto& [name, event] : events) OnEvent(name, event);
 }
 
-void Launcher::OnEvent(const ChildProcess& child, const Event& event) {
-  const std::string name = child.name();
+// May start processes: what points into children_ does not survive it.
+void Launcher::OnEvent(const std::string& name, const Event& event) {
   switch (event.kind) {
     case Event::Kind::kReady: OnReady(name, event); break;
     case Event::Kind::kNotice:
@@ -133,7 +133,9 @@ void Launcher::OnReady(const std::string& name, const Event& event) {
 void Launcher::ReapChildren() {
   for (ChildProcess& child : children_) {
     if (!child.Reap() || child.succeeded() || !failure_.ok() || stopping_) continue;
-    for (const Event& event : child.TakeEvents()) OnEvent(child, event);  // its last words
+    for (const Event& event : child.TakeEvents()) {  // its last words; what is ready no more starts nobody
+      if (event.kind != Event::Kind::kReady) OnEvent(child.name(), event);
+    }
     if (!failure_.ok()) continue;
     std::string message = child.name() + " " + child.HowItEnded();
     const std::vector<std::string> lines = child.LastLines(kLinesShown);

@@ -42,7 +42,7 @@ class Launcher {
   Status StartMembers();
   void Wait();
   void TakeEvents();
-  void OnEvent(const ChildProcess& child, const Event& event);
+  void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
   void ReapChildren();
   void ShowProgress(Clock::time_point now);
