@@ -167,7 +167,7 @@ class JobTest(unittest.TestCase):
 
     def metrics(self, run="run"):
         with open(self.path(run, "metrics.jsonl"), encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+            return [json.loads(line) for line in file if line.endswith("\n")]  # the last may be under way
 
     def endpoints(self, run="run"):
         with open(self.path(run, "endpoints.json"), encoding="utf-8") as file:

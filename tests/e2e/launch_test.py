@@ -1,5 +1,7 @@
 """capstan launch: what a run leaves behind, how it ends, and that nothing outlives it."""
 import hashlib
+import os
+import shutil
 import signal
 import threading
 import unittest
@@ -102,6 +104,42 @@ class LaunchTest(harness.JobTest):
                 self.assertIn(f"{victim} was killed by signal 9", launch.output)
                 self.assertIn("last lines of its log", launch.output)
                 self.assert_nothing_runs(victim)
+
+    def test_a_stranger_that_knocks_does_not_end_a_running_job(self):
+        job = self.job_file(steps=1000000)
+        with self.launch(job) as launch:
+            launch.wait_for_line("running: ")
+            with harness.Process(harness.program("capstan-server"), job, "--index", "0", "--set", "job.seed=9", "--set",
+                                 f"cluster.coordinator={self.endpoints()['coordinator']}") as stranger:
+                self.assertEqual(stranger.wait(), 1, stranger.output)
+                self.assertIn("another job file", stranger.output)
+            launch.wait_for_line("another job file")
+            steps = len(self.metrics())
+            for _ in range(harness.DEADLINE * 10):
+                if len(self.metrics()) > steps:
+                    break
+                threading.Event().wait(0.1)
+            self.assertGreater(len(self.metrics()), steps, "no step was committed after the stranger knocked")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+        self.assert_nothing_runs()
+
+    def test_a_coordinator_that_dies_as_soon_as_it_is_ready_is_named(self):
+        os.mkdir(self.path("bin"))
+        for name in ("capstan", "capstan-worker"):
+            shutil.copy(harness.program(name), self.path("bin", name))
+        server = self.write("bin/capstan-server", """#!/bin/sh
+echo '{"event": "ready", "addresses": ["127.0.0.1:1"], "metrics": "127.0.0.1:2"}' >&3
+echo last words
+exit 5
+""")
+        os.chmod(server, 0o755)
+        for run in range(5):  # the event and the end are seen together, or one after the other
+            with harness.Process(self.path("bin", "capstan"), "launch", self.job_file(), "--run-dir",
+                                 self.path(f"run{run}")) as launch:
+                self.assertEqual(launch.wait(), 1, launch.output)
+                self.assertRegex(launch.output, "(coordinator|server-[01]) exited with code 5; the last lines of its log")
+            self.assert_nothing_runs(f"run{run}")
 
     def test_a_run_directory_is_used_once_and_by_one(self):
         job = self.job_file(steps=1000000)
