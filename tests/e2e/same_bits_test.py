@@ -3,7 +3,8 @@
 
 Runs one job many times through `capstan launch` and compares the sha256 of final.safetensors. The job has 5 slots, a
 global batch that they do not divide, two micro-batches a slot, dropout, tensors of several blocks, an epoch with a ragged
-end, and a clip norm that is exceeded in some steps and not in others (both are checked).
+end, and a clip norm that is exceeded in some steps and not in others (both are checked). One case has more shards than
+blocks, in another slots move because workers are silent; both are checked too. Then a small GPT with dropout does the same.
 
 usage: same_bits_test.py --bin FOLDER
 """
@@ -12,6 +13,7 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -59,6 +61,39 @@ lease = 1.5
 stall = 60
 """
 
+BLOCK_ELEMENTS = 262144  # of a tensor, at most, are in one block
+
+GPT_JOB = """
+[job]
+name = "same-bits-gpt"
+mode = "sync"
+steps = 6
+seed = 7
+global_batch = 12
+slots = 5
+eval_every = 3
+
+[model]
+kind = "gpt"
+layers = 2
+heads = 2
+width = 32
+context = 24
+dropout = 0.2
+
+[data]
+kind = "synthetic"
+samples = 64
+
+[optimizer]
+kind = "adamw"
+lr = 0.002
+clip_norm = 1.0
+
+[worker]
+accumulate = 2
+"""
+
 
 def launch(bin_dir, job, run_dir, settings, pauses=0, seed=0):
     command = [os.path.join(bin_dir, "capstan"), "launch", job, "--run-dir", run_dir]
@@ -99,6 +134,26 @@ def pause_a_worker(run_dir, rng, process):
     return 1
 
 
+def count_in_log(run_dir, text):
+    with open(os.path.join(run_dir, "logs", "coordinator.log"), errors="replace") as log:
+        return sum(text in line for line in log)
+
+
+def blocks_of(run_dir):
+    """Blocks of each tensor, by the shapes in final.safetensors."""
+    with open(os.path.join(run_dir, "final.safetensors"), "rb") as final:
+        (length,) = struct.unpack("<Q", final.read(8))
+        header = json.loads(final.read(length))
+    header.pop("__metadata__", None)
+    elements = [(tensor["data_offsets"][1] - tensor["data_offsets"][0]) // 4 for tensor in header.values()]
+    return [-(-count // BLOCK_ELEMENTS) for count in elements]
+
+
+def shards_of(run_dir):
+    with open(os.path.join(run_dir, "endpoints.json")) as endpoints:
+        return len(json.load(endpoints)["shards"])
+
+
 def steps_of(run_dir):
     path = os.path.join(run_dir, "metrics.jsonl")
     if not os.path.exists(path):
@@ -137,10 +192,40 @@ def main():
                 sys.exit(f"{name}: clipping was active in {clipped} of {len(steps)} steps: it must be in some, not all")
             if len(steps) != 14:
                 sys.exit(f"{name}: {len(steps)} lines in metrics.jsonl, not 14")
-        different = [name for name, digest in digests.items() if digest != digests["reference"]]
-        if different:
-            sys.exit(f"other bits than the reference: {', '.join(different)}")
-    print(f"{len(cases)} runs, one sha256")
+            check_that_it_was_so(name, run_dir, pauses)
+        check_same(digests)
+        check_same(gpt_digests(bin_dir, folder))
+    print(f"{len(cases)} runs, one sha256; and one for a GPT")
+
+
+def check_that_it_was_so(name, run_dir, pauses):
+    """What the name of a case promises did happen: else equal bits would prove nothing."""
+    blocks = blocks_of(run_dir)
+    if max(blocks) < 2:
+        sys.exit(f"{name}: no tensor has several blocks: {blocks}")
+    if name == "12 shards" and not shards_of(run_dir) == 12 > sum(blocks):
+        sys.exit(f"{name}: {shards_of(run_dir)} shards for {sum(blocks)} blocks: there must be 12, more than blocks")
+    if pauses > 0 and count_in_log(run_dir, "its slots move") == 0:
+        sys.exit(f"{name}: no slots moved, though workers were paused for longer than their lease")
+
+
+def check_same(digests):
+    different = [name for name, digest in digests.items() if digest != digests["reference"]]
+    if different:
+        sys.exit(f"other bits than the reference: {', '.join(different)}")
+
+
+def gpt_digests(bin_dir, folder):
+    job = os.path.join(folder, "gpt.toml")
+    with open(job, "w") as out:
+        out.write(GPT_JOB)
+    cases = {"reference": ["cluster.workers=1", "cluster.servers=1"], "3 workers": ["cluster.workers=3", "cluster.servers=2"],
+             "2 threads": ["cluster.workers=1", "cluster.servers=1", "worker.threads=2"]}
+    digests = {}
+    for index, (name, settings) in enumerate(cases.items()):
+        digests[name] = launch(bin_dir, job, os.path.join(folder, f"gpt-{index}"), settings)
+        print(f"gpt, {name:19} {digests[name][:16]}", flush=True)
+    return digests
 
 
 if __name__ == "__main__":
