@@ -4,8 +4,8 @@
 // Why:    what is read, printed, hashed and suggested cannot drift apart.
 //
 // A visitor has Begin(section), End(), Later(word) for a key that the design knows and this build does not,
-// Default(field, value) for a default that depends on a kind, and one method per type of value, each (Key, field&,
-// limits).
+// Default(field, value) for a default that depends on a kind, and one method per type of value, each
+// (Key, field&, limits).
 #pragma once
 
 #include <cstdint>

@@ -6,13 +6,13 @@
 //         endless frames by the process's memory limit only.
 // Fails:  as Transport. What cannot be decoded is counted and, when a peer that called us sent it, answered with Error
 //         at most kErrorRepliesPerSecond times a second.
-// Why:    a frame that arrives is handed on as it lies, a payload that leaves is read where it lies: no copy on either
-// side.
+// Why:    a frame that arrives is handed on as it lies, a payload that leaves is read where it lies: no copy on
+//         either side.
 //
 // A message is one frame of wire_codec.h and, if it has a payload, one more. A connection that breaks is made again in
 // the background and the peer keeps its PeerId on both sides; what was in flight is lost, what was queued goes to
-// whoever answers then. PeerIds of callers are not identities: anybody can claim one (PROTOCOL.md: nothing relies on
-// it).
+// whoever answers then. PeerIds of callers are not identities: anybody can claim one
+// (PROTOCOL.md: nothing relies on it).
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 //
 // Kind:   owned by the one thread that calls kernels with it.
 // Limits: kThreadsMax threads. ParallelFor and Workspace do not nest.
-// Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are added;
-// so
-//         the number of threads cannot move a bit.
+// Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are
+//         added; so the number of threads cannot move a bit.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,7 @@
 // Matmul: C = alpha * op(A) * op(B) + beta * C, with optional bias and activation.
 //
-// Shapes: op(A) [m,k], op(B) [k,n], C [m,n]; row-major with strides. bias [n], added to each row. `activated` [m,n]
-// with
-//         C's stride takes activation(C); C keeps the values before it. C overlaps neither A nor B.
+// Shapes: op(A) [m,k], op(B) [k,n], C [m,n]; row-major with strides. bias [n], added to each row. `activated`
+//         [m,n] with C's stride takes activation(C); C keeps the values before it. C overlaps neither A nor B.
 // Types:  float and double.
 // Parity: element (i,j) is a sum over k in ascending order: one fused multiply-add after the other within blocks of
 //         kMatmulDepth, the blocks' sums added in order. So its bits depend on k alone: not on the vector width of the

@@ -2,8 +2,8 @@
 //
 // Types:  float out; normal numbers are made in double.
 // Parity: element i of the tensor depends on (key, i) alone, whatever range is filled at once.
-// Why:    servers make version 0 of the weights block by block, and the blocks of one tensor may lie on several of
-// them.
+// Why:    servers make version 0 of the weights block by block, and the blocks of one tensor may lie on several
+//         of them.
 #pragma once
 
 #include <cstdint>

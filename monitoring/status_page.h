@@ -2,9 +2,8 @@
 //
 // Kind:   pure function.
 // Fails:  never; text that is not a JSON object is shown as it is.
-// Why:    one source for /api/v1/status and the page; every name and value in it may come from a peer, so all is
-// escaped,
-//         and there is no script on the page.
+// Why:    one source for /api/v1/status and the page; every name and value in it may come from a peer, so all
+//         is escaped, and there is no script on the page.
 #pragma once
 
 #include <string>

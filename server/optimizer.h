@@ -1,9 +1,8 @@
 // OptimizerRule: which optimizer a job uses, and with which constants.
 //
 // Kind:   values.
-// Why:    the arithmetic of a block needs a handful of numbers, not the job file. They stay double until an update
-// turns
-//         them into its fp32 factors: 1 - fp32(0.999) is off by 1.3e-5 of itself.
+// Why:    the arithmetic of a block needs a handful of numbers, not the job file. They stay double until an
+//         update turns them into its fp32 factors: 1 - fp32(0.999) is off by 1.3e-5 of itself.
 #pragma once
 
 #include "common/job_config.h"

@@ -2,12 +2,10 @@
 //
 // Kind:   owned by the Shard.
 // Limits: at most ceil(slots / 2) payloads are held, but 2 of 2 slots: siblings are added as soon as both are there,
-// the
-//         children of the root by the update.
+//         the children of the root by the update.
 // Fails:  kInvalid: another sample count for a node already seen.
-// Why:    nodes may arrive in any order, twice, and from several workers; what is held is always a set of disjoint
-// nodes
-//         of the reduction tree, and their sum does not depend on the way there (PROTOCOL.md 3.3).
+// Why:    nodes may arrive in any order, twice, and from several workers; what is held is always a set of
+//         disjoint nodes of the reduction tree, and their sum does not depend on the way there (PROTOCOL.md 3.3).
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 // processes that die and come back. Time is simulated; nothing here waits.
 //
 // Kind:   owned by one thread.
-// Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any contribution
-// that
-//         is missing, doubled, stale, torn or added in another order.
+// Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any
+//         contribution that is missing, doubled, stale, torn or added in another order.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// What the bits of a gradient depend on, besides its inputs: the build, the kind of machine, and the kernels chosen on
-// it.
+// What the bits of a gradient depend on, besides its inputs: the build, the kind of machine, and the kernels that are
+// chosen on it.
 //
 // Kind:   pure functions of the build and the machine.
 // Why:    workers of one job are interchangeable only when they compute the same bits (PROTOCOL.md 7). The fingerprint

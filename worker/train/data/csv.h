@@ -2,9 +2,8 @@
 //
 // Kind:   a pure function over the file system.
 // Limits: kCsvColumnsMax columns, kCsvClassesMax classes.
-// Fails:  kInvalid, kCorrupt, naming the line and the column: a ragged row, a text, NaN or infinity, a label that is
-// not
-//         a class.
+// Fails:  kInvalid, kCorrupt, naming the line and the column: a ragged row, a text, NaN or infinity, a label
+//         that is not a class.
 // Why:    a NaN that is let in here shows up hours later as a loss.
 #pragma once
 

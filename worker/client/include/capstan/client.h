@@ -1,9 +1,8 @@
-// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it, gives gradients
-// back.
+// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it,
+// gives gradients back.
 //
-// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients may
-// live
-//         in one process: there is no global state.
+// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients
+//         may live in one process: there is no global state.
 // Limits: up to 65536 tensors of fp32.
 // Fails:  every call ends by its deadline with kTimeout and a message that names whom it waited for. kRefused: the job
 //         does not want this worker, or has failed. kStale: the round is over, ask for the next one.
