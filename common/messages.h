@@ -122,7 +122,7 @@ struct Committed {
 };
 
 struct Hello {
-  JobId job;  // null until a coordinator named it
+  JobId job;  // null for a shard that keeps nothing on disk
   ShardIndex shard = 0;
   Incarnation incarnation;
   Term term;  // echo of the newest term seen

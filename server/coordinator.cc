@@ -1,6 +1,7 @@
 #include "server/coordinator.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "server/admission.h"
@@ -168,7 +169,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   step_ = Step{newest->hello->version.value};
   parameters_ = recover_->parameters;
   if (!HasGlobalSteps(options_.config.job.mode)) parameters_ = ParametersOf(options_.config, step_, step_.value);
-  attempt_ = 0;
+  attempt_ = 0;  // shards may stand at different attempts; the verdict is pure, so a Redo is simply decided again
   pending_.reset();
   if (newest->hello->last_commit) {
     Commit commit = *newest->hello->last_commit;
@@ -180,13 +181,10 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
     if (shard.hello->version.value > 0) shard.committed = Step{shard.hello->version.value - 1};
     shard.prepared = shard.hello->prepared;
     if (shard.prepared && shard.prepared->step != step_) shard.prepared.reset();
-    if (shard.prepared) attempt_ = std::max(attempt_, shard.prepared->attempt);
   }
-  // Shards may stand at different attempts of one step; the verdict is pure, so Redo is simply decided again.
-  attempt_ = 0;
   pending_backoff_.Restart();
   SendPending(now, out);
-  Reassign(now, out);
+  Reassign(out);
 }
 
 void Coordinator::StartRecovery(Outbox* out) {
@@ -235,7 +233,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   out->Say(Severity::kInfo, "running: " + std::to_string(shards_.size()) + " shards, " +
                                 std::to_string(members_.size()) + " workers, " + std::to_string(slot_count_) +
                                 " slots");
-  Reassign(now, out);
+  Reassign(out);
 }
 
 std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) const {
@@ -248,7 +246,7 @@ std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) con
 }
 
 void Coordinator::DecideStep(Instant now, Outbox* out) {
-  if (parameters_.stop) return StepCommitted(now, out);
+  if (parameters_.stop) return FinishWhenCommitted(out);
   // A shard that a former coordinator asked to redo may already stand at attempt 1.
   const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
   if (prepared.empty()) return;
@@ -306,7 +304,7 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
 }
 
 // The last step is on every shard: the job is done.
-void Coordinator::StepCommitted(Instant, Outbox* out) {
+void Coordinator::FinishWhenCommitted(Outbox* out) {
   for (const ShardState& shard : shards_) {
     if (!shard.committed || shard.committed->value + 1 != step_.value) return;
   }
@@ -361,6 +359,7 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
     record.generation = generation_;
     record.step = step_;
     record.learning_rate = static_cast<double>(parameters_.learning_rate);
+    record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // there is no gradient of all slots together
     std::vector<SlotReport> all;
     for (const auto& [slot, report] : reports->second) all.push_back(report);
     AddSlotReports(std::move(all), &record);
@@ -412,7 +411,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
     metrics_->leases_lost.Add(1);
     out->Say(Severity::kWarning,
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
-    Reassign(now, out);
+    Reassign(out);
   }
   Advance(now, out);
   SendPending(now, out);

@@ -116,9 +116,9 @@ class Coordinator {
   std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
   void SendPending(Instant now, Outbox* out);
   void CountPrepared(Instant now);
-  void StepCommitted(Instant now, Outbox* out);
+  void FinishWhenCommitted(Outbox* out);
   void AdvanceClock(Instant now, Outbox* out);
-  void Reassign(Instant now, Outbox* out);
+  void Reassign(Outbox* out);
   void SendView(Worker* worker, Outbox* out) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);

@@ -46,8 +46,8 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
 
 // Whether `hello` comes from the process that owns this index. Two live processes with one index: the first keeps it.
 bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out) {
-  if (!shard->hello || hello.incarnation == shard->hello->incarnation) {
-    if (shard->rival.value != 0 && from == shard->peer && now > shard->rival_since) {
+  if (!shard->hello || (from == shard->peer && hello.incarnation == shard->hello->incarnation)) {
+    if (shard->rival.value != 0 && now > shard->rival_since) {
       RefuseTo(shard->rival, Code::kRefused,
                ShardName(hello.shard, options_.config.cluster.shards_per_server) + " is already running at " +
                    hello.endpoint + "; stop one of the two or give this one another --index",

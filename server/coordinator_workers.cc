@@ -58,6 +58,11 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     SendView(worker, out);
     return;
   }
+  if (members_.IsSuperseded(join.nonce)) {
+    RefuseTo(from, Code::kRefused,
+             "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    return;
+  }
   if (same != nullptr) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
@@ -78,7 +83,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   metrics_->joins.Add(1);
   out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + std::to_string(members_.size()) + " of " +
                                 std::to_string(options_.config.cluster.workers) + " workers)");
-  Reassign(now, out);
+  Reassign(out);
   Advance(now, out);
 }
 
@@ -98,26 +103,26 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   SendView(worker, out);
 }
 
-void Coordinator::On(const Leave& leave, Instant now, Outbox* out) {
+void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   const Worker* worker = members_.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (state_ != State::kFinished && state_ != State::kFailed) {
     out->Say(Severity::kInfo, "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : leave.reason));
   }
   members_.Remove(leave.session);
-  Reassign(now, out);
+  Reassign(out);
 }
 
-void Coordinator::WorkerDied(const std::string& name, Instant now, Outbox* out) {
+void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = members_.Find(name);
   if (worker == nullptr) return;
   out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
   members_.Remove(worker->session);
   metrics_->leases_lost.Add(1);
-  Reassign(now, out);
+  Reassign(out);
 }
 
-void Coordinator::Reassign(Instant, Outbox* out) {
+void Coordinator::Reassign(Outbox* out) {
   metrics_->slots_moved.Add(members_.Assign(slot_count_));
   metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
   ++view_sequence_;

@@ -17,6 +17,11 @@ Worker* Membership::Find(SessionId session) {
 }
 
 Worker& Membership::Add(Worker worker) {
+  const auto known = newest_.find(worker.name);
+  if (known != newest_.end() && known->second != worker.nonce && superseded_.size() < kNamesMax) {
+    superseded_.insert(known->second);
+  }
+  if (known != newest_.end() || newest_.size() < kNamesMax) newest_[worker.name] = worker.nonce;
   const SessionId session = worker.session;
   return workers_.insert_or_assign(session, std::move(worker)).first->second;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Worker {
 class Membership {
  public:
   static constexpr std::size_t kWorkersMax = 4096;
+  static constexpr std::size_t kNamesMax = 65536;  // remembered; beyond them a name's history is lost
 
   // The worker with this name, if one is in.
   const Worker* Find(const std::string& name) const;
@@ -48,12 +50,17 @@ class Membership {
   // Deals the slots over all workers, in order of their sessions. Returns the number of slots that moved.
   std::size_t Assign(SlotIndex slot_count);
 
+  // Whether a newer process has taken this one's name: it does not get it back.
+  bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
+
   std::size_t size() const { return workers_.size(); }
   std::map<SessionId, Worker>& workers() { return workers_; }
   const std::map<SessionId, Worker>& workers() const { return workers_; }
 
  private:
   std::map<SessionId, Worker> workers_;
+  std::map<std::string, std::uint64_t> newest_;  // process of each name, gone or not; at most kNamesMax
+  std::set<std::uint64_t> superseded_;           // at most kNamesMax
 };
 
 }  // namespace capstan::server

@@ -46,8 +46,10 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
           if (header.term < term_) return;  // a coordinator that has been replaced
           term_ = header.term;
           metrics_->term.Set(static_cast<double>(term_.value));
-          if constexpr (kIsOneOf<Body, Ping, Rates>) {
+          if constexpr (kIsOneOf<Body, Ping>) {
             On(header, out);
+          } else if constexpr (kIsOneOf<Body, Rates>) {
+            On(header);
           } else if constexpr (kIsOneOf<Body, Shutdown>) {
             On(header);
           } else {
@@ -64,55 +66,6 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
 }
 
 void Shard::On(const Ping&, Outbox* out) { out->Send(options_.coordinator, MakeHello()); }
-
-void Shard::On(const Reset& reset, Instant now, Outbox* out) {
-  if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
-  const bool already = serving() && reset.generation == generation_;
-  if (!already) {
-    Result<Catalog> catalog = Catalog::Create(reset.catalog, options_.block_elements);
-    if (!catalog.ok() || reset.slot_count == 0 || reset.version != Version{0}) {
-      const std::string reason = catalog.ok() ? "no snapshot of that version here" : catalog.status().message();
-      out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, reason});
-      return;
-    }
-    generation_ = reset.generation;
-    version_ = reset.version;
-    slot_count_ = reset.slot_count;
-    parameters_ = reset.parameters;
-    catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
-    const std::vector<ShardIndex> placement = PlaceBlocks(*catalog_, options_.shard_count);
-    std::vector<BlockIndex> mine;
-    for (BlockIndex block = 0; block < placement.size(); ++block) {
-      if (placement[block] == options_.shard) mine.push_back(block);
-    }
-    store_ = std::make_unique<BlockStore>(*catalog_, std::move(mine), options_.optimizer, options_.seed);
-    local_of_.clear();
-    progress_.assign(store_->size(), BlockProgress{});
-    segment_start_.clear();
-    std::size_t segments = 0;
-    for (std::size_t local = 0; local < store_->size(); ++local) {
-      local_of_[store_->blocks()[local]] = local;
-      progress_[local].last.assign(slot_count_, 0);
-      segment_start_.push_back(segments);
-      segments += store_->segment_count(local);
-    }
-    squares_.assign(segments, 0.0);
-    async_reports_.clear();
-    ended_.assign(slot_count_, 0);
-    last_commit_.reset();
-    parked_.clear();
-    acks_.clear();
-    progress_changed_ = true;
-    BeginStep();
-    metrics_->parameter_bytes.Set(store_->parameter_bytes());
-    metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
-    metrics_->generation.Set(static_cast<double>(generation_.value));
-    metrics_->version.Set(static_cast<double>(version_.value));
-  }
-  out->Send(options_.coordinator,
-            ResetDone{options_.shard, options_.incarnation, generation_, already ? 0 : store_->Digest()});
-  PrepareStepWhenComplete(now, out);
-}
 
 void Shard::On(const Commit& commit, Instant now, Outbox* out) {
   if (!serving() || commit.generation != generation_) return;
@@ -140,7 +93,7 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
   out->Send(options_.coordinator, MakePrepared());
 }
 
-void Shard::On(const Rates& rates, Outbox*) {
+void Shard::On(const Rates& rates) {
   if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // the last: late
   parameters_ = rates.parameters;
   std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
@@ -531,7 +484,6 @@ void Shard::Tick(Instant now, Outbox* out) {
 
 Hello Shard::MakeHello() const {
   Hello hello;
-  hello.job = job_;
   hello.shard = options_.shard;
   hello.incarnation = options_.incarnation;
   hello.term = term_;

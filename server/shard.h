@@ -6,9 +6,8 @@
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
 //
-// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and EndSlot
-// come
-//         in, Prepared goes out, Commit publishes. The last message batch is followed by Flush().
+// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and
+//         EndSlot come in, Prepared goes out, Commit publishes. The last message batch is followed by Flush().
 #pragma once
 
 #include <map>
@@ -41,10 +40,12 @@ struct ShardOptions {
   OptimizerRule optimizer;
   std::uint32_t window_blocks = 16;  // staged ahead of the lowest incomplete block
   std::uint32_t block_elements = kBlockElements;
+  std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
 };
 
 class Shard {
  public:
+  static constexpr SlotIndex kSlotsMax = 4096;  // of a job
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
   static constexpr std::size_t kProgressReportsMax = 1024;
@@ -72,7 +73,7 @@ class Shard {
   std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
-  // How many payloads may live per block at most, for the memory account.
+  // Of payloads received and sums of them, not yet in a prepared version.
   std::uint64_t staged_bytes() const;
 
  private:
@@ -93,9 +94,12 @@ class Shard {
 
   void On(const Ping& ping, Outbox* out);
   void On(const Reset& reset, Instant now, Outbox* out);
+  Status Install(const Reset& reset, Outbox* out);
+  Status CheckMemory(std::uint64_t elements, Outbox* out) const;
+  void ForgetProgress();
   void On(const Commit& commit, Instant now, Outbox* out);
   void On(const Redo& redo, Instant now, Outbox* out);
-  void On(const Rates& rates, Outbox* out);
+  void On(const Rates& rates);
   void On(const Shutdown& shutdown);
 
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
@@ -131,10 +135,10 @@ class Shard {
   const ShardOptions options_;
   const std::shared_ptr<monitoring::ShardMetrics> metrics_;
 
-  JobId job_;
   Term term_;
   Generation generation_;
-  Version version_;  // published; the step under way has the same number
+  std::uint64_t reset_digest_ = 0;  // of the state that generation_ began with
+  Version version_;                 // published; the step under way has the same number
   SlotIndex slot_count_ = 0;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BlockStore> store_;

@@ -84,6 +84,16 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   }
   std::sort(verdict.suspects.begin(), verdict.suspects.end());
   AddSlotReports(std::move(reports), &record);
+  for (const Prepared* one : prepared) {
+    for (std::uint64_t samples : one->report.block_samples) {
+      if (samples == record.samples) continue;
+      verdict.kind = Verdict::Kind::kStop;
+      verdict.reason = "step " + std::to_string(first.step.value) + ": shard " + std::to_string(one->shard) +
+                       " added up the gradients of " + std::to_string(samples) + " samples, the slots report " +
+                       std::to_string(record.samples) + "; some worker disagrees about the data";
+      return verdict;
+    }
+  }
 
   const GradientNorm gradient = NormOf(catalog, order, prepared);
   record.gradient_norm = gradient.norm;
