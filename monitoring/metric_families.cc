@@ -155,7 +155,7 @@ void Describe(const WorkerMetrics& m, FamilyTable& table) {
   table.Counters("capstan_worker_steps_total", "Steps finished by this worker.").Add(m.steps);
   table.Counters("capstan_worker_samples_total", "Samples computed by this worker.").Add(m.samples);
   table.Gauges("capstan_worker_step", "Step being computed.", Merge::kMax).Add(m.step);
-  table.Gauges("capstan_worker_slots", "Slots held now.", Merge::kSum).Add(m.slots);
+  table.Gauges("capstan_worker_slots", "Slots of the round being computed.", Merge::kSum).Add(m.slots);
   table.Histograms("capstan_worker_step_duration_seconds", "Time of one step.").Add(m.step_seconds);
   table.Counters("capstan_worker_phase_seconds_total", "Where the time of the steps went.")
       .AddEach(kWorkerPhase, m.phase_seconds);

@@ -91,7 +91,7 @@ struct alignas(64) CoordinatorMetrics {
 struct alignas(64) WorkerMetrics {
   Counter steps, samples;
   Gauge step;   // the one being computed
-  Gauge slots;  // held now
+  Gauge slots;  // of that round
   Histogram<kStepSeconds> step_seconds;
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
