@@ -81,4 +81,22 @@ class Mailbox {
   bool closed_ = false;   // guarded by mutex_
 };
 
+// Latest<T>: the newest value that one thread has published, for whoever looks.
+template <class T>
+class Latest {
+ public:
+  void Publish(const T& value) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+  }
+  T Read() const {
+    const std::lock_guard lock(mutex_);
+    return value_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  T value_{};
+};
+
 }  // namespace capstan

@@ -430,6 +430,18 @@ void Coordinator::Shutdown() {
   next_ping_ = Instant{};
 }
 
+// ", gets no answer from server 1 at tcp://10.0.0.7:29601": which shards a worker cannot reach; empty when it can all.
+std::string Coordinator::UnreachableFrom(const Worker& worker) const {
+  std::string names;
+  for (ShardIndex shard : worker.missing) {
+    if (shard >= shards_.size() || !shards_[shard].hello) continue;
+    AddName(&names,
+            ShardName(shard, options_.config.cluster.shards_per_server) + " at " + shards_[shard].hello->endpoint);
+  }
+  return names.empty() ? ""
+                       : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
+}
+
 std::string Coordinator::WaitingFor(Instant now) const {
   std::string who;
   const std::uint32_t per_server = options_.config.cluster.shards_per_server;
@@ -452,7 +464,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
       if (worker.slots.empty() || !(worker.computing || worker.step < step_ || worker.generation != generation_))
         continue;
       AddName(&who, "\"" + worker.name + "\" (step " + std::to_string(worker.step.value) + ", last heard " +
-                        WholeSeconds(now - worker.last_heard) + " ago)");
+                        WholeSeconds(now - worker.last_heard) + " ago" + UnreachableFrom(worker) + ")");
     }
   }
   return who;

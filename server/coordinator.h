@@ -124,6 +124,7 @@ class Coordinator {
   void SendViews(Outbox* out);
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out) const;
   void ForgivePause(Instant now);
+  std::string UnreachableFrom(const Worker& worker) const;
   void CheckDeadlines(Instant now, Outbox* out);
   void Record(StepRecord record, Instant now);
   std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;

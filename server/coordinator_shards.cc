@@ -70,7 +70,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello); !status.ok()) {
     RefuseTo(from, status.code(), status.message(), out);
-    out->Say(Severity::kError, status.message());
+    out->Say(Severity::kWarning, status.message());
     return;
   }
   ShardState& shard = shards_[hello.shard];

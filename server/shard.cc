@@ -319,8 +319,14 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
     AckFor(from, end.step).ended.push_back(slot);
     return;
   }
-  if (end.step > step()) {
+  if (end.step > step().Next()) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
+    return;
+  }
+  if (end.step == step().Next()) {
+    // All shards with blocks have published this step already; our Commit is on its way.
+    next_reports_.try_emplace(slot, end.report);
+    AckFor(from, end.step).ended.push_back(slot);
     return;
   }
   AckFor(from, end.step).ended.push_back(slot);
@@ -400,7 +406,7 @@ void Shard::BeginStep() {
   attempt_ = 0;
   clip_ = 1.0F;
   prepared_ = false;
-  reports_.clear();
+  reports_ = std::exchange(next_reports_, {});
 }
 
 // ---- pulls ---------------------------------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ class Shard {
   float clip_ = 1.0F;
   bool prepared_ = false;
   std::vector<double> squares_;
+  std::map<SlotIndex, SlotReport> next_reports_;                             // sync: of the step after
   std::map<SlotIndex, SlotReport> reports_;                                  // sync: of this step
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended

@@ -79,6 +79,7 @@ void Shard::ForgetProgress() {
   }
   squares_.assign(segments, 0.0);
   async_reports_.clear();
+  next_reports_.clear();
   ended_.assign(slot_count_, 0);
   last_commit_.reset();
   parked_.clear();

@@ -1,7 +1,9 @@
 #include <capstan/client.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <span>
 
 #include "common/hash.h"
 #include "common/job_config.h"
@@ -69,6 +71,9 @@ class NetworkClient : public Client {
     ended_ = true;
   }
   void FinishBlock(BlockIndex block);
+  void PushBlock(BlockIndex block);
+  Status CheckWholeGradient(std::uint32_t slot);
+  Status Misuse(const std::string& what);
 
   std::unique_ptr<SessionLoop> loop_;
   std::string job_file_;
@@ -79,6 +84,12 @@ class NetworkClient : public Client {
   bool finished_ = false, ended_ = false;
   Status failure_;
 
+  // Modes without global steps: what the whole gradient is checked against before any of it leaves.
+  bool holds_back_ = false;
+  double clip_norm_ = 0.0;
+  NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
+  bool left_out_ = false;  // the slot's gradient is not finite and contributes nothing
+
   // The round.
   bool asked_ = false;  // for work, and it has not come yet
   bool has_work_ = false, void_ = false;
@@ -86,7 +97,9 @@ class NetworkClient : public Client {
   Work work_;
   std::vector<bool> arrived_;
   std::unique_ptr<SlotSums> sums_;
+  std::size_t slots_begun_ = 0;
   std::uint64_t slot_samples_ = 0;
+  BufferRef slot_gradient_;
   std::vector<std::uint32_t> segments_missing_;  // per block, of the slot under way
 };
 
@@ -97,6 +110,9 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
   weights_ = pool_->Take();
+  holds_back_ = config.job.mode == Mode::kAsync;
+  clip_norm_ = config.optimizer.clip_norm;
+  on_nonfinite_ = config.job.on_nonfinite;
   client::Declaration declaration;
   declaration.catalog = std::move(specs);
   declaration.numeric_class = description.numeric_class;
@@ -127,6 +143,7 @@ void NetworkClient::On(Session::WorkReady& ready) {
   work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale};
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
+  slots_begun_ = 0;
 }
 
 Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
@@ -153,21 +170,36 @@ Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadl
   return void_ ? Status(Code::kStale, "the round is over") : Status();
 }
 
-float* NetworkClient::BeginSlot(std::uint32_t, std::uint64_t samples) {
+// Kept, and given back by the calls that can answer.
+Status NetworkClient::Misuse(const std::string& what) {
+  if (failure_.ok()) failure_ = Invalid("the client was used wrongly: " + what);
+  return failure_;
+}
+
+float* NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
+  if (!sums_ || slots_begun_ == work_.slots.size() || work_.slots[slots_begun_] != slot) {
+    (void)Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round").ok();
+    return nullptr;
+  }
+  ++slots_begun_;
   slot_samples_ = samples;
-  BufferRef gradient = samples == 0 ? BufferRef() : pool_->Take();
-  float* data = samples == 0 ? nullptr : gradient.As<float>();
-  sums_->BeginSlot(samples, std::move(gradient));
+  left_out_ = false;
+  slot_gradient_ = samples == 0 ? BufferRef() : pool_->Take();
+  sums_->BeginSlot(samples, slot_gradient_);
   segments_missing_.clear();
   for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
-  return data;
+  return samples == 0 ? nullptr : slot_gradient_.As<float>();
 }
 
 void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
+  if (first > last || last >= catalog_->tensors().size() || segments_missing_.empty()) {
+    (void)Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + ") names no tensors").ok();
+    return;
+  }
   // Each tensor has one segment in every block from its first to its last.
   for (std::uint32_t tensor = last + 1; tensor-- > first;) {
     for (BlockIndex block = catalog_->last_block(tensor) + 1; block-- > catalog_->first_block(tensor);) {
-      if (--segments_missing_[block] == 0) FinishBlock(block);
+      if (segments_missing_[block] > 0 && --segments_missing_[block] == 0) FinishBlock(block);
     }
   }
 }
@@ -176,10 +208,15 @@ void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   sums_->RangeReady(block.flat_offset, block.count);
-  if (!sums_->at_last_slot() || void_) return;
+  if (sums_->at_last_slot() && !holds_back_) PushBlock(index);
+}
+
+void NetworkClient::PushBlock(BlockIndex index) {
+  if (void_) return;
+  const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round_, part.node, index, part.samples, 0, {}};
-    if (part.gradient) {
+    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, 0, {}};
+    if (part.gradient && !left_out_) {
       const std::byte* data = part.gradient->data() + block.flat_offset * sizeof(float);
       push.payload = {part.gradient, data, block.count * sizeof(float)};
       push.payload_hash = Hash64(push.payload.bytes());
@@ -188,15 +225,43 @@ void NetworkClient::FinishBlock(BlockIndex index) {
   }
 }
 
+// Without a verdict on all slots together, each push is checked and clipped by itself, before any of it leaves.
+Status NetworkClient::CheckWholeGradient(std::uint32_t slot) {
+  if (slot_samples_ == 0) return {};
+  const std::span<float> gradient(slot_gradient_.As<float>(), catalog_->element_count());
+  double squares = 0.0;
+  for (float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
+  if (!std::isfinite(squares)) {
+    left_out_ = true;
+    if (on_nonfinite_ == NonFinitePolicy::kSkip) return {};
+    failure_ = Invalid("the gradient of slot " + std::to_string(slot) + ", its push " + std::to_string(work_.step + 1) +
+                       ", is not finite. Look for NaN in the data or a learning rate that is too large, or set "
+                       "job.on_nonfinite = \"skip\" to leave such pushes out");
+    return failure_;
+  }
+  const auto clip = static_cast<float>(clip_norm_ / (std::sqrt(squares) + 1e-6));
+  if (clip_norm_ > 0 && clip < 1.0F) {
+    for (float& value : gradient) value *= clip;
+  }
+  return {};
+}
+
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
+  if (!sums_ || slots_begun_ == 0 || work_.slots[slots_begun_ - 1] != slot) {
+    return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
+  }
   for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
     if (segments_missing_[block] == 0) continue;
     segments_missing_[block] = 0;
     FinishBlock(block);
   }
+  if (holds_back_) {
+    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(slot));
+    for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
+  }
   SlotReport report;
   report.slot = slot;
-  report.samples = slot_samples_;
+  report.samples = left_out_ ? 0 : slot_samples_;
   report.loss_sum = result.loss_sum;
   report.predictions = result.predictions;
   report.validation_loss_sum = result.validation_loss_sum;

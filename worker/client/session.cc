@@ -10,6 +10,8 @@ namespace capstan::client {
 namespace {
 
 constexpr Instant kBeatEvery = std::chrono::seconds(1);
+constexpr Instant kStoodStill = std::chrono::seconds(1);
+constexpr Instant kSilence = std::chrono::seconds(3);
 
 bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
   return std::find(slots.begin(), slots.end(), slot) != slots.end();
@@ -202,7 +204,7 @@ void Session::BeginRound(Instant now, Outbox* out) {
   if (!chosen) return;
   ++round_;
   if (Synchronous() && weights_complete_) {
-    AnnounceWork(1.0F);
+    AnnounceWork(loss_scale_);
     return;
   }
   BeginPull(now, out);
@@ -301,6 +303,7 @@ void Session::BeginPull(Instant now, Outbox* out) {
     link.pulled = link.asked = 0;
     link.arrived.assign(link.blocks.size(), false);
     link.retry.Restart();
+    link.retry.Sent(now);
     AskForBlocks(&link, now, out);
   }
 }
@@ -362,7 +365,8 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   ++link->pulled;
   link->retry.Restart();
   link->retry.Sent(now);
-  if (!announced_) AnnounceWork(weights.loss_scale);
+  loss_scale_ = weights.loss_scale;
+  if (!announced_) AnnounceWork(loss_scale_);
   events_.push_back(WeightsArrived{weights.block, weights.version, payload});
   if (PullComplete()) {
     weights_complete_ = Synchronous();
@@ -499,7 +503,7 @@ void Session::Leave(const std::string& reason, Outbox* out) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-void Session::SendBeat(Outbox* out) {
+void Session::SendBeat(Instant now, Outbox* out) {
   Beat beat;
   beat.session = session_;
   beat.nonce = options_.nonce;
@@ -508,12 +512,17 @@ void Session::SendBeat(Outbox* out) {
                    round_state_ == RoundState::kAskingCoverage || (round_state_ == RoundState::kPulling && announced_);
   beat.step = pushes_.empty() ? step_ : pushes_.front().header.step;
   beat.view_sequence = view_ ? view_->sequence : 0;
+  for (const auto& [shard, link] : links_) {
+    if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
+  }
   out->Send(options_.coordinator, std::move(beat));
 }
 
 void Session::Tick(Instant now, Outbox* out) {
   if (ended_ || left_) return;
-  if (!coordinator_heard_) coordinator_heard_ = now;
+  // After standing still (a stopped process, a sleeping machine) nobody else is to blame for the silence.
+  if (!coordinator_heard_ || now - last_tick_ > kStoodStill) coordinator_heard_ = now;
+  last_tick_ = now;
   const Instant limit = declaration_ ? declaration_->silence_limit : options_.silence_limit;
   if (now - *coordinator_heard_ >= limit) {
     ended_ = true;
@@ -530,7 +539,7 @@ void Session::Tick(Instant now, Outbox* out) {
   }
   if (now >= next_beat_) {
     next_beat_ = now + kBeatEvery;
-    SendBeat(out);
+    SendBeat(now, out);
   }
   for (auto& [shard, link] : links_) {
     if (!link.retry.Due(now)) continue;
@@ -556,18 +565,25 @@ void Session::Tick(Instant now, Outbox* out) {
   }
 }
 
+// A pull of a version that is not there yet is no sign of trouble: it may wait for other workers.
+bool Session::AwaitsShard(const ShardLink& link) const {
+  if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
+  return std::any_of(pushes_.begin(), pushes_.end(),
+                     [&](const PendingPush& p) { return p.shard == link.address.shard; });
+}
+
 std::string Session::WaitingFor() const {
-  if (session_.value == 0)
+  if (session_.value == 0) {
     return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
+  }
+  if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) return "the coordinator (silent)";
   if (generation_.value == 0) return "the job to start";
   std::string who;
   for (const auto& [shard, link] : links_) {
-    const bool pushing = std::any_of(pushes_.begin(), pushes_.end(),
-                                     [&](const PendingPush& p) { return p.shard == link.address.shard; });
     const bool pulling = round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
-    if (!pushing && !pulling) continue;
+    if (!AwaitsShard(link) && !pulling) continue;
     who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint +
-           (pushing ? " (to stage our gradients)" : " (for version " + std::to_string(step_.value) + ")");
+           (pulling ? " (for version " + std::to_string(step_.value) + ")" : " (to answer)");
   }
   return who;
 }

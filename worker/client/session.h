@@ -168,7 +168,9 @@ class Session {
   // The number that names a push: the step, or the sequence number of the slot.
   Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }
   void SendJoin(Instant now, Outbox* out);
-  void SendBeat(Outbox* out);
+  void SendBeat(Instant now, Outbox* out);
+  // Whether something sent to this shard has no answer yet.
+  bool AwaitsShard(const ShardLink& link) const;
 
   const SessionOptions options_;
   std::optional<Declaration> declaration_;
@@ -198,6 +200,7 @@ class Session {
   std::optional<StepBefore> step_before_;
   std::vector<Staged::Entry> covered_;  // what shards held before we began
   std::vector<SlotIndex> covered_ends_;
+  float loss_scale_ = 1.0F;                    // of step_
   bool weights_complete_ = false;              // the application holds step_'s weights whole
   bool announced_ = false;                     // WorkReady of this round has been given out
   bool stop_ = false;                          // the last version has been seen: only the coordinator's word is awaited
@@ -209,6 +212,7 @@ class Session {
   std::vector<Event> events_;
   Backoff join_retry_;
   std::optional<Instant> coordinator_heard_;
+  Instant last_tick_{};
   Instant next_beat_{};
 };
 

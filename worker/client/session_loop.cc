@@ -29,11 +29,8 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   }
   session.coordinator = *coordinator;
   session.silence_limit = options.silence_limit;
-  session.connect = [raw = loop->transport_.get()](const std::string& endpoint) {
-    Result<PeerId> peer = raw->Connect(endpoint);
-    return peer.ok() ? *peer : PeerId{};
-  };
-  session.disconnect = [raw = loop->transport_.get()](PeerId peer) { raw->Disconnect(peer); };
+  session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
+  session.disconnect = [raw = loop.get()](PeerId peer) { raw->Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
@@ -47,6 +44,23 @@ SessionLoop::~SessionLoop() {
   stopping_.store(true);
   transport_->Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+// One connection per endpoint, however often it is asked for.
+PeerId SessionLoop::PeerOf(const std::string& endpoint) {
+  const auto known = peers_.find(endpoint);
+  if (known != peers_.end()) return known->second;
+  const Result<PeerId> peer = transport_->Connect(endpoint);
+  if (!peer.ok()) {
+    out_.Say(Severity::kError, "cannot reach a shard: " + peer.status().message());
+    return PeerId{};
+  }
+  return peers_[endpoint] = *peer;
+}
+
+void SessionLoop::Forget(PeerId peer) {
+  transport_->Disconnect(peer);
+  std::erase_if(peers_, [&](const auto& entry) { return entry.second == peer; });
 }
 
 void SessionLoop::Send(Command command) {
@@ -152,8 +166,7 @@ void SessionLoop::PublishCounters() {
   now.sends_blocked = counters.sends_busy;
   now.sends_unreachable = counters.sends_unreachable;
   now.unstaged_pushes = session_->unstaged_pushes();
-  const std::lock_guard lock(published_mutex_);
-  published_ = now;
+  published_.Publish(now);
 }
 
 }  // namespace capstan::client

@@ -12,8 +12,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <variant>
@@ -75,15 +75,14 @@ class SessionLoop {
   void Send(Command command);
   Mailbox<LoopEvent>& events() { return events_; }
   // Read from any thread, a little behind; all of one moment.
-  ClientCounters counters() const {
-    const std::lock_guard lock(published_mutex_);
-    return published_;
-  }
+  ClientCounters counters() const { return published_.Read(); }
 
  private:
   SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
               std::unique_ptr<Transport> transport);
   void Run();
+  PeerId PeerOf(const std::string& endpoint);
+  void Forget(PeerId peer);
   void Carry(Command& command, Instant now);
   void SendOut();
   void HandOverEvents();
@@ -95,6 +94,7 @@ class SessionLoop {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Catalog> catalog_;
+  std::map<std::string, PeerId> peers_;  // shards, by endpoint
   float* weights_ = nullptr;
   Outbox out_;
   std::string waiting_for_;
@@ -104,8 +104,7 @@ class SessionLoop {
   Mailbox<Command> commands_{kMailboxValues};
   Mailbox<LoopEvent> events_{kMailboxValues};
   std::atomic<bool> stopping_{false};
-  mutable std::mutex published_mutex_;
-  ClientCounters published_;
+  Latest<ClientCounters> published_;
   std::thread thread_;
 };
 

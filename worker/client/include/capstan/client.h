@@ -4,7 +4,8 @@
 // Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients
 //         may live in one process: there is no global state.
 // Limits: up to 65536 tensors of fp32.
-// Fails:  every call ends by its deadline with kTimeout and a message that names whom it waited for. kRefused: the job
+// Fails:  every call ends by its deadline with kTimeout; whom the client waits for, and since when, is said every few
+//         seconds through on_notice. kInvalid: calls in an order or with numbers that cannot be. kRefused: the job
 //         does not want this worker, or has failed. kStale: the round is over, ask for the next one.
 // Why:    any program that can compute the gradient of numbered samples can be a worker. Who computes a slot, and how
 //         often, changes no bit of the result, as long as it depends on (step, slot) and the weights alone.
