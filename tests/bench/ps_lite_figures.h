@@ -1,5 +1,6 @@
-// What ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) gave on the machine this project began on: 2 virtual cores of an AMD
-// EPYC (Zen 4), push + pull bytes of all workers, a server that adds; "tuned" with glibc's allocator kept from unmapping.
+// What ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) gave on the machine this project began on: 2 virtual cores of an
+// AMD EPYC (Zen 4), push + pull bytes of all workers, a server that adds; "tuned" with glibc's allocator kept from
+// unmapping.
 //
 // Kind:   constants. Published figures, not measured in the same run.
 #pragma once

@@ -57,8 +57,8 @@ class WorkerGroup {
   WorkerGroup(const Case& what, const std::string& coordinator) {
     for (int i = 0; i < what.servers; ++i) {
       const std::string name = "bench-" + std::to_string(i);
-      workers_.push_back(ChildProcess::Fork(
-          [&](Channel& parent) { return RunPushPullWorker(parent, coordinator, name, what.load); }));
+      workers_.push_back(
+          ChildProcess::Fork([&](Channel& parent) { return RunPushPullWorker(parent, coordinator, name, what.load); }));
     }
   }
   Status AwaitReady() {
@@ -121,8 +121,8 @@ double Median(const std::vector<Sample>& samples, const Get& get) {
 void Add(std::vector<Figure>* figures, std::string name, double value, std::string unit, double limit,
          std::string limit_name) {
   if (limit <= 0.0) limit_name.clear();
-  figures->push_back({std::move(name), value, std::move(unit), limit, std::move(limit_name),
-                      limit > 0.0 ? value / limit : 0.0});
+  figures->push_back(
+      {std::move(name), value, std::move(unit), limit, std::move(limit_name), limit > 0.0 ? value / limit : 0.0});
 }
 
 void AddPsLite(const Case& what, const std::string& name, double gigabytes, double cpu, std::vector<Figure>* figures) {
@@ -159,7 +159,8 @@ void AddFigures(const Case& what, const std::vector<Sample>& samples, std::vecto
   Add(figures, name + "/throughput-bare", gigabytes, "GB/s",
       Median(samples, [](const Sample& s) { return s.key_value.gigabytes_per_second; }), bare);
   Add(figures, name + "/cpu-bare", cpu, "s/GB",
-      Median(samples, [](const Sample& s) { return s.key_value.cpu_seconds_per_gigabyte; }), bare + " (less is better)");
+      Median(samples, [](const Sample& s) { return s.key_value.cpu_seconds_per_gigabyte; }),
+      bare + " (less is better)");
   Add(figures, name + "/requests", Median(samples, [](const Sample& s) { return s.requests_per_second; }), "1/s",
       PsLiteRequests(what.carrier, what.servers, what.load.tensor_bytes), "ps-lite as it ships, published");
   AddPsLite(what, name, gigabytes, cpu, figures);
@@ -208,7 +209,8 @@ Result<std::vector<Figure>> MeasurePushPull(const PushPullOptions& options) {
     CAPSTAN_RETURN_IF_ERROR(MeasureRoundTrip(carrier, options, &figures));
     for (int servers : options.sizes) {
       for (std::size_t bytes : options.tensor_bytes) {
-        const Case what{carrier, servers, {.tensor_bytes = bytes, .tensors = TensorsOf(bytes), .seconds = options.seconds}};
+        const Case what{
+            carrier, servers, {.tensor_bytes = bytes, .tensors = TensorsOf(bytes), .seconds = options.seconds}};
         CAPSTAN_RETURN_IF_ERROR(MeasureCase(what, options.repetitions, &figures));
       }
     }

@@ -125,8 +125,7 @@ Result<RawThroughput> MeasureRawKeyValue(Carrier carrier, int servers, std::size
   std::vector<ChildProcess> processes;
   std::string addresses;
   for (int i = 0; i < servers; ++i) {
-    processes.push_back(
-        ChildProcess::Fork([=](Channel& parent) { return Serve(parent, carrier, value_bytes, keys); }));
+    processes.push_back(ChildProcess::Fork([=](Channel& parent) { return Serve(parent, carrier, value_bytes, keys); }));
     CAPSTAN_ASSIGN_OR_RETURN(const std::string address, processes.back().channel().Receive());
     addresses += address + " ";
   }

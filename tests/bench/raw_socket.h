@@ -51,7 +51,8 @@ class RawSocket {
   // `bytes` stay where they are and as they are until the socket is gone.
   void SendInPlace(std::byte* bytes, std::size_t size, int flags) {
     zmq_msg_t message;
-    zmq_msg_init_data(&message, bytes, size, [](void*, void*) {}, nullptr);
+    zmq_msg_init_data(
+        &message, bytes, size, [](void*, void*) {}, nullptr);
     if (zmq_msg_send(&message, socket_, flags) < 0) zmq_msg_close(&message);
   }
 

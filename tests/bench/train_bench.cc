@@ -132,8 +132,7 @@ Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
   std::vector<ChildProcess> workers;
   for (int i = 0; i < servers; ++i) {
     const std::string name = "bench-" + std::to_string(i);
-    workers.push_back(
-        ChildProcess::Fork([&](Channel& parent) { return Work(parent, cluster->coordinator(), name); }));
+    workers.push_back(ChildProcess::Fork([&](Channel& parent) { return Work(parent, cluster->coordinator(), name); }));
   }
   for (ChildProcess& worker : workers) {
     CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
