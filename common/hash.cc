@@ -1,7 +1,8 @@
 #include "common/hash.h"
 
 #define XXH_INLINE_ALL  // compiled here, so that it uses the instructions this file is built for
-#define XXH_PREFETCH_DIST 2048  // most of what is hashed comes from memory: the processor's own prefetch ends with a page
+#define XXH_PREFETCH_DIST \
+  2048  // most of what is hashed comes from memory: the processor's own prefetch ends with a page
 #include <xxhash.h>
 
 #include <bit>

@@ -152,8 +152,8 @@ void WithOptimizer(const OptimizerRule& rule, const UpdateScalars& scalars, doub
   }
 }
 
-// The processor's own prefetch ends with each page. What is read lies this far ahead of what is worked on; reading ahead
-// beyond the end of an array is harmless.
+// The processor's own prefetch ends with each page. What is read lies this far ahead of what is worked on; reading
+// ahead beyond the end of an array is harmless.
 constexpr std::size_t kPrefetchElements = 512;
 
 // ---- Where an element of the tree sum comes from.

@@ -124,7 +124,8 @@ TEST_CASE("hundreds of connections that come and go while nobody polls hold nobo
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(server.endpoint.substr(server.endpoint.rfind(':') + 1))));
+  address.sin_port =
+      htons(static_cast<std::uint16_t>(std::stoi(server.endpoint.substr(server.endpoint.rfind(':') + 1))));
   for (int i = 0; i < 1500; ++i) {
     const int passing = socket(AF_INET, SOCK_STREAM, 0);
     REQUIRE(connect(passing, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
