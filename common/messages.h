@@ -21,6 +21,7 @@
 namespace capstan {
 
 inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // exact in fp32
+inline constexpr SlotIndex kSlotsMax = 4096;                                 // of a job
 
 // All that step k needs before its first block is updated. Decided once, by the coordinator.
 struct StepParameters {

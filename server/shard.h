@@ -45,7 +45,6 @@ struct ShardOptions {
 
 class Shard {
  public:
-  static constexpr SlotIndex kSlotsMax = 4096;  // of a job
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
   static constexpr std::size_t kProgressReportsMax = 1024;

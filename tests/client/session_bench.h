@@ -27,7 +27,7 @@ class SessionBench {
     options.silence_limit = std::chrono::seconds(60);
     options.connect = [this](const std::string& endpoint) {
       connected.push_back(endpoint);
-      return PeerOf(static_cast<ShardIndex>(endpoint.back() - '0'));
+      return PeerOf(endpoint.empty() ? 99 : static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16
     };
     options.disconnect = [this](PeerId peer) { disconnected.push_back(peer); };
     session = std::make_unique<Session>(std::move(options));

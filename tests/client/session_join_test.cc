@@ -101,7 +101,7 @@ TEST_CASE("views of an older term or sequence are not believed", "[client][view]
 TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   SessionBench bench;
   bench.Declare();
-  std::vector<View> bad(7, bench.MakeView({0}));
+  std::vector<View> bad(8, bench.MakeView({0}));
   bad[0].slots = {4};
   bad[1].slots = {1, 0};
   bad[2].slots = {1, 1};
@@ -109,6 +109,7 @@ TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   bad[4].slot_count = 0;
   bad[5].shards[1].shard = 0;
   bad[6].shards[1].shard = 5;
+  bad[7].slot_count = kSlotsMax + 1;
   for (View& view : bad) {
     view.sequence = 9;
     bench.FromCoordinator(view);

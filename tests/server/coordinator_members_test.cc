@@ -330,6 +330,21 @@ TEST_CASE("of two processes with one index the first keeps it, and the second is
   CHECK(bench.coordinator->state() == State::kRunning);
 }
 
+TEST_CASE("a life belongs to one address", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.SayHello(1);
+  const Hello copied = bench.shards[1].hello;
+  bench.Send(CoordinatorBench::kStranger, copied);
+  bench.Pass(seconds(5));
+  bench.Send(CoordinatorBench::kStranger, copied);
+  bench.Forget();
+  bench.Pass(seconds(1));
+  CHECK(bench.TakeFromShard<Ping>(1).size() == 1);
+  CHECK(bench.Take<Ping>(CoordinatorBench::kStranger).empty());
+  CHECK(bench.coordinator->generation() == Generation{1});
+}
+
 TEST_CASE("a process that takes a silent one's index is believed after a while", "[server][hello]") {
   CoordinatorBench bench;
   bench.Run();

@@ -263,7 +263,7 @@ TEST_CASE("a slot ends on its home shard only", "[server][shard]") {
     INFO("slot " << slot);
     CHECK(bench.Refused(Code::kInvalid));
   }
-  bench.FromWorker(bench.MakeEnd(1, 1));
+  bench.FromWorker(bench.MakeEnd(2, 1));
   CHECK(bench.Refused(Code::kBusy));
   bench.FromWorker(bench.MakeEnd(0, 1, 5));
   CHECK(bench.Take<Staged>().at(0).ended == std::vector<SlotIndex>{1});
@@ -274,6 +274,24 @@ TEST_CASE("a slot ends on its home shard only", "[server][shard]") {
   REQUIRE(prepared.size() == 1);
   REQUIRE(prepared[0].report.slots.size() == 1);
   CHECK(prepared[0].report.slots[0].samples == 5);
+}
+
+TEST_CASE("a slot of the next step may end before this shard has heard of the Commit", "[server][shard]") {
+  ShardBench bench({.slots = 1, .tensors = {4}});
+  bench.Start().CompleteStep(0, 1.0F);
+  bench.Forget();
+  bench.FromWorker(bench.MakeEnd(1, 0, 5));
+  CHECK(bench.Take<Staged>().at(0).ended == std::vector<SlotIndex>{0});
+  bench.FromCoordinator(bench.MakeCommit(0));
+  CHECK(bench.Coverage(1).ended == std::vector<SlotIndex>{0});
+  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).at(0).report.slots.at(0).samples == 5);
+  bench.FromWorker(bench.MakeEnd(2, 0));
+  bench.FromCoordinator(bench.MakeReset(2));  // of another history: forgotten
+  CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).empty());
+  bench.Forget();
+  bench.FromWorker(CoverageQuery{Generation{2}, Incarnation{7}, SessionId{1}, Step{0}});
+  CHECK(bench.Take<Staged>().at(0).ended.empty());
 }
 
 }  // namespace

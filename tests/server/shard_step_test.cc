@@ -301,11 +301,12 @@ TEST_CASE("a new generation starts from version 0 with nothing of the old one", 
 TEST_CASE("a Reset that cannot be served is answered so, and what was served goes on", "[server][shard]") {
   ShardBench bench;
   bench.Start();
-  Reset bad[] = {bench.MakeReset(2), bench.MakeReset(2), bench.MakeReset(2), bench.MakeReset(2)};
+  std::vector<Reset> bad(5, bench.MakeReset(2));
   bad[0].version = Version{3};
   bad[1].slot_count = 0;
   bad[2].catalog.clear();
   bad[3].catalog[0].shape = {-4};
+  bad[4].slot_count = kSlotsMax + 1;
   for (const Reset& reset : bad) {
     bench.FromCoordinator(reset);
     const std::vector<ResetBad> answers = bench.Take<ResetBad>(kCoordinator);

@@ -19,6 +19,7 @@ bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
 
 // Whether others can build on this view: slots in order and of the job, shards counted through.
 bool IsSound(const View& view) {
+  if (view.slot_count > kSlotsMax) return false;
   for (std::size_t i = 0; i < view.slots.size(); ++i) {
     if (view.slots[i] >= view.slot_count || (i > 0 && view.slots[i] <= view.slots[i - 1])) return false;
   }

@@ -1,0 +1,215 @@
+// A peer cannot crash a server's cores, and what it does to a job is over when it is gone.
+#include <catch2/catch.hpp>
+
+#include "tests/common/hostile_messages.h"
+#include "tests/server/coordinator_bench.h"
+#include "tests/server/shard_bench.h"
+
+namespace capstan::server {
+namespace {
+
+using testing::HostileMessages;
+using testing::Plausible;
+
+constexpr std::uint64_t kSeeds = 60;
+constexpr int kMessages = 400;
+
+Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1, 2}}; }
+
+template <class T>
+bool Holds(const Header& header) {
+  return std::holds_alternative<T>(header);
+}
+
+Generation* GenerationOf(Header* header) {
+  if (auto* push = std::get_if<Push>(header)) return &push->generation;
+  if (auto* end = std::get_if<EndSlot>(header)) return &end->generation;
+  if (auto* pull = std::get_if<Pull>(header)) return &pull->generation;
+  if (auto* query = std::get_if<CoverageQuery>(header)) return &query->generation;
+  return nullptr;
+}
+
+TEST_CASE("workers that send anything but this generation's messages do not touch a shard's step",
+          "[server][hostile]") {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    ShardBench bench;
+    bench.FromCoordinator(bench.MakeReset(1));
+    bench.Stage(0, 0, {0, 1}, 1, 4.0F);
+    bench.Forget();
+    const std::uint64_t digest = bench.shard->Digest();
+    HostileMessages hostile(seed, OfShard());
+    for (int i = 0; i < kMessages; ++i) {
+      Message message = hostile.Make();
+      Generation* generation = GenerationOf(&message.header);
+      if (generation != nullptr && *generation == Generation{1}) *generation = Generation{2};
+      bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
+      bench.Forget();
+    }
+    REQUIRE(bench.shard->term() == Term{1});
+    REQUIRE(bench.shard->Digest() == digest);
+    REQUIRE(!bench.shard->shut_down());
+    REQUIRE(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, {0, 1}}});
+    bench.CompleteStep(0, 4.0F);
+    bench.FromCoordinator(bench.MakeCommit(0));
+    REQUIRE(bench.WeightOf(0) == -4.0F);
+  }
+}
+
+void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
+  ShardBench bench(options);
+  bench.FromCoordinator(bench.MakeReset(1));
+  HostileMessages hostile(seed, OfShard());
+  const Slice payload = bench.Values(4, 1.0F);
+  for (int i = 0; i < kMessages; ++i) {
+    const std::uint64_t step = hostile.random().Below(3);
+    Message message = hostile.Make();
+    switch (hostile.random().Below(8)) {
+      case 0: message = hostile.Spoil(bench.MakePush(step, 0, {0, 1}, 1, payload)); break;
+      case 1: message = hostile.Spoil(bench.MakeEnd(step, 1)); break;
+      case 2: message = hostile.Spoil(bench.MakePull(step, {0, 1})); break;
+      case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
+      default: break;
+    }
+    bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
+    if (hostile.Chance(10)) bench.Tick(std::chrono::milliseconds(200));
+    bench.Forget();
+    REQUIRE(bench.shard->term() == Term{1});
+    REQUIRE(bench.shard->generation() == Generation{1});
+    REQUIRE(!bench.shard->shut_down());
+    // Two payloads a block and no more, whoever sends.
+    REQUIRE(bench.shard->staged_bytes() <= 3 * 2 * 16);
+  }
+  // What came may have been a worker's due. A new generation knows nothing of it.
+  bench.FromCoordinator(bench.MakeReset(2));
+  bench.Forget();
+  const Slice last = bench.Values(4, 3.0F);
+  Push push = bench.MakePush(options.mode == Mode::kAsync ? 1 : 0, 0, {0, 1}, 1, last);
+  push.generation = Generation{2};
+  bench.FromWorker(push, last);
+  REQUIRE(bench.Take<Staged>().size() == 1);
+  if (options.mode == Mode::kAsync) REQUIRE(bench.WeightOf(0) == -3.0F);
+}
+
+TEST_CASE("no worker can crash a shard, take more of its memory than a step needs, or outlive a generation",
+          "[server][hostile]") {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    AttackAsWorkers({}, seed);
+    AttackAsWorkers({.mode = Mode::kAsync}, seed);
+  }
+}
+
+TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    ShardBench bench(seed % 2 == 0 ? ShardBenchOptions{} : ShardBenchOptions{.mode = Mode::kAsync});
+    HostileMessages hostile(seed, OfShard());
+    for (int i = 0; i < kMessages; ++i) {
+      const std::uint64_t step = bench.shard->version().value;
+      Message message = hostile.Make();
+      switch (hostile.random().Below(8)) {
+        case 0: message = hostile.Spoil(bench.MakeReset(1 + hostile.random().Below(3))); break;
+        case 1: message = hostile.Spoil(bench.MakeCommit(step)); break;
+        case 2: message = hostile.Spoil(bench.MakeRedo(step, 1, 0.5F)); break;
+        case 3: message = hostile.Spoil(Rates{Term{1}, Generation{1}, Step{step}, {}}); break;
+        case 4: bench.FromCoordinator(bench.MakeReset(bench.shard->generation().value)); break;
+        default: break;
+      }
+      bench.FromCoordinator(std::move(message.header));
+      if (bench.shard->serving() && hostile.Chance(30)) bench.CompleteStep(step, 1.0F);
+      if (hostile.Chance(10)) bench.Tick(std::chrono::milliseconds(200));
+      bench.Forget();
+    }
+  }
+}
+
+// ---- the coordinator ------------------------------------------------------------------------------------------------
+
+Plausible OfCoordinator() { return {1, {50, 51, 60}, {0, 1, 2}, {0}, {1, 2}}; }
+
+Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
+  const std::uint64_t step = bench->coordinator->step().value;
+  const auto shard = static_cast<ShardIndex>(hostile->random().Below(2));
+  switch (hostile->random().Below(8)) {
+    case 0: return hostile->Spoil(bench->MakeJoin(hostile->Chance(50) ? "w0" : "w9", hostile->random().Below(4)));
+    case 1: return hostile->Spoil(bench->shards[shard].hello);
+    case 2: return hostile->Spoil(bench->MakePrepared(shard, step));
+    case 3: {
+      Progress progress{shard, bench->shards[shard].hello.incarnation, Generation{1}, {step, step}, {}};
+      progress.reports.push_back({Step{step + 1}, {}});
+      return hostile->Spoil(progress);
+    }
+    case 4: {
+      Beat beat;
+      beat.session = SessionId{hostile->random().Below(4)};
+      beat.nonce = hostile->random().Below(3);
+      return hostile->Spoil(beat);
+    }
+    default: return hostile->Make();
+  }
+}
+
+// The shards and workers of a job that wants to go on, for a while.
+void LiveOn(CoordinatorBench* bench) {
+  for (int i = 0; i < 80 && bench->coordinator->state() != Coordinator::State::kFinished; ++i) {
+    bench->ShardsEchoTerm();
+    for (const char* name : {"w0", "w1"}) bench->Joins(name);
+    for (ShardIndex shard : {0U, 1U}) {
+      if (!bench->TakeFromShard<Reset>(shard).empty()) bench->AnswerReset(shard);
+    }
+    if (bench->coordinator->state() == Coordinator::State::kRunning) bench->DoStep(bench->coordinator->step().value);
+    bench->Forget();
+    bench->Tick(std::chrono::milliseconds(500));
+  }
+}
+
+TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as if they had not been",
+          "[server][hostile]") {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    CoordinatorBench bench;
+    bench.config.limits.stall = 0;
+    bench.Run();
+    HostileMessages hostile(seed, OfCoordinator());
+    const std::vector<PeerId> from = {CoordinatorBench::kStranger, PeerId{4000},
+                                      CoordinatorBench::PeerOf(bench.MakeJoin("w0"))};
+    for (int i = 0; i < kMessages; ++i) {
+      Message message = MakeAttack(&hostile, &bench);
+      bench.Send(hostile.Pick(from), std::move(message.header));
+      if (i % 20 == 0) {
+        bench.ShardsEchoTerm();
+        bench.Tick(std::chrono::milliseconds(100));
+      }
+      REQUIRE(bench.coordinator->step() == Step{0});
+      REQUIRE(bench.coordinator->state() == Coordinator::State::kRunning);
+      REQUIRE(bench.coordinator->generation() == Generation{1});
+    }
+    LiveOn(&bench);
+    REQUIRE(bench.coordinator->state() == Coordinator::State::kFinished);
+    REQUIRE(bench.coordinator->TakeRecords().size() == 3);
+  }
+}
+
+TEST_CASE("no shard can crash a coordinator", "[server][hostile]") {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    CoordinatorBench bench(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    bench.Run();
+    HostileMessages hostile(seed, OfCoordinator());
+    for (int i = 0; i < kMessages; ++i) {
+      Message message = MakeAttack(&hostile, &bench);
+      const auto shard = static_cast<ShardIndex>(hostile.random().Below(2));
+      bench.Send(bench.shards[shard].peer, std::move(message.header));
+      if (hostile.Chance(5)) bench.Tick(std::chrono::milliseconds(500));
+      if (hostile.Chance(2)) bench.Live();
+      if (hostile.Chance(20)) bench.ShardsEchoTerm();
+      if (hostile.Chance(20)) bench.Joins("w0");
+      if (hostile.Chance(20)) bench.AnswerReset(shard);
+      bench.Forget();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace capstan::server
