@@ -5,8 +5,8 @@
 #include <cstring>
 #include <span>
 
-#include "common/hash.h"
 #include "common/job_config.h"
+#include "worker/client/gradient_check.h"
 #include "worker/client/session_loop.h"
 #include "worker/client/slot_sums.h"
 
@@ -72,7 +72,8 @@ class NetworkClient : public Client {
   }
   void FinishBlock(BlockIndex block);
   void PushBlock(BlockIndex block);
-  Status CheckWholeGradient(std::uint32_t slot);
+  Status CheckWholeGradient();
+  void RefuseGradient();
   Status Misuse(const std::string& what);
 
   std::unique_ptr<SessionLoop> loop_;
@@ -84,8 +85,9 @@ class NetworkClient : public Client {
   bool finished_ = false, ended_ = false;
   Status failure_;
 
-  // Modes without global steps: what the whole gradient is checked against before any of it leaves.
-  bool holds_back_ = false;
+  // Modes without global steps: no verdict on all slots together comes, so each push is checked by itself.
+  bool checks_ = false;
+  bool holds_back_ = false;  // nothing leaves before all of it is checked
   double clip_norm_ = 0.0;
   NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
   bool left_out_ = false;  // the slot's gradient is not finite and contributes nothing
@@ -110,9 +112,10 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
   weights_ = pool_->Take();
-  holds_back_ = config.job.mode == Mode::kAsync;
+  checks_ = config.job.mode == Mode::kAsync;
   clip_norm_ = config.optimizer.clip_norm;
   on_nonfinite_ = config.job.on_nonfinite;
+  holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip);
   client::Declaration declaration;
   declaration.catalog = std::move(specs);
   declaration.numeric_class = description.numeric_class;
@@ -212,31 +215,34 @@ void NetworkClient::FinishBlock(BlockIndex index) {
 }
 
 void NetworkClient::PushBlock(BlockIndex index) {
-  if (void_) return;
+  if (void_ || !failure_.ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, 0, {}};
+    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, {}};
     if (part.gradient && !left_out_) {
-      const std::byte* data = part.gradient->data() + block.flat_offset * sizeof(float);
-      push.payload = {part.gradient, data, block.count * sizeof(float)};
-      push.payload_hash = Hash64(push.payload.bytes());
+      const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
+      if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
+      push.payload = {part.gradient, std::as_bytes(gradient).data(), gradient.size_bytes()};
     }
     loop_->Send(std::move(push));
   }
 }
 
-// Without a verdict on all slots together, each push is checked and clipped by itself, before any of it leaves.
-Status NetworkClient::CheckWholeGradient(std::uint32_t slot) {
+void NetworkClient::RefuseGradient() {
+  failure_ = Invalid("the gradient of slot " + std::to_string(work_.slots[slots_begun_ - 1]) + ", its push " +
+                     std::to_string(work_.step + 1) +
+                     ", is not finite. Look for NaN in the data or a learning rate that is too large, or set "
+                     "job.on_nonfinite = \"skip\" to leave such pushes out");
+}
+
+// Clips by the norm of the whole, and leaves it out when it is not finite.
+Status NetworkClient::CheckWholeGradient() {
   if (slot_samples_ == 0) return {};
   const std::span<float> gradient(slot_gradient_.As<float>(), catalog_->element_count());
-  double squares = 0.0;
-  for (float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
+  const double squares = client::SumOfSquares(gradient);
   if (!std::isfinite(squares)) {
     left_out_ = true;
-    if (on_nonfinite_ == NonFinitePolicy::kSkip) return {};
-    failure_ = Invalid("the gradient of slot " + std::to_string(slot) + ", its push " + std::to_string(work_.step + 1) +
-                       ", is not finite. Look for NaN in the data or a learning rate that is too large, or set "
-                       "job.on_nonfinite = \"skip\" to leave such pushes out");
+    if (on_nonfinite_ == NonFinitePolicy::kStop) RefuseGradient();
     return failure_;
   }
   const auto clip = static_cast<float>(clip_norm_ / (std::sqrt(squares) + 1e-6));
@@ -256,9 +262,10 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     FinishBlock(block);
   }
   if (holds_back_) {
-    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(slot));
+    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient());
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
+  if (!failure_.ok()) return failure_;
   SlotReport report;
   report.slot = slot;
   report.samples = left_out_ ? 0 : slot_samples_;

@@ -313,7 +313,8 @@ void Session::BeginPull(Instant now, Outbox* out) {
 void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
   if (link->asked - link->pulled > kPullWindow / 2 || link->asked == link->blocks.size()) return;
   Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}};
-  while (link->asked < link->blocks.size() && link->asked - link->pulled < kPullWindow) {
+  const std::size_t window = link->pulled == 0 ? kFirstPull : kPullWindow;
+  while (link->asked < link->blocks.size() && link->asked - link->pulled < window) {
     pull.blocks.push_back(link->blocks[link->asked++]);
   }
   link->retry.Sent(now);

@@ -62,6 +62,7 @@ struct Work {
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
+  static constexpr std::size_t kFirstPull = 2;  // of a round: what the forward pass begins with is not to share its way
 
   struct JobFile {
     std::string text;

@@ -5,10 +5,13 @@
 
 #include <cstring>
 
+#include "common/hash.h"
+
 namespace capstan::client {
 
 namespace {
 
+constexpr int kCommandsAtOnce = 4;
 constexpr Instant kTick = std::chrono::milliseconds(50);
 constexpr Instant kReportEvery = std::chrono::seconds(5);
 
@@ -70,6 +73,7 @@ void SessionLoop::Send(Command command) {
 void SessionLoop::Run() {
   pthread_setname_np(pthread_self(), "capstan-session");
   Instant next_tick{};
+  bool backlog = false;
   while (!stopping_.load()) {
     const Instant before = Now();
     if (before >= next_tick) {
@@ -79,22 +83,32 @@ void SessionLoop::Run() {
       PublishCounters();
       SendOut();
     }
-    transport_->Poll(next_tick - before, [&](PeerId from, Message message) {
+    transport_->Poll(backlog ? Instant{} : next_tick - before, [&](PeerId from, Message message) {
       session_->Handle(from, message, Now(), &out_);
       SendOut();
       HandOverEvents();
     });
-    while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());
+    backlog = CarrySome();
     HandOverEvents();
   }
   while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // a Leave, at the end
   events_.Close();
 }
 
+// False: no commands are left. A few at a time, so that what arrives does not wait behind a whole gradient.
+bool SessionLoop::CarrySome() {
+  for (int i = 0; i < kCommandsAtOnce; ++i) {
+    std::optional<Command> command = commands_.TryPop();
+    if (!command) return false;
+    Carry(*command, Now());
+  }
+  return true;
+}
+
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
-    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload),
-                   now, &out_);
+    const std::uint64_t hash = push->payload.empty() ? 0 : Hash64(push->payload.bytes());  // here: others compute
+    session_->Push(push->round, push->node, push->block, push->samples, hash, std::move(push->payload), now, &out_);
   } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, end->report, now, &out_);
   } else if (std::holds_alternative<ReadyCommand>(command)) {

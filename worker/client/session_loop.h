@@ -36,7 +36,6 @@ struct PushCommand {
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
-  std::uint64_t payload_hash = 0;
   Slice payload;
 };
 struct EndSlotCommand {
@@ -83,6 +82,7 @@ class SessionLoop {
   void Run();
   PeerId PeerOf(const std::string& endpoint);
   void Forget(PeerId peer);
+  bool CarrySome();
   void Carry(Command& command, Instant now);
   void SendOut();
   void HandOverEvents();
