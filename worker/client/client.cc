@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "common/hash.h"
 #include "common/job_config.h"
 #include "worker/client/gradient_check.h"
 #include "worker/client/session_loop.h"
@@ -218,11 +219,12 @@ void NetworkClient::PushBlock(BlockIndex index) {
   if (void_ || !failure_.ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, {}};
+    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, 0, {}};
     if (part.gradient && !left_out_) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
       if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
       push.payload = {part.gradient, std::as_bytes(gradient).data(), gradient.size_bytes()};
+      push.payload_hash = Hash64(push.payload.bytes());  // here, while it is in this core's cache
     }
     loop_->Send(std::move(push));
   }

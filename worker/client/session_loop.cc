@@ -5,8 +5,6 @@
 
 #include <cstring>
 
-#include "common/hash.h"
-
 namespace capstan::client {
 
 namespace {
@@ -107,8 +105,8 @@ bool SessionLoop::CarrySome() {
 
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
-    const std::uint64_t hash = push->payload.empty() ? 0 : Hash64(push->payload.bytes());  // here: others compute
-    session_->Push(push->round, push->node, push->block, push->samples, hash, std::move(push->payload), now, &out_);
+    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload),
+                   now, &out_);
   } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, end->report, now, &out_);
   } else if (std::holds_alternative<ReadyCommand>(command)) {

@@ -36,6 +36,7 @@ struct PushCommand {
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
+  std::uint64_t payload_hash = 0;
   Slice payload;
 };
 struct EndSlotCommand {
