@@ -62,19 +62,22 @@ class Gpt(nn.Module):
         return F.linear(self.ln_f(self.blocks(x)), self.wte.weight).flatten(0, 1)
 
 
+SAMPLES = 2048  # in memory; every step draws a batch from them
+
+
 def make(kind):
-    """Model, batch and targets."""
+    """Model, samples, targets and the number of samples of a batch."""
     if kind == 'mlp':
         model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-        return model, torch.randn(128, 784), torch.randint(10, (128,))
-    return Gpt(), torch.randint(256, (16, 128)), torch.randint(256, (16 * 128,))
+        return model, torch.randn(SAMPLES, 784), torch.randint(10, (SAMPLES,)), 128
+    return Gpt(), torch.randint(256, (SAMPLES, 128)), torch.randint(256, (SAMPLES, 128)), 16
 
 
 def train(kind, processes, rank, steps, update, address):
-    """Seconds of `steps` steps after a few to warm up."""
+    """Seconds of `steps` steps after a few to warm up, and the samples of one."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    model, batch, targets = make(kind)
+    model, samples, targets, batch = make(kind)
     if processes > 1:
         dist.init_process_group('gloo', init_method=address, rank=rank, world_size=processes)
         model = nn.parallel.DistributedDataParallel(model)
@@ -83,10 +86,11 @@ def train(kind, processes, rank, steps, update, address):
         if step == WARMUP:
             begin = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(batch), targets).backward()
+        drawn = torch.randint(SAMPLES, (batch,))
+        F.cross_entropy(model(samples[drawn]), targets[drawn].flatten()).backward()
         if update:
             optimizer.step()
-    return time.perf_counter() - begin, len(batch)
+    return time.perf_counter() - begin, batch
 
 
 def free_address():
@@ -106,8 +110,8 @@ def main():
     address = free_address()
     others = [subprocess.Popen([sys.executable, *sys.argv, '--rank', str(rank), address])
               for rank in range(1, processes)]
-    seconds, samples = train(kind, processes, 0, steps, update, address)
-    print(processes * steps * samples / seconds, flush=True)
+    seconds, batch = train(kind, processes, 0, steps, update, address)
+    print(processes * steps * batch / seconds, flush=True)
     return max([other.wait() for other in others], default=0)
 
 

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <memory>
 #include <string>
 
+#include "common/random.h"
 #include "kernels/context.h"
 #include "tests/bench/bench_cluster.h"
 #include "tests/bench/child_process.h"
@@ -33,10 +37,47 @@ struct Subject {
   double steps_per_second = 0.0;  // roughly
 };
 
-std::array<Subject, 2> Subjects() {
+// Random pictures and labels in MNIST's format; ends with its folder.
+class Pictures {
+ public:
+  static constexpr std::uint32_t kCount = 2048, kRows = 28, kColumns = 28, kClasses = 10;
+
+  Pictures() {
+    CAPSTAN_CHECK(mkdtemp(folder_.data()) != nullptr);
+    RandomStream random(1, kCount);
+    Write("images", {0x803, kCount, kRows, kColumns}, kCount * kRows * kColumns, 256, &random);
+    Write("labels", {0x801, kCount}, kCount, kClasses, &random);
+  }
+  ~Pictures() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Pictures(const Pictures&) = delete;
+  Pictures& operator=(const Pictures&) = delete;
+
+  std::string DataSection() const {
+    return "kind = \"idx\"\npath = \"" + folder_ + "/images\"\nlabels = \"" + folder_ + "/labels\"\n";
+  }
+
+ private:
+  // Numbers of the head are big endian.
+  void Write(const std::string& name, std::initializer_list<std::uint32_t> head, std::size_t bytes, std::uint32_t below,
+             RandomStream* random) {
+    std::string content;
+    for (std::uint32_t number : head) {
+      for (int shift = 24; shift >= 0; shift -= 8) content += static_cast<char>(number >> shift & 0xff);
+    }
+    for (std::size_t i = 0; i < bytes; ++i) content += static_cast<char>(random->Below(below));
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << content;
+  }
+
+  std::string folder_ = std::filesystem::temp_directory_path() / "capstan-bench-data-XXXXXX";
+};
+
+std::array<Subject, 2> Subjects(const Pictures& pictures) {
   return {Subject{.name = "mlp",
                   .model = "kind = \"mlp\"\nhidden = [1024, 1024]\n",
-                  .data = "kind = \"synthetic\"\nsamples = 2048\nfeatures = 784\nclasses = 10\n",
+                  .data = pictures.DataSection(),
                   .batch = 128,
                   .units = 1,
                   .unit = "samples/s",
@@ -200,7 +241,8 @@ std::array<Measurement, 3> MeasurementsOf(const Subject& subject, int steps) {
 
 Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options) {
   std::vector<Figure> figures;
-  for (const Subject& subject : Subjects()) {
+  const Pictures pictures;
+  for (const Subject& subject : Subjects(pictures)) {
     for (const Measurement& what : MeasurementsOf(subject, StepsOf(subject, options.seconds))) {
       CAPSTAN_ASSIGN_OR_RETURN(Figure figure, Measure(subject, what, options));
       figures.push_back(std::move(figure));

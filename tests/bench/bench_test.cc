@@ -1,0 +1,81 @@
+// Small runs of every benchmark: that they run and give figures. How large the figures are is nobody's business here.
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tests/bench/apply_bench.h"
+#include "tests/bench/memory_bench.h"
+#include "tests/bench/push_pull_bench.h"
+#include "tests/bench/train_bench.h"
+
+namespace capstan::bench {
+namespace {
+
+const Figure& Named(const std::vector<Figure>& figures, const std::string& name) {
+  const auto found = std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == name; });
+  INFO(name);
+  REQUIRE(found != figures.end());
+  return *found;
+}
+
+void CheckSound(const std::vector<Figure>& figures) {
+  for (const Figure& figure : figures) {
+    INFO(figure.name);
+    CHECK(figure.value > 0.0);
+    CHECK(std::isfinite(figure.value));
+    CHECK_FALSE(figure.unit.empty());
+    CHECK(figure.limit >= 0.0);
+    if (figure.limit > 0.0) {
+      CHECK_FALSE(figure.limit_name.empty());
+      CHECK(figure.ratio == Approx(figure.value / figure.limit));
+    }
+    const auto same = [&](const Figure& other) { return other.name == figure.name; };
+    CHECK(std::count_if(figures.begin(), figures.end(), same) == 1);
+  }
+}
+
+TEST_CASE("apply gives a figure for one contribution and for two", "[bench]") {
+  const std::vector<Figure> figures = MeasureApply({.model_mib = 2, .rounds = 1});
+  REQUIRE(figures.size() == 2);
+  CheckSound(figures);
+}
+
+TEST_CASE("push-pull gives throughput, cost, requests and a round trip, over tcp and ipc, on one shard and on two",
+          "[bench]") {
+  const Result<std::vector<Figure>> figures =
+      MeasurePushPull({.tensor_bytes = {64u << 10}, .repetitions = 1, .seconds = 0.05});
+  REQUIRE(figures.ok());
+  CheckSound(*figures);
+  for (const char* at : {"tcp/1s1w", "tcp/2s2w", "ipc/1s1w", "ipc/2s2w"}) {
+    const std::string name = std::string("push-pull/") + at + "/64-kib/";
+    CHECK(Named(*figures, name + "throughput").limit > 0.0);
+    CHECK(Named(*figures, name + "throughput-bare").limit > 0.0);
+    CHECK(Named(*figures, name + "cpu").limit > 0.0);
+    CHECK(Named(*figures, name + "requests").unit == "1/s");
+  }
+  CHECK(Named(*figures, "push-pull/tcp/1s1w/64-b/round-trip").unit == "us");
+  CHECK(Named(*figures, "push-pull/tcp/1s1w/64-kib/throughput-ps-lite").limit == 1.8);
+}
+
+TEST_CASE("a shard keeps no less than the count by design per parameter", "[bench]") {
+  const Result<std::vector<Figure>> figures = MeasureMemory({.model_mib = 32, .steps = 3});
+  REQUIRE(figures.ok());
+  CheckSound(*figures);
+  CHECK(Named(*figures, "memory/shard/adamw").ratio > 0.99);
+  CHECK(Named(*figures, "memory/worker").ratio > 0.99);
+}
+
+TEST_CASE("training gives a figure for both models, alone and as jobs", "[bench]") {
+  const Result<std::vector<Figure>> figures =
+      MeasureTraining({.repetitions = 1, .seconds = 0.05, .beside = Beside::kNothing});
+  REQUIRE(figures.ok());
+  CheckSound(*figures);
+  for (const char* name : {"train/mlp/compute", "train/mlp/1s1w", "train/mlp/2s2w", "train/gpt/compute",
+                           "train/gpt/1s1w", "train/gpt/2s2w"}) {
+    Named(*figures, name);
+  }
+}
+
+}  // namespace
+}  // namespace capstan::bench
