@@ -29,12 +29,28 @@ struct StepParameters {
   float learning_rate = 0.0F;
   float loss_scale = 1.0F;
   std::uint32_t good_steps = 0;  // steps since the loss scale last changed
-  bool snapshot = false;         // pin the version that this step publishes
+  bool snapshot = false;         // the version that was just published is to be kept on disk
   bool stop = false;             // there is no step after the version that was just published
   bool operator==(const StepParameters&) const = default;
 };
 
 enum class StepAction : std::uint8_t { kApply = 0, kSkip = 1 };
+
+// A snapshot is named by the generation that took it and the version it holds; generation 0 is none.
+struct SnapshotId {
+  Generation generation;
+  Version version;
+  auto operator<=>(const SnapshotId&) const = default;
+  bool IsNone() const { return generation.value == 0; }
+};
+
+// What one shard wrote of a snapshot, whole and verified, in some process's directory.
+struct SnapshotPart {
+  SnapshotId id;
+  ShardIndex part = 0;  // the index of the shard that wrote it
+  std::uint64_t digest = 0;
+  bool operator==(const SnapshotPart&) const = default;
+};
 
 // ---- coordinator -> shard ------------------------------------------------------------------------------------------
 
@@ -43,15 +59,38 @@ struct Ping {  // raises term_seen; answered with Hello
   Generation generation;
 };
 
-// Throw everything away and serve `version` of generation `generation`. Bound to one incarnation.
+// Throw everything away and serve the version of `snapshot`, or version 0, in generation `generation`. Bound to one
+// incarnation.
 struct Reset {
   Term term;
   Generation generation;
   Incarnation incarnation;
-  Version version;            // 0: weights follow from the seed
-  StepParameters parameters;  // of step `version`
+  JobId job;
+  SnapshotId snapshot;        // none: version 0, whose weights follow from the seed
+  StepParameters parameters;  // of the step that begins there
   SlotIndex slot_count = 0;
   std::vector<TensorSpec> catalog;
+  struct Source {
+    std::uint64_t digest = 0;  // of the part
+    std::string endpoint;      // of a shard that has it
+    bool operator==(const Source&) const = default;
+  };
+  std::vector<Source> sources;  // one for each shard that wrote the snapshot
+};
+
+// Keep the version that is published now, as flag `snapshot` of a Commit does; for when no step moves, and for modes
+// without global steps.
+struct Pin {
+  Term term;
+  Generation generation;
+  Version version;  // sync: the published one; else the slowest slot's clock
+};
+
+// The snapshots that exist, oldest first; every other one of an older generation or version may be deleted.
+struct SnapshotsKept {
+  Term term;
+  Generation generation;
+  std::vector<SnapshotId> kept;
 };
 
 struct Commit {
@@ -133,7 +172,21 @@ struct Hello {
   std::optional<Commit> last_commit;
   std::optional<Prepared> prepared;
   std::uint64_t config_hash = 0;
-  std::string endpoint;  // where workers reach this shard
+  std::string endpoint;             // where workers reach this shard
+  std::vector<SnapshotPart> parts;  // that this process can serve
+  SnapshotId newest_kept;           // the newest snapshot this directory was ever told of
+};
+
+// This shard's part of a snapshot is on disk, or cannot be. Repeated until a SnapshotsKept is not older than it.
+struct SnapshotDone {
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Generation generation;  // that the snapshot was taken in
+  Version version;
+  StepParameters parameters;  // of the step that begins there
+  std::uint64_t digest = 0;
+  std::uint64_t bytes = 0;
+  std::string failure;  // not empty: why there is none
 };
 
 struct ResetDone {
@@ -287,6 +340,24 @@ struct Weights {
   std::uint64_t payload_hash = 0;
 };
 
+// ---- shard <-> shard -----------------------------------------------------------------------------------------------
+
+struct Fetch {  // a block of a snapshot's part that the other has
+  SnapshotId snapshot;
+  ShardIndex part = 0;
+  BlockIndex block = 0;
+};
+
+// Payload: one array of the block: its weights, or one of the optimizer's states.
+struct Fetched {
+  SnapshotId snapshot;
+  BlockIndex block = 0;
+  std::uint32_t array = 0;  // 0: weights, then states
+  std::uint64_t updates = 0;
+  std::vector<std::uint64_t> last;  // per slot, newest sequence number applied
+  std::uint64_t payload_hash = 0;
+};
+
 // ---- anybody -> anybody --------------------------------------------------------------------------------------------
 
 struct Error {
@@ -300,8 +371,9 @@ struct Error {
 };
 
 using Header =
-    std::variant<Ping, Reset, Commit, Redo, Rates, Shutdown, Prepared, Committed, Hello, ResetDone, ResetBad, Progress,
-                 Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, Error>;
+    std::variant<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello, ResetDone,
+                 ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull,
+                 Weights, Fetch, Fetched, Error>;
 
 struct Message {
   Header header;

@@ -74,6 +74,11 @@ void WriteParameters(const StepParameters& parameters, wire::StepParameters::Bui
   out.setStop(parameters.stop);
 }
 
+void WriteSnapshotId(const SnapshotId& id, wire::SnapshotId::Builder out) {
+  out.setGeneration(id.generation.value);
+  out.setVersion(id.version.value);
+}
+
 void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out) {
   out.setSlot(report.slot);
   out.setSamples(report.samples);
@@ -144,10 +149,29 @@ struct HeaderWriter {
     out.setTerm(m.term.value);
     out.setGeneration(m.generation.value);
     out.setIncarnation(m.incarnation.value);
-    out.setVersion(m.version.value);
+    WriteJob(m.job, out.initJob());
+    WriteSnapshotId(m.snapshot, out.initSnapshot());
     WriteParameters(m.parameters, out.initParameters());
     out.setSlotCount(m.slot_count);
     WriteCatalog(m.catalog, out, faults);
+    auto sources = out.initSources(faults.Count(m.sources.size(), kListEntriesMax, "sources"));
+    for (unsigned i = 0; i < sources.size(); ++i) {
+      sources[i].setDigest(m.sources[i].digest);
+      sources[i].setEndpoint(ToText(faults.Text(m.sources[i].endpoint, "an endpoint")));
+    }
+  }
+  void operator()(const Pin& m) {
+    auto out = root.initPin();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    out.setVersion(m.version.value);
+  }
+  void operator()(const SnapshotsKept& m) {
+    auto out = root.initSnapshotsKept();
+    out.setTerm(m.term.value);
+    out.setGeneration(m.generation.value);
+    auto kept = out.initKept(faults.Count(m.kept.size(), kListEntriesMax, "snapshots"));
+    for (unsigned i = 0; i < kept.size(); ++i) WriteSnapshotId(m.kept[i], kept[i]);
   }
   void operator()(const Commit& m) { WriteCommit(m, root.initCommit()); }
   void operator()(const Redo& m) {
@@ -191,6 +215,39 @@ struct HeaderWriter {
     if (m.prepared) WritePrepared(*m.prepared, out.initPrepared(), faults);
     out.setConfigHash(m.config_hash);
     out.setEndpoint(ToText(faults.Text(m.endpoint, "an endpoint")));
+    auto parts = out.initParts(faults.Count(m.parts.size(), kListEntriesMax, "snapshot parts"));
+    for (unsigned i = 0; i < parts.size(); ++i) {
+      WriteSnapshotId(m.parts[i].id, parts[i].initId());
+      parts[i].setPart(m.parts[i].part);
+      parts[i].setDigest(m.parts[i].digest);
+    }
+    WriteSnapshotId(m.newest_kept, out.initNewestKept());
+  }
+  void operator()(const SnapshotDone& m) {
+    auto out = root.initSnapshotDone();
+    out.setShard(m.shard);
+    out.setIncarnation(m.incarnation.value);
+    out.setGeneration(m.generation.value);
+    out.setVersion(m.version.value);
+    WriteParameters(m.parameters, out.initParameters());
+    out.setDigest(m.digest);
+    out.setBytes(m.bytes);
+    out.setFailure(ToText(CleanUtf8(m.failure, kTextBytesMax)));
+  }
+  void operator()(const Fetch& m) {
+    auto out = root.initFetch();
+    WriteSnapshotId(m.snapshot, out.initSnapshot());
+    out.setPart(m.part);
+    out.setBlock(m.block);
+  }
+  void operator()(const Fetched& m) {
+    auto out = root.initFetched();
+    WriteSnapshotId(m.snapshot, out.initSnapshot());
+    out.setBlock(m.block);
+    out.setArray(m.array);
+    out.setUpdates(m.updates);
+    WriteNumbers(m.last, out.initLast(faults.Count(m.last.size(), kListEntriesMax, "sequence numbers")));
+    out.setPayloadHash(m.payload_hash);
   }
   void operator()(const ResetDone& m) {
     auto out = root.initResetDone();
@@ -347,6 +404,8 @@ struct HeaderWriter {
 
 JobId ReadJob(wire::JobId::Reader in) { return {in.getHigh(), in.getLow()}; }
 
+SnapshotId ReadSnapshotId(wire::SnapshotId::Reader in) { return {{in.getGeneration()}, {in.getVersion()}}; }
+
 StepParameters ReadParameters(wire::StepParameters::Reader in) {
   return {in.getUpdates(), in.getLearningRate(), in.getLossScale(), in.getGoodSteps(), in.getSnapshot(), in.getStop()};
 }
@@ -399,10 +458,14 @@ struct HeaderReader {
     return {{in.getTerm()},
             {in.getGeneration()},
             {in.getIncarnation()},
-            {in.getVersion()},
+            ReadJob(in.getJob()),
+            ReadSnapshotId(in.getSnapshot()),
             ReadParameters(in.getParameters()),
             in.getSlotCount(),
-            Tensors(in.getCatalog())};
+            Tensors(in.getCatalog()),
+            Entries<Reset::Source>(in.getSources(), "sources", [this](wire::Reset::Source::Reader source) {
+              return Reset::Source{source.getDigest(), Text(source.getEndpoint(), "an endpoint")};
+            })};
   }
   Commit Read(wire::Commit::Reader in) {
     return {{in.getTerm()},
@@ -446,7 +509,34 @@ struct HeaderReader {
     if (in.hasPrepared()) m.prepared = Read(in.getPrepared());
     m.config_hash = in.getConfigHash();
     m.endpoint = Text(in.getEndpoint(), "an endpoint");
+    m.parts = Entries<SnapshotPart>(in.getParts(), "snapshot parts", [](wire::SnapshotPart::Reader part) {
+      return SnapshotPart{ReadSnapshotId(part.getId()), part.getPart(), part.getDigest()};
+    });
+    m.newest_kept = ReadSnapshotId(in.getNewestKept());
     return m;
+  }
+  SnapshotDone Read(wire::SnapshotDone::Reader in) {
+    return {in.getShard(),
+            {in.getIncarnation()},
+            {in.getGeneration()},
+            {in.getVersion()},
+            ReadParameters(in.getParameters()),
+            in.getDigest(),
+            in.getBytes(),
+            Text(in.getFailure(), "a failure")};
+  }
+  Fetch Read(wire::Fetch::Reader in) { return {ReadSnapshotId(in.getSnapshot()), in.getPart(), in.getBlock()}; }
+  Fetched Read(wire::Fetched::Reader in) {
+    return {ReadSnapshotId(in.getSnapshot()),
+            in.getBlock(),
+            in.getArray(),
+            in.getUpdates(),
+            Numbers<std::uint64_t>(in.getLast(), "sequence numbers"),
+            in.getPayloadHash()};
+  }
+  Pin Read(wire::Pin::Reader in) { return {{in.getTerm()}, {in.getGeneration()}, {in.getVersion()}}; }
+  SnapshotsKept Read(wire::SnapshotsKept::Reader in) {
+    return {{in.getTerm()}, {in.getGeneration()}, Entries<SnapshotId>(in.getKept(), "snapshots", ReadSnapshotId)};
   }
   ResetDone Read(wire::ResetDone::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, in.getDigest()};
@@ -579,6 +669,11 @@ struct HeaderReader {
       case wire::Header::STAGED: return Read(in.getStaged());
       case wire::Header::PULL: return Read(in.getPull());
       case wire::Header::WEIGHTS: return Read(in.getWeights());
+      case wire::Header::PIN: return Read(in.getPin());
+      case wire::Header::SNAPSHOTS_KEPT: return Read(in.getSnapshotsKept());
+      case wire::Header::SNAPSHOT_DONE: return Read(in.getSnapshotDone());
+      case wire::Header::FETCH: return Read(in.getFetch());
+      case wire::Header::FETCHED: return Read(in.getFetched());
       case wire::Header::ERROR: return Read(in.getError());
     }
     faults.Note("it is of the unknown kind " + std::to_string(static_cast<unsigned>(in.which())));

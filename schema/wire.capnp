@@ -34,6 +34,11 @@ struct Header {
     pull @22 :Pull;
     weights @23 :Weights;
     error @24 :Error;
+    pin @25 :Pin;
+    snapshotsKept @26 :SnapshotsKept;
+    snapshotDone @27 :SnapshotDone;
+    fetch @28 :Fetch;
+    fetched @29 :Fetched;
   }
 }
 
@@ -51,6 +56,17 @@ struct StepParameters {
   goodSteps @3 :UInt32;
   snapshot @4 :Bool;
   stop @5 :Bool;
+}
+
+struct SnapshotId {
+  generation @0 :UInt64;
+  version @1 :UInt64;
+}
+
+struct SnapshotPart {
+  id @0 :SnapshotId;
+  part @1 :UInt32;
+  digest @2 :UInt64;
 }
 
 enum StepAction {
@@ -106,10 +122,29 @@ struct Reset {
   term @0 :UInt64;
   generation @1 :UInt64;
   incarnation @2 :UInt64;
-  version @3 :UInt64;
-  parameters @4 :StepParameters;
-  slotCount @5 :UInt32;
-  catalog @6 :List(TensorSpec);
+  job @3 :JobId;
+  snapshot @4 :SnapshotId;
+  parameters @5 :StepParameters;
+  slotCount @6 :UInt32;
+  catalog @7 :List(TensorSpec);
+  sources @8 :List(Source);
+
+  struct Source {
+    digest @0 :UInt64;
+    endpoint @1 :Text;
+  }
+}
+
+struct Pin {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  version @2 :UInt64;
+}
+
+struct SnapshotsKept {
+  term @0 :UInt64;
+  generation @1 :UInt64;
+  kept @2 :List(SnapshotId);
 }
 
 struct Commit {
@@ -171,6 +206,19 @@ struct Hello {
   prepared @8 :Prepared;  # null: none
   configHash @9 :UInt64;
   endpoint @10 :Text;
+  parts @11 :List(SnapshotPart);
+  newestKept @12 :SnapshotId;
+}
+
+struct SnapshotDone {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  version @3 :UInt64;
+  parameters @4 :StepParameters;
+  digest @5 :UInt64;
+  bytes @6 :UInt64;
+  failure @7 :Text;
 }
 
 struct ResetDone {
@@ -321,6 +369,23 @@ struct Weights {
   stop @6 :Bool;
   lossScale @7 :Float32;
   payloadHash @8 :UInt64;
+}
+
+# ---- shard <-> shard ------------------------------------------------------------------------------------------------
+
+struct Fetch {
+  snapshot @0 :SnapshotId;
+  part @1 :UInt32;
+  block @2 :UInt32;
+}
+
+struct Fetched {
+  snapshot @0 :SnapshotId;
+  block @1 :UInt32;
+  array @2 :UInt32;
+  updates @3 :UInt64;
+  last @4 :List(UInt64);
+  payloadHash @5 :UInt64;
 }
 
 # ---- anybody -> anybody ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ namespace capstan::server {
 
 struct JobRecord {
   JobId job;
-  std::uint64_t config_hash = 0;
+  std::string job_file;  // canonical; a job is continued with what its bits depend on unchanged
 };
 // What the first worker brought; every other one must match it.
 struct CatalogRecord {
@@ -32,17 +32,25 @@ struct TermRecord {
 struct SessionRecord {
   SessionId session;
 };
-struct RecoverRecord {  // generation `generation` starts from `version`
+struct RecoverRecord {  // generation `generation` starts from `snapshot`, or from version 0
   Generation generation;
-  Version version;
+  SnapshotId snapshot;
   StepParameters parameters;
 };
 struct RunningRecord {  // every shard has answered Reset in this incarnation
   Generation generation;
   std::vector<Incarnation> incarnations;
 };
+struct ManifestRecord {  // a snapshot exists: every shard's part of it is on disk
+  SnapshotId id;
+  StepParameters parameters;           // of the step that begins there
+  std::vector<std::uint64_t> digests;  // of the parts, one for each shard that wrote it
+  std::uint64_t bytes = 0;             // of all parts
+};
+struct DoneRecord {};  // all steps are committed and the final weights are written
 
-using LogRecord = std::variant<JobRecord, CatalogRecord, TermRecord, SessionRecord, RecoverRecord, RunningRecord>;
+using LogRecord = std::variant<JobRecord, CatalogRecord, TermRecord, SessionRecord, RecoverRecord, RunningRecord,
+                               ManifestRecord, DoneRecord>;
 
 class CoordinatorLog {
  public:

@@ -1,0 +1,62 @@
+#include "server/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/hash.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::uint64_t Bits(double value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+void AddNumbers(const std::vector<std::uint64_t>& numbers, Hasher* hasher) {
+  hasher->Add(std::uint64_t{numbers.size()});
+  for (std::uint64_t number : numbers) hasher->Add(number);
+}
+
+void AddReport(const Progress::Entry& entry, Hasher* hasher) {
+  const SlotReport& report = entry.report;
+  for (std::uint64_t number :
+       {entry.step.value, std::uint64_t{report.slot}, report.samples, Bits(report.loss_sum), report.predictions,
+        Bits(report.validation_loss_sum), report.validation_predictions, report.validation_correct}) {
+    hasher->Add(number);
+  }
+}
+
+}  // namespace
+
+std::uint64_t SnapshotHeader::Digest() const {
+  Hasher hasher;
+  for (std::uint64_t number :
+       {job.high, job.low, id.generation.value, id.version.value, std::uint64_t{part}, std::uint64_t{part_count},
+        catalog_hash, std::uint64_t{array_count}, parameters.updates, Bits(parameters.learning_rate),
+        Bits(parameters.loss_scale), std::uint64_t{parameters.good_steps}, std::uint64_t{slot_count}}) {
+    hasher.Add(number);
+  }
+  AddNumbers(ended, &hasher);
+  hasher.Add(std::uint64_t{reports.size()});
+  for (const Progress::Entry& entry : reports) AddReport(entry, &hasher);
+  hasher.Add(std::uint64_t{blocks.size()});
+  for (const Block& block : blocks) {
+    hasher.Add(std::uint64_t{block.block});
+    hasher.Add(std::uint64_t{block.count});
+    hasher.Add(block.updates);
+    AddNumbers(block.last, &hasher);
+    for (std::uint64_t hash : block.hashes) hasher.Add(hash);
+  }
+  return hasher.Digest();
+}
+
+const SnapshotHeader::Block* SnapshotHeader::Find(BlockIndex block) const {
+  const auto found = std::lower_bound(blocks.begin(), blocks.end(), block,
+                                      [](const Block& entry, BlockIndex wanted) { return entry.block < wanted; });
+  return found != blocks.end() && found->block == block ? &*found : nullptr;
+}
+
+}  // namespace capstan::server

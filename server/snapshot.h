@@ -1,0 +1,64 @@
+// SnapshotImage, SnapshotHeader: what a shard keeps on disk of one version.
+//
+// Kind:   values; an image holds references to a version's buffers, which nobody writes any more.
+// Why:    a block's bytes are believed only when they match the header's hash, and a header only when it matches the
+//         digest in the coordinator's manifest: a part that is damaged, stale or of another job is noticed before use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "common/buffer.h"
+#include "common/messages.h"
+#include "common/types.h"
+
+namespace capstan::server {
+
+inline constexpr std::size_t kBlockArraysMax = 3;  // weights and two optimizer states
+
+struct SnapshotHeader {
+  JobId job;
+  SnapshotId id;
+  ShardIndex part = 0;           // index of the shard that wrote it,
+  std::uint32_t part_count = 0;  // of so many
+  std::uint64_t catalog_hash = 0;
+  std::uint32_t array_count = 0;  // of every block
+  StepParameters parameters;      // of the step that begins there
+  SlotIndex slot_count = 0;
+  // Modes without global steps: per slot the newest sequence number that has ended here, and reports of those that the
+  // coordinator had not counted yet.
+  std::vector<std::uint64_t> ended;
+  std::vector<Progress::Entry> reports;
+  struct Block {
+    BlockIndex block = 0;
+    std::uint32_t count = 0;  // elements
+    std::uint64_t updates = 0;
+    std::vector<std::uint64_t> last;  // per slot, newest sequence number applied; empty in sync
+    std::array<std::uint64_t, kBlockArraysMax> hashes{};  // XXH3-64 of each array
+  };
+  std::vector<Block> blocks;  // in catalog order
+
+  // XXH3-64 over everything above.
+  std::uint64_t Digest() const;
+  // Null when this part has no such block.
+  const Block* Find(BlockIndex block) const;
+};
+
+struct SnapshotImage {
+  SnapshotHeader header;                                   // without hashes
+  std::vector<std::array<Slice, kBlockArraysMax>> arrays;  // by position in header.blocks
+};
+
+// What a shard's directory must remember over its death, beside its snapshots.
+struct ShardLife {
+  JobId job;  // null: of no job yet
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Term term;
+  Generation generation;
+  SnapshotId newest_kept;
+  bool operator==(const ShardLife&) const = default;
+};
+
+}  // namespace capstan::server
