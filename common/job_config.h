@@ -128,6 +128,16 @@ struct LimitsSection {
   bool operator==(const LimitsSection&) const = default;
 };
 
+// When snapshots are taken. Both 0: never.
+struct SnapshotSection {
+  std::uint64_t every_steps = 0;  // 0: not by steps
+  double every_seconds = 60;      // since the last one; 0: not by time
+  std::uint32_t keep = 2;         // newest ones that stay; at least 2
+  bool operator==(const SnapshotSection&) const = default;
+
+  bool enabled() const { return every_steps > 0 || every_seconds > 0; }
+};
+
 struct MetricsSection {
   std::string listen = "127.0.0.1:0";
   bool operator==(const MetricsSection&) const = default;
@@ -141,6 +151,7 @@ struct JobConfig {
   ScheduleSection schedule;
   ClusterSection cluster;
   WorkerSection worker;
+  SnapshotSection snapshot;
   LimitsSection limits;
   MetricsSection metrics;
   bool operator==(const JobConfig&) const = default;
@@ -157,7 +168,11 @@ Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::
 std::string PrintJobConfig(const JobConfig& config);
 
 // XXH3 of what the bits of the weights depend on and what members must share. Left out: cluster.workers, min_workers
-// and addresses, worker.threads, limits, metrics.
+// and addresses, worker.threads, snapshot, limits, metrics.
 std::uint64_t HashJobConfig(const JobConfig& config);
+
+// "[optimizer]: it was begun with lr = 0.1, now lr = 0.2": the first thing that the bits of the weights depend on and
+// that differs; empty when there is none. The number of servers and where the data lies may change.
+std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 }  // namespace capstan

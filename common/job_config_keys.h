@@ -79,7 +79,7 @@ inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
 inline constexpr std::string_view kDevicesLater[] = {"cuda", "emulated"};
 inline constexpr Word<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}};
 inline constexpr std::string_view kPrecisionsLater[] = {"bf16", "fp16"};
-inline constexpr std::string_view kSectionsLater[] = {"allreduce", "snapshot", "security"};
+inline constexpr std::string_view kSectionsLater[] = {"allreduce", "security"};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -202,6 +202,15 @@ void VisitWorker(Visitor& v, WorkerSection& s) {
 }
 
 template <class Visitor>
+void VisitSnapshot(Visitor& v, SnapshotSection& s) {
+  v.Begin("snapshot");
+  v.Integer({"every_steps"}, s.every_steps, {});
+  v.Number({"every_seconds"}, s.every_seconds, {0, 1e9});
+  v.Integer({"keep"}, s.keep, {2, 64});
+  v.End();
+}
+
+template <class Visitor>
 void VisitLimits(Visitor& v, LimitsSection& s) {
   v.Begin("limits");
   v.Number({"join"}, s.join, kSeconds);
@@ -227,6 +236,7 @@ void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitSchedule(v, config.schedule);
   VisitCluster(v, config.cluster);
   VisitWorker(v, config.worker);
+  VisitSnapshot(v, config.snapshot);
   VisitLimits(v, config.limits);
   VisitMetrics(v, config.metrics);
 }

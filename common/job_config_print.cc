@@ -1,4 +1,5 @@
 // The job file written out: PrintJobConfig, HashJobConfig.
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -101,19 +102,51 @@ std::string PrintJobConfig(const JobConfig& config) {
   return printer.Take();
 }
 
+namespace {
+
+// What the bits of the weights depend on, and nothing else.
+JobConfig TrainingPart(JobConfig config) {
+  config.cluster = {};
+  config.worker.threads = WorkerSection().threads;
+  config.snapshot = {};
+  config.limits = {};
+  config.metrics = {};
+  return config;
+}
+
+std::string_view TakeLine(std::string_view* text) {
+  const std::size_t end = std::min(text->find('\n'), text->size());
+  const std::string_view line = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  return line;
+}
+
+}  // namespace
+
 std::uint64_t HashJobConfig(const JobConfig& config) {
-  const ClusterSection defaults;
-  JobConfig shared = config;
-  shared.cluster.workers = defaults.workers;
-  shared.cluster.min_workers = defaults.min_workers;
-  shared.cluster.coordinator = defaults.coordinator;
-  shared.cluster.listen = defaults.listen;
-  shared.cluster.advertise = defaults.advertise;
-  shared.worker.threads = WorkerSection().threads;
-  shared.limits = {};
-  shared.metrics = {};
+  JobConfig shared = TrainingPart(config);
+  shared.cluster.servers = config.cluster.servers;
+  shared.cluster.shards_per_server = config.cluster.shards_per_server;
   const std::string text = PrintJobConfig(shared);
   return Hash64(std::as_bytes(std::span(text)));
+}
+
+std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
+  const auto print = [](JobConfig config) {
+    config.data.path = config.data.labels = "";
+    return PrintJobConfig(TrainingPart(std::move(config)));
+  };
+  const std::string old_text = print(begun), new_text = print(now);
+  std::string_view old_rest = old_text, new_rest = new_text;
+  std::string section;
+  while (!old_rest.empty() || !new_rest.empty()) {
+    const std::string_view old_line = TakeLine(&old_rest), new_line = TakeLine(&new_rest);
+    if (old_line != new_line) {
+      return "[" + section + "]: it was begun with " + std::string(old_line) + ", now " + std::string(new_line);
+    }
+    if (!old_line.empty() && old_line.front() == '[') section = old_line.substr(1, old_line.size() - 2);
+  }
+  return "";
 }
 
 bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name) {

@@ -86,11 +86,13 @@ struct Pin {
   Version version;  // sync: the published one; else the slowest slot's clock
 };
 
-// The snapshots that exist, oldest first; every other one of an older generation or version may be deleted.
+// The snapshots that exist, oldest first. Every other one that is of an older generation, or not newer than `settled`,
+// is to be deleted.
 struct SnapshotsKept {
   Term term;
   Generation generation;
   std::vector<SnapshotId> kept;
+  SnapshotId settled;  // nothing more needs to be said of this one and of older ones
 };
 
 struct Commit {
@@ -177,7 +179,7 @@ struct Hello {
   SnapshotId newest_kept;           // the newest snapshot this directory was ever told of
 };
 
-// This shard's part of a snapshot is on disk, or cannot be. Repeated until a SnapshotsKept is not older than it.
+// This shard's part of a snapshot is on disk, or cannot be. Repeated until a SnapshotsKept settles it.
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
@@ -351,6 +353,7 @@ struct Fetch {  // a block of a snapshot's part that the other has
 // Payload: one array of the block: its weights, or one of the optimizer's states.
 struct Fetched {
   SnapshotId snapshot;
+  ShardIndex part = 0;
   BlockIndex block = 0;
   std::uint32_t array = 0;  // 0: weights, then states
   std::uint64_t updates = 0;

@@ -172,6 +172,7 @@ struct HeaderWriter {
     out.setGeneration(m.generation.value);
     auto kept = out.initKept(faults.Count(m.kept.size(), kListEntriesMax, "snapshots"));
     for (unsigned i = 0; i < kept.size(); ++i) WriteSnapshotId(m.kept[i], kept[i]);
+    WriteSnapshotId(m.settled, out.initSettled());
   }
   void operator()(const Commit& m) { WriteCommit(m, root.initCommit()); }
   void operator()(const Redo& m) {
@@ -243,6 +244,7 @@ struct HeaderWriter {
   void operator()(const Fetched& m) {
     auto out = root.initFetched();
     WriteSnapshotId(m.snapshot, out.initSnapshot());
+    out.setPart(m.part);
     out.setBlock(m.block);
     out.setArray(m.array);
     out.setUpdates(m.updates);
@@ -528,6 +530,7 @@ struct HeaderReader {
   Fetch Read(wire::Fetch::Reader in) { return {ReadSnapshotId(in.getSnapshot()), in.getPart(), in.getBlock()}; }
   Fetched Read(wire::Fetched::Reader in) {
     return {ReadSnapshotId(in.getSnapshot()),
+            in.getPart(),
             in.getBlock(),
             in.getArray(),
             in.getUpdates(),
@@ -536,7 +539,10 @@ struct HeaderReader {
   }
   Pin Read(wire::Pin::Reader in) { return {{in.getTerm()}, {in.getGeneration()}, {in.getVersion()}}; }
   SnapshotsKept Read(wire::SnapshotsKept::Reader in) {
-    return {{in.getTerm()}, {in.getGeneration()}, Entries<SnapshotId>(in.getKept(), "snapshots", ReadSnapshotId)};
+    return {{in.getTerm()},
+            {in.getGeneration()},
+            Entries<SnapshotId>(in.getKept(), "snapshots", ReadSnapshotId),
+            ReadSnapshotId(in.getSettled())};
   }
   ResetDone Read(wire::ResetDone::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, in.getDigest()};

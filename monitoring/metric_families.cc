@@ -144,6 +144,15 @@ void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
   table.Counters("capstan_cluster_leases_lost_total", "Workers that were given up as lost.").Add(m.leases_lost);
   table.Counters("capstan_cluster_slots_moved_total", "Slots given to another worker.").Add(m.slots_moved);
   table.Counters("capstan_cluster_recoveries_total", "Returns of all shards to a snapshot.").Add(m.recoveries);
+  table.Counters("capstan_snapshots_total", "Snapshots asked for, by what became of them; bad: found unusable later.")
+      .Add(m.snapshots_taken, {{"result", "taken"}})
+      .Add(m.snapshots_failed, {{"result", "failed"}})
+      .Add(m.snapshots_passed_over, {{"result", "passed_over"}})
+      .Add(m.snapshots_bad, {{"result", "bad"}});
+  table.Histograms("capstan_snapshot_duration_seconds", "Time from a version to the manifest of its snapshot.")
+      .Add(m.snapshot_seconds);
+  table.Gauges("capstan_snapshot_step", "Version of the newest snapshot.", Merge::kMax).Add(m.snapshot_version);
+  table.Gauges("capstan_snapshot_bytes", "Size of the newest snapshot, all shards.", Merge::kMax).Add(m.snapshot_bytes);
   table.Gauges("capstan_cluster_slots", "Slots of the job, by state.", Merge::kSum)
       .Add(m.slots.value() - m.slots_unassigned.value(), {{"state", "assigned"}})
       .Add(m.slots_unassigned, {{"state", "unassigned"}});

@@ -84,6 +84,9 @@ struct alignas(64) CoordinatorMetrics {
 
   ByMemberState<Gauge> workers, shards;
   Counter joins, joins_refused, leases_lost, slots_moved, recoveries;
+  Counter snapshots_taken, snapshots_failed, snapshots_passed_over, snapshots_bad;
+  Histogram<kStepSeconds> snapshot_seconds;  // from its version to its manifest
+  Gauge snapshot_version, snapshot_bytes;    // of the newest
   Gauge slots, slots_unassigned;
   Gauge generation, term;
 };

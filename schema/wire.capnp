@@ -145,6 +145,7 @@ struct SnapshotsKept {
   term @0 :UInt64;
   generation @1 :UInt64;
   kept @2 :List(SnapshotId);
+  settled @3 :SnapshotId;
 }
 
 struct Commit {
@@ -381,11 +382,12 @@ struct Fetch {
 
 struct Fetched {
   snapshot @0 :SnapshotId;
-  block @1 :UInt32;
-  array @2 :UInt32;
-  updates @3 :UInt64;
-  last @4 :List(UInt64);
-  payloadHash @5 :UInt64;
+  part @1 :UInt32;
+  block @2 :UInt32;
+  array @3 :UInt32;
+  updates @4 :UInt64;
+  last @5 :List(UInt64);
+  payloadHash @6 :UInt64;
 }
 
 # ---- anybody -> anybody ---------------------------------------------------------------------------------------------

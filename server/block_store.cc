@@ -20,7 +20,7 @@ std::size_t LargestBlockBytes(const Catalog& catalog) {
 }  // namespace
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
-                       std::uint64_t seed)
+                       std::uint64_t seed, Begin begin)
     : rule_(rule), states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
   std::uint64_t elements = 0;
@@ -29,12 +29,13 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
     Entry& entry = blocks_[local];
     entry.count = block.count;
     entry.published = TakeVersion();
-    for (int i = 0; i < states_; ++i)
+    for (int i = 0; i < states_ && begin == Begin::kVersion0; ++i)
       std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
     for (std::uint32_t s = 0; s < block.segment_count; ++s) {
       const Segment& segment = catalog.segments()[block.first_segment + s];
       const TensorSpec& tensor = catalog.tensors()[segment.tensor];
       entry.segments.push_back({segment.block_offset, segment.count, tensor.decay});
+      if (begin == Begin::kToBeLoaded) continue;
       InitialWeights(seed, tensor, segment.tensor_offset,
                      std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
     }
@@ -98,8 +99,11 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const Upd
   Entry& entry = blocks_[local];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
-  // Only weights are ever sent, so only they may have holders besides `published`, `source` and `target`.
+  // Sent weights, and all arrays of a pinned version, have holders besides `published`, `source` and `target`.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
+  for (int i = 0; i < states_; ++i) {
+    if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
+  }
   ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
                   squares);
   HashWeights(entry.count, &target);
@@ -113,6 +117,17 @@ void BlockStore::HashWeights(std::uint32_t count, BlockVersion* version) {
 Slice BlockStore::Weights(std::size_t local) const {
   const Entry& entry = blocks_[local];
   return {entry.published.weights, entry.published.weights->data(), entry.count * sizeof(float)};
+}
+
+std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {
+  const Entry& entry = blocks_[local];
+  const std::size_t bytes = entry.count * sizeof(float);
+  std::array<Slice, kBlockArraysMax> arrays;
+  arrays[0] = {entry.published.weights, entry.published.weights->data(), bytes};
+  for (int i = 0; i < states_; ++i) {
+    arrays[i + 1] = {entry.published.state[i], entry.published.state[i]->data(), bytes};
+  }
+  return arrays;
 }
 
 std::uint64_t BlockStore::WeightsHash(std::size_t local) {

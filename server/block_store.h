@@ -6,6 +6,7 @@
 //         builds version k+1 in other buffers and publishes it by swapping references.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -13,13 +14,18 @@
 #include "common/buffer.h"
 #include "common/catalog.h"
 #include "server/block_update.h"
+#include "server/snapshot.h"
 
 namespace capstan::server {
 
 class BlockStore {
  public:
-  // `blocks`: this shard's, in catalog order. Weights of version 0 follow from the seed; optimizer state is zero.
-  BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed);
+  enum class Begin { kVersion0, kToBeLoaded };
+
+  // `blocks`: this shard's, in catalog order. Weights of version 0 follow from the seed; optimizer state is zero. What
+  // is to be loaded has no contents yet: Arrays() says where they go.
+  BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
+             Begin begin = Begin::kVersion0);
 
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
@@ -42,6 +48,9 @@ class BlockStore {
   // The published weights, to be sent without copying, and their XXH3-64.
   Slice Weights(std::size_t local) const;
   std::uint64_t WeightsHash(std::size_t local);
+  // The published weights and states of a block. Who holds a reference sees them unchanged by any later update.
+  std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
+  std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
 
   // XXH3 over weights and state of all blocks.
   std::uint64_t Digest() const;
@@ -53,7 +62,7 @@ class BlockStore {
   std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
 
  private:
-  static constexpr int kStatesMax = 2;
+  static constexpr int kStatesMax = kBlockArraysMax - 1;
   struct BlockVersion {
     BufferRef weights;
     BufferRef state[kStatesMax];

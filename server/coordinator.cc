@@ -30,8 +30,9 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       next_report_(now + Seconds(options_.config.limits.report)),
       last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
+  last_snapshot_ = now;
   Replay();
-  if (job_.IsNull()) Append(JobRecord{options_.job, HashJobConfig(options_.config)});
+  if (job_.IsNull()) Append(JobRecord{options_.job, options_.job_file});
   Append(TermRecord{term_.Next()});
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
   metrics_->slots.Set(static_cast<double>(slot_count_));
@@ -48,7 +49,13 @@ void Coordinator::Replay() {
     std::visit(
         [&](const auto& body) {
           using Body = std::decay_t<decltype(body)>;
-          if constexpr (std::is_same_v<Body, JobRecord>) job_ = body.job;
+          if constexpr (std::is_same_v<Body, JobRecord>) {
+            job_ = body.job;
+            if (Status status = CheckJobRecord(body); !status.ok()) {
+              state_ = State::kFailed;
+              failure_ = std::move(status);
+            }
+          }
           if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
           if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = body.session.value;
           if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
@@ -56,8 +63,18 @@ void Coordinator::Replay() {
             recover_ = body;
             generation_ = body.generation;
             running_.reset();
+            // What is newer than the snapshot gone back to cannot be used.
+            while (!manifests_.empty() && manifests_.back().id != body.snapshot) manifests_.pop_back();
           }
           if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
+          if constexpr (std::is_same_v<Body, ManifestRecord>) {
+            manifests_.push_back(body);
+            DropOldManifests();
+          }
+          if constexpr (std::is_same_v<Body, DoneRecord>) {
+            concluded_ = true;
+            if (state_ != State::kFailed) state_ = State::kFinished;
+          }
         },
         record);
   }
@@ -69,8 +86,16 @@ void Coordinator::Append(LogRecord record) {
   if (const auto* session = std::get_if<SessionRecord>(&record)) sessions_ = session->session.value;
   if (Status status = log_->Append(std::move(record)); !status.ok()) {
     state_ = State::kFailed;
-    failure_ = "the coordinator's log cannot be written: " + status.message();
+    failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};
   }
+}
+
+Status Coordinator::CheckJobRecord(const JobRecord& record) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, ParseJobConfig(record.job_file, "the job file in the log"));
+  const std::string difference = DescribeDifference(begun, options_.config);
+  if (difference.empty()) return {};
+  return Refused("this job cannot be continued with other settings, " + difference +
+                 "; take the job file of the run directory, or begin a new run");
 }
 
 void Coordinator::InstallCatalog(const CatalogRecord& record) {
@@ -81,11 +106,11 @@ void Coordinator::InstallCatalog(const CatalogRecord& record) {
   order_ = std::make_unique<SegmentOrder>(*catalog_, options_.config.shard_count());
 }
 
-void Coordinator::Fail(std::string reason, Outbox* out) {
+void Coordinator::Fail(Status reason, Outbox* out) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = std::move(reason);
-  out->Say(Severity::kError, failure_);
+  out->Say(Severity::kError, failure_.message());
   SendViews(out);
 }
 
@@ -95,12 +120,11 @@ void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbo
         using Body = std::decay_t<decltype(body)>;
         if constexpr (std::is_same_v<Body, Hello> || std::is_same_v<Body, Join> || std::is_same_v<Body, Beat> ||
                       std::is_same_v<Body, ResetDone> || std::is_same_v<Body, Prepared> ||
-                      std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress>) {
+                      std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress> ||
+                      std::is_same_v<Body, ResetBad> || std::is_same_v<Body, SnapshotDone>) {
           On(from, body, now, out);
         } else if constexpr (std::is_same_v<Body, Leave>) {
           On(body, now, out);
-        } else if constexpr (std::is_same_v<Body, ResetBad>) {
-          On(from, body, out);
         } else if constexpr (!std::is_same_v<Body, Error>) {
           RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
         }
@@ -127,6 +151,7 @@ void Coordinator::Advance(Instant now, Outbox* out) {
     if (!all) SendResets(now, out);
   }
   if (state_ == State::kRunning) DecideStep(now, out);
+  AdvanceSnapshots(now, out);
 }
 
 bool Coordinator::EnoughMembers(Instant now) const {
@@ -143,12 +168,13 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   } else if (recover_ && !running_) {
     state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: go on with it
   } else if (EnoughMembers(now) || recover_) {
-    StartRecovery(out);
+    StartRecovery(now, out);
   }
 }
 
 // Whether every shard still holds the running generation.
 bool Coordinator::ShardsLiveOn() const {
+  if (running_->incarnations.size() != shards_.size()) return false;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const Hello& hello = *shards_[i].hello;
     if (!hello.serving || hello.generation != generation_ || hello.incarnation != running_->incarnations[i])
@@ -187,13 +213,18 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   Reassign(out);
 }
 
-void Coordinator::StartRecovery(Outbox* out) {
+void Coordinator::StartRecovery(Instant now, Outbox* out) {
   state_ = State::kResetting;
   generation_ = generation_.Next();
-  recover_ = RecoverRecord{generation_, Version{0}, ParametersOf(options_.config, Step{0}, 0)};
+  recover_ = RecoverRecord{generation_, {}, ParametersOf(options_.config, Step{0}, 0)};
+  if (!manifests_.empty()) {
+    recover_->snapshot = manifests_.back().id;
+    recover_->parameters = manifests_.back().parameters;
+  }
   running_.reset();
   pending_.reset();
-  pending_record_.reset();
+  snapshot_.reset();
+  last_snapshot_ = now;
   async_reports_.clear();
   Append(*recover_);
   for (ShardState& shard : shards_) {
@@ -206,16 +237,60 @@ void Coordinator::StartRecovery(Outbox* out) {
   metrics_->generation.Set(static_cast<double>(generation_.value));
   reset_backoff_.Restart();
   ++view_sequence_;
-  out->Say(Severity::kInfo, "generation " + std::to_string(generation_.value) + " starts from version 0");
+  const SnapshotId& from = recover_->snapshot;
+  out->Say(Severity::kInfo,
+           "generation " + std::to_string(generation_.value) + " starts from " +
+               (from.IsNone() ? "version 0" : "the snapshot of version " + std::to_string(from.version.value)));
+}
+
+// The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own.
+void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
+  const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
+  while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
+  if (manifests_.empty()) {
+    return Fail(Corrupt(bad + " cannot be used: " + reason +
+                        "; there is no older one: bring the missing directory back, or begin a new run"),
+                out);
+  }
+  out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
+                                   std::to_string(manifests_.back().id.version.value));
+  metrics_->snapshots_bad.Add(1);
+  StartRecovery(now, out);
+}
+
+Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
+  std::vector<Reset::Source> sources;
+  if (recover_->snapshot.IsNone()) return sources;
+  CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);
+  const std::vector<std::uint64_t>& digests = manifests_.back().digests;
+  for (ShardIndex part = 0; part < digests.size(); ++part) {
+    const SnapshotPart wanted{recover_->snapshot, part, digests[part]};
+    const auto has = [&](const ShardState& shard) {
+      return shard.hello && std::find(shard.hello->parts.begin(), shard.hello->parts.end(), wanted) !=
+                                shard.hello->parts.end();
+    };
+    const ShardState* holder = part < shards_.size() && has(shards_[part]) ? &shards_[part] : nullptr;
+    for (std::size_t i = 0; holder == nullptr && i < shards_.size(); ++i) {
+      if (has(shards_[i])) holder = &shards_[i];
+    }
+    if (holder == nullptr) {
+      return Unreachable("no server has part " + std::to_string(part) + " of " + std::to_string(digests.size()));
+    }
+    sources.push_back({digests[part], holder->hello->endpoint});
+  }
+  return sources;
 }
 
 void Coordinator::SendResets(Instant now, Outbox* out) {
   if (!reset_backoff_.Due(now)) return;
+  if (std::any_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return !shard.fresh; })) return;
+  const Result<std::vector<Reset::Source>> sources = FindSources();
+  if (!sources.ok()) return FallBack(sources.status().message(), now, out);
   reset_backoff_.Sent(now);
   for (const ShardState& shard : shards_) {
-    if (shard.reset_done || !shard.hello) continue;
-    out->Send(shard.peer, Reset{term_, generation_, shard.hello->incarnation, recover_->version, recover_->parameters,
-                                slot_count_, catalog_record_->tensors});
+    if (shard.reset_done) continue;
+    out->Send(shard.peer, Reset{term_, generation_, shard.hello->incarnation, job_, recover_->snapshot,
+                                recover_->parameters, slot_count_, catalog_record_->tensors, *sources});
   }
 }
 
@@ -226,13 +301,15 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   if (state_ == State::kFailed) return;
   running_ = std::move(running);
   state_ = State::kRunning;
-  step_ = Step{recover_->version.value};
+  step_ = Step{recover_->snapshot.version.value};
   parameters_ = recover_->parameters;
   attempt_ = 0;
   last_progress_ = last_commit_ = now;
-  out->Say(Severity::kInfo, "running: " + std::to_string(shards_.size()) + " shards, " +
-                                std::to_string(members_.size()) + " workers, " + std::to_string(slot_count_) +
-                                " slots");
+  out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
+                                ", " + Count(slot_count_, "slot"));
+  if (!manifests_.empty()) {
+    for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+  }
   Reassign(out);
 }
 
@@ -247,13 +324,14 @@ std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) con
 
 void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (parameters_.stop) return FinishWhenCommitted(out);
+  if (stop_requested_) return;
   // A shard that a former coordinator asked to redo may already stand at attempt 1.
   const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
   if (prepared.empty()) return;
   Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
   pending_backoff_.Restart();
   switch (verdict.kind) {
-    case Verdict::Kind::kStop: Fail(verdict.reason + NameSuspects(verdict.suspects), out); return;
+    case Verdict::Kind::kStop: Fail(Refused(verdict.reason + NameSuspects(verdict.suspects)), out); return;
     case Verdict::Kind::kRedo:
       ++attempt_;
       metrics_->steps_redone.Add(1);
@@ -264,6 +342,8 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
     case Verdict::Kind::kCommit: break;
   }
   (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
+  verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), now);
+  if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
   step_ = step_.Next();
@@ -303,12 +383,19 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
   if (sent) pending_backoff_.Sent(now);
 }
 
+// Whether every shard has published the version that step_ begins with.
+bool Coordinator::AllCommitted() const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const ShardState& shard) {
+    return step_.value == recover_->snapshot.version.value ||
+           (shard.committed && shard.committed->value + 1 == step_.value);
+  });
+}
+
 // The last step is on every shard: the job is done.
 void Coordinator::FinishWhenCommitted(Outbox* out) {
-  for (const ShardState& shard : shards_) {
-    if (!shard.committed || shard.committed->value + 1 != step_.value) return;
-  }
+  if (!AllCommitted()) return;
   state_ = State::kFinished;
+  last_snapshot_failed_ = false;
   ++view_sequence_;
   SendViews(out);
 }
@@ -346,6 +433,7 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
 
 // step_ is the slowest slot's clock: all slots have step_ pushes in the weights of every shard.
 void Coordinator::AdvanceClock(Instant now, Outbox* out) {
+  if (stop_requested_) return;
   std::uint64_t clock = options_.config.job.steps;
   for (const ShardState& shard : shards_) {
     if (!shard.progress) return;
@@ -375,6 +463,7 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
   }
   if (parameters_.stop && clock >= step_.value) {
     state_ = State::kFinished;
+    last_snapshot_failed_ = false;
     ++view_sequence_;
     SendViews(out);
   }
@@ -454,6 +543,10 @@ std::string Coordinator::WaitingFor(Instant now) const {
                         WholeSeconds(now - shard.last_heard) + ")");
     }
   }
+  for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
+    if (shards_[i].reset_done || !shards_[i].hello) continue;
+    AddName(&who, ShardName(i, per_server) + (recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)"));
+  }
   const std::size_t wanted = options_.config.cluster.workers;
   if (state_ != State::kRunning && members_.size() < wanted) {
     AddName(&who, std::to_string(wanted - members_.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
@@ -471,15 +564,15 @@ std::string Coordinator::WaitingFor(Instant now) const {
 }
 
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  if (state_ == State::kFinished || state_ == State::kFailed) return;
+  if (state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed || stop_requested_) return;
   const LimitsSection& limits = options_.config.limits;
   const Instant waited = now - last_progress_;
   const bool gathering = !recover_;
   const double limit = gathering ? limits.join : limits.stall;
   const std::string waiting = WaitingFor(now);
   if (limit > 0 && waited >= Seconds(limit)) {
-    Fail(std::string(gathering ? "the job did not start within " : "no step was committed for ") +
-             WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting),
+    Fail(Timeout(std::string(gathering ? "the job did not start within " : "no step was committed for ") +
+                 WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
          out);
   } else if (waited >= Seconds(limits.report) && now >= next_report_) {
     next_report_ = now + Seconds(limits.report);

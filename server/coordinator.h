@@ -8,8 +8,10 @@
 // Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered its own term; what some
 //         shard has published is sent again verbatim, so nothing is decided twice.
 //
-// Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation) ->
-//         kRunning -> kFinished or kFailed. A restarted coordinator may go from kCollecting to kRunning at once.
+// Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation, from the
+//         newest snapshot) -> kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted
+//         coordinator may go from kCollecting to kRunning at once; one whose log says that the job is done begins
+//         with kFinished.
 #pragma once
 
 #include <memory>
@@ -36,7 +38,7 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  enum class State { kCollecting, kResetting, kRunning, kFinished, kFailed };
+  enum class State { kCollecting, kResetting, kRunning, kFinished, kStopped, kFailed };
 
   // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
@@ -46,15 +48,26 @@ class Coordinator {
   void Tick(Instant now, Outbox* out);
   // Asks for the end: shards are told to stop serving. Repeated by Tick.
   void Shutdown();
+  // No step is decided any more; when a last snapshot exists, or cannot be had in time, the state is kStopped.
+  void RequestStop(Instant now);
+  // The final weights are written: a coordinator started again on this log has nothing left to do.
+  void Conclude();
+  bool concluded() const { return concluded_; }
+  // Whether the newest version is kept on disk as far as the job asks for it, or cannot be.
+  bool SnapshotsSettled() const;
+  // The newest snapshot; none yet: generation 0.
+  SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
+  const std::vector<ManifestRecord>& manifests() const { return manifests_; }
   // Ends the job before its time; workers are told why.
-  void Abandon(std::string reason, Outbox* out) { Fail(std::move(reason), out); }
+  void Abandon(Status reason, Outbox* out) { Fail(std::move(reason), out); }
   // The worker behind this name is known to be dead: its slots move now instead of after its lease.
   void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
   // Steps committed since the last call.
   std::vector<StepRecord> TakeRecords();
   State state() const { return state_; }
-  const std::string& failure() const { return failure_; }
+  // Why it failed; ok while it has not.
+  const Status& failure() const { return failure_; }
   Term term() const { return term_; }
   Generation generation() const { return generation_; }
   Step step() const { return step_; }
@@ -84,11 +97,13 @@ class Coordinator {
 
   void Replay();
   void Append(LogRecord record);
-  void Fail(std::string reason, Outbox* out);
+  void Fail(Status reason, Outbox* out);
+  Status CheckJobRecord(const JobRecord& record) const;
 
   void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
   void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);
-  void On(PeerId from, const ResetBad& bad, Outbox* out);
+  void On(PeerId from, const ResetBad& bad, Instant now, Outbox* out);
+  void On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out);
   void On(PeerId from, const Prepared& prepared, Instant now, Outbox* out);
   void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
   void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
@@ -109,7 +124,10 @@ class Coordinator {
   void LeaveCollecting(Instant now, Outbox* out);
   bool ShardsLiveOn() const;
   void ResumeRunning(Instant now, Outbox* out);
-  void StartRecovery(Outbox* out);
+  void StartRecovery(Instant now, Outbox* out);
+  void FallBack(const std::string& reason, Instant now, Outbox* out);
+  // Who has the parts of the snapshot that generation_ begins with; kUnreachable when nobody has one.
+  Result<std::vector<Reset::Source>> FindSources() const;
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
   void DecideStep(Instant now, Outbox* out);
@@ -117,6 +135,14 @@ class Coordinator {
   void SendPending(Instant now, Outbox* out);
   void CountPrepared(Instant now);
   void FinishWhenCommitted(Outbox* out);
+  bool AllCommitted() const;
+  bool SnapshotDue(Step next, Instant now);
+  void BeginSnapshot(SnapshotId id, Instant now);
+  void AdvanceSnapshots(Instant now, Outbox* out);
+  void SendPins(Instant now, Outbox* out);
+  void CommitSnapshot(Instant now, Outbox* out);
+  void DropOldManifests();
+  SnapshotsKept MakeSnapshotsKept() const;
   void AdvanceClock(Instant now, Outbox* out);
   void Reassign(Outbox* out);
   void SendView(Worker* worker, Outbox* out) const;
@@ -145,6 +171,8 @@ class Coordinator {
   Generation generation_;
   std::optional<RecoverRecord> recover_;
   std::optional<RunningRecord> running_;  // of generation_
+  std::vector<ManifestRecord> manifests_;  // of the snapshots that exist, oldest first
+  bool concluded_ = false;
 
   // Volatile.
   State state_ = State::kCollecting;
@@ -154,15 +182,25 @@ class Coordinator {
   StepParameters parameters_;  // of step_
   std::uint32_t attempt_ = 0;
   std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
-  std::optional<StepRecord> pending_record_;
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
-  std::string failure_;
+  struct PendingSnapshot {
+    SnapshotId id;
+    std::vector<std::optional<SnapshotDone>> parts;  // by shard
+    Instant since{};
+  };
+  std::optional<PendingSnapshot> snapshot_;
+  SnapshotId settled_;  // kept or given up, as all before it
+  Instant last_snapshot_{};
+  bool last_snapshot_failed_ = false;
+  bool stop_requested_ = false;
+  Instant stop_since_{};
+  Status failure_;
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
   Instant first_prepared_{};  // of step_
-  Backoff pending_backoff_, reset_backoff_;
+  Backoff pending_backoff_, reset_backoff_, pin_backoff_;
 };
 
 }  // namespace capstan::server

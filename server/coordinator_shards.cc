@@ -21,6 +21,15 @@ Status Coordinator::CheckHello(const Hello& hello) const {
                    std::to_string(hello.generation.value) + " of this job, the coordinator only " +
                    std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
   }
+  if (!hello.job.IsNull() && hello.job != job_) {
+    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+                   "'s directory belongs to another job; give that server another --run-dir, or remove it");
+  }
+  if (hello.newest_kept.generation > generation_) {
+    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) + " knows of a snapshot of generation " +
+                   std::to_string(hello.newest_kept.generation.value) + ", the coordinator only of generation " +
+                   std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
+  }
   return CheckHelloParts(hello);
 }
 
@@ -37,7 +46,8 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
     fits = fits && hello.last_commit->generation == hello.generation &&
            hello.last_commit->step.Next().value == hello.version.value;
   } else if (HasGlobalSteps(options_.config.job.mode)) {
-    fits = fits && hello.version == Version{0};
+    const bool begun = hello.serving && recover_ && hello.generation == generation_;
+    fits = fits && (!hello.serving || !begun || hello.version == recover_->snapshot.version);
   }
   if (fits) return {};
   return Invalid(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
@@ -91,8 +101,9 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_;
   if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
     out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
-                                     " came back without its state; every shard goes back to version 0");
-    StartRecovery(out);
+                                     " was lost and came back; every shard goes back to " +
+                                     (manifests_.empty() ? "version 0" : "the newest snapshot"));
+    StartRecovery(now, out);
   }
   Advance(now, out);
 }
@@ -106,12 +117,12 @@ void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* ou
   Advance(now, out);
 }
 
-void Coordinator::On(PeerId from, const ResetBad& bad, Outbox* out) {
+void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out) {
   if (state_ != State::kResetting || !IsShard(from, bad.shard) || bad.generation != generation_) return;
   if (shards_[bad.shard].hello->incarnation != bad.incarnation) return;
-  Fail(ShardName(bad.shard, options_.config.cluster.shards_per_server) + " cannot serve version " +
-           std::to_string(recover_->version.value) + ": " + bad.reason,
-       out);
+  const std::string who = ShardName(bad.shard, options_.config.cluster.shards_per_server);
+  if (recover_->snapshot.IsNone()) return Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
+  FallBack(who + ": " + bad.reason, now, out);
 }
 
 void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {

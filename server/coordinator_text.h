@@ -24,6 +24,10 @@ inline double ToSeconds(Instant time) { return std::chrono::duration<double>(tim
 
 inline std::string WholeSeconds(Instant time) { return std::to_string(static_cast<long>(ToSeconds(time))) + " s"; }
 
+inline std::string Count(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 inline void AddName(std::string* list, const std::string& name) { *list += (list->empty() ? "" : ", ") + name; }
 
 }  // namespace capstan::server

@@ -143,7 +143,7 @@ View Coordinator::MakeView(const Worker* worker) const {
     case State::kFailed: view.phase = JobPhase::kFailed; break;
     default: view.phase = JobPhase::kGathering;
   }
-  view.message = failure_;
+  view.message = failure_.message();
   if (state_ == State::kRunning || state_ == State::kFinished) {
     for (ShardAddress& address : shards()) {
       address.incarnation = running_->incarnations[address.shard];

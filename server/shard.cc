@@ -21,8 +21,13 @@ constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
 Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics)
     : options_(std::move(options)),
       metrics_(std::move(metrics)),
+      life_(options_.life),
+      parts_(options_.parts),
+      term_(options_.life.term),
+      generation_(options_.life.generation),
       hello_backoff_(options_.shard),
-      prepared_backoff_(options_.shard) {
+      prepared_backoff_(options_.shard),
+      snapshot_backoff_(options_.shard) {
   CAPSTAN_CHECK(options_.shard < options_.shard_count);
   metrics_->incarnation.Set(static_cast<double>(options_.incarnation.value));
 }
@@ -42,21 +47,21 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   std::visit(
       [&](const auto& header) {
         using Body = std::decay_t<decltype(header)>;
-        if constexpr (kIsOneOf<Body, Ping, Reset, Commit, Redo, Rates, Shutdown>) {
+        if constexpr (kIsOneOf<Body, Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>) {
           if (header.term < term_) return;  // a coordinator that has been replaced
           term_ = header.term;
           metrics_->term.Set(static_cast<double>(term_.value));
           if constexpr (kIsOneOf<Body, Ping>) {
             On(header, out);
-          } else if constexpr (kIsOneOf<Body, Rates>) {
-            On(header);
-          } else if constexpr (kIsOneOf<Body, Shutdown>) {
+          } else if constexpr (kIsOneOf<Body, Rates, SnapshotsKept, Shutdown>) {
             On(header);
           } else {
             On(header, now, out);
           }
         } else if constexpr (kIsOneOf<Body, Error>) {
-          if (header.code == Code::kRefused) {
+          // What was said to a former life is not for this one.
+          const bool mine = header.incarnation.value == 0 || header.incarnation == options_.incarnation;
+          if (header.code == Code::kRefused && mine) {
             out->Say(Severity::kError, header.message);
             shut_down_ = true;
           }
@@ -120,7 +125,15 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
           } else {
             On(from, header, now, out);
           }
-        } else if constexpr (!std::is_same_v<Body, Error>) {
+        } else if constexpr (std::is_same_v<Body, Fetch>) {
+          On(from, header, out);
+        } else if constexpr (std::is_same_v<Body, Fetched>) {
+          if (load_) load_->Handle(from, header, message.payload, now, out);
+          FinishReset(now, out);
+        } else if constexpr (std::is_same_v<Body, Error>) {
+          if (load_) load_->Handle(from, header);
+          FinishReset(now, out);
+        } else {
           Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
         }
       },
@@ -392,6 +405,7 @@ void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   last_commit_ = commit;
   BeginStep();
   metrics_->version.Set(static_cast<double>(version_.value));
+  if (parameters_.snapshot) PinSnapshot({generation_, version_}, now, out);
   AnswerParkedPulls(now, out);
   PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots has nothing to wait for
 }
@@ -470,6 +484,8 @@ void Shard::Tick(Instant now, Outbox* out) {
     hello_backoff_.Sent(now);
     out->Send(options_.coordinator, MakeHello());
   }
+  if (load_) load_->Tick(now, out);
+  if (snapshot_done_ && snapshot_backoff_.Due(now)) SendSnapshotDone(*snapshot_done_, now, out);
   if (prepared_ && prepared_backoff_.Due(now)) {
     prepared_backoff_.Sent(now);
     out->Send(options_.coordinator, MakePrepared());
@@ -494,8 +510,11 @@ Hello Shard::MakeHello() const {
   hello.incarnation = options_.incarnation;
   hello.term = term_;
   hello.generation = generation_;
+  hello.job = life_.job;
   hello.serving = serving();
-  hello.version = version_;
+  hello.version = serving() ? version_ : Version{0};
+  hello.parts = parts_;
+  hello.newest_kept = life_.newest_kept;
   hello.last_commit = last_commit_;
   if (prepared_) hello.prepared = MakePrepared();
   hello.config_hash = options_.config_hash;

@@ -6,12 +6,15 @@
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
 //
-// Life:   Hello until a coordinator answers; Reset gives the catalog and version 0; then, per step: Push and
-//         EndSlot come in, Prepared goes out, Commit publishes. The last message batch is followed by Flush().
+// Life:   Hello until a coordinator answers; Reset gives the catalog and the version to begin with, which is loaded and
+//         then served; then, per step: Push and EndSlot come in, Prepared goes out, Commit publishes. The last message
+//         batch is followed by Flush(), and what TakeDiskWork() gives is carried out elsewhere, in order.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -24,6 +27,8 @@
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
+#include "server/shard_disk.h"
+#include "server/snapshot_load.h"
 #include "server/staged_block.h"
 
 namespace capstan::server {
@@ -41,6 +46,9 @@ struct ShardOptions {
   std::uint32_t window_blocks = 16;  // staged ahead of the lowest incomplete block
   std::uint32_t block_elements = kBlockElements;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
+  ShardLife life;                   // what its directory remembers; the incarnation is in it already
+  std::vector<SnapshotPart> parts;  // in its directory
+  std::function<PeerId(const std::string& endpoint)> connect;  // to another shard
 };
 
 class Shard {
@@ -48,6 +56,7 @@ class Shard {
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
   static constexpr std::size_t kProgressReportsMax = 1024;
+  static constexpr std::size_t kPeerReadsMax = 256;
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
 
@@ -56,8 +65,11 @@ class Shard {
   void Flush(Outbox* out);
   // Repeats what has not been answered. Call at least every 100 ms.
   void Tick(Instant now, Outbox* out);
+  // What the disk is to do, in this order, and what came of it.
+  std::vector<DiskWork> TakeDiskWork() { return std::exchange(work_, {}); }
+  void Handle(DiskResult result, Instant now, Outbox* out);
 
-  bool serving() const { return store_ != nullptr; }
+  bool serving() const { return store_ != nullptr && load_ == nullptr; }
   bool shut_down() const { return shut_down_; }
   Generation generation() const { return generation_; }
   Version version() const { return version_; }
@@ -94,6 +106,22 @@ class Shard {
   void On(const Ping& ping, Outbox* out);
   void On(const Reset& reset, Instant now, Outbox* out);
   Status Install(const Reset& reset, Outbox* out);
+  SnapshotLoad::Options LoadOptions(const Reset& reset, const std::vector<BlockIndex>& mine) const;
+  // Serves what was loaded, or says why it cannot, once it is known.
+  void FinishReset(Instant now, Outbox* out);
+  void TakeLoaded(const SnapshotLoad& load);
+  void On(const Pin& pin, Instant now, Outbox* out);
+  void On(const SnapshotsKept& kept);
+  void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
+  SnapshotImage MakeImage(SnapshotId id) const;
+  SnapshotDone NoSnapshot(SnapshotId id, std::string why) const;
+  void SendSnapshotDone(SnapshotDone done, Instant now, Outbox* out);
+  void On(LifeRemembered result, Instant now, Outbox* out);
+  void On(SnapshotWritten result, Instant now, Outbox* out);
+  void On(SnapshotLoaded result, Instant now, Outbox* out);
+  void On(PeerRead result, Instant now, Outbox* out);
+  void On(PartsRemoved result, Instant now, Outbox* out);
+  void On(PeerId from, const Fetch& fetch, Outbox* out);
   Status CheckMemory(std::uint64_t elements, Outbox* out) const;
   void ForgetProgress();
   void On(const Commit& commit, Instant now, Outbox* out);
@@ -134,6 +162,19 @@ class Shard {
   const ShardOptions options_;
   const std::shared_ptr<monitoring::ShardMetrics> metrics_;
 
+  ShardLife life_;  // as it is, or soon will be, on the disk
+  std::vector<SnapshotPart> parts_;
+  std::vector<DiskWork> work_;
+  std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
+  bool life_remembered_ = false;        // of the Reset under way
+  struct Writing {
+    SnapshotId id;
+    std::shared_ptr<std::atomic<bool>> cancelled;
+  };
+  std::optional<Writing> writing_;
+  std::optional<SnapshotDone> snapshot_done_;  // until the coordinator has taken note
+  std::size_t peer_reads_ = 0;                 // under way
+
   Term term_;
   Generation generation_;
   std::uint64_t reset_digest_ = 0;  // of the state that generation_ began with
@@ -163,7 +204,7 @@ class Shard {
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;
   bool shut_down_ = false;
-  Backoff hello_backoff_, prepared_backoff_;
+  Backoff hello_backoff_, prepared_backoff_, snapshot_backoff_;
   Instant next_progress_{};
   Instant last_coordinator_{};  // when the coordinator was last heard
 };

@@ -1,29 +1,31 @@
-// How a shard begins a generation: its catalog, its blocks, and what of former steps is forgotten.
+// How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
+// forgotten.
 #include "server/shard.h"
 
 namespace capstan::server {
 
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
-  const bool already = serving() && reset.generation == generation_;
-  if (!already) {
-    if (Status status = Install(reset, out); !status.ok()) {
-      out->Send(options_.coordinator,
-                ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
-      return;
-    }
-    reset_digest_ = store_->Digest();
+  if (reset.generation == generation_ && load_) return;  // under way
+  if (reset.generation == generation_ && serving()) {
+    out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+    return;
   }
-  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
-  PrepareStepWhenComplete(now, out);
+  if (Status status = Install(reset, out); !status.ok()) {
+    store_.reset();
+    out->Send(options_.coordinator,
+              ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
+    return;
+  }
+  FinishReset(now, out);
 }
 
-// Takes the catalog, and makes the blocks of the version asked for.
+// Takes the catalog, and asks for the blocks of the version named. Nothing is served until they are there.
 Status Shard::Install(const Reset& reset, Outbox* out) {
   if (reset.slot_count == 0 || reset.slot_count > kSlotsMax) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
   }
-  if (reset.version != Version{0}) return Invalid("there is no snapshot of that version here");
+  if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, options_.block_elements));
   const std::vector<ShardIndex> placement = PlaceBlocks(catalog, options_.shard_count);
   std::vector<BlockIndex> mine;
@@ -34,19 +36,85 @@ Status Shard::Install(const Reset& reset, Outbox* out) {
     elements += catalog.blocks()[block].count;
   }
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, out));
+  load_.reset();
   store_.reset();  // before the new one is made: there is memory for one
+  if (writing_) writing_->cancelled->store(true);
+  snapshot_done_.reset();
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
-  store_ = std::make_unique<BlockStore>(*catalog_, std::move(mine), options_.optimizer, options_.seed);
+  const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
+  store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin);
   generation_ = reset.generation;
-  version_ = reset.version;
+  version_ = reset.snapshot.version;
   slot_count_ = reset.slot_count;
   parameters_ = reset.parameters;
   ForgetProgress();
+  life_.job = reset.job;
+  life_.shard = options_.shard;
+  life_.term = term_;
+  life_.generation = generation_;
+  life_remembered_ = false;
+  work_.push_back(RememberLife{life_});
+  load_ = std::make_unique<SnapshotLoad>(LoadOptions(reset, mine));
+  if (auto load = load_->TakeWork()) work_.push_back(std::move(*load));
+  return {};
+}
+
+SnapshotLoad::Options Shard::LoadOptions(const Reset& reset, const std::vector<BlockIndex>& mine) const {
+  SnapshotLoad::Options options;
+  options.reset = reset;
+  options.catalog_hash = catalog_->hash();
+  options.array_count = store_->array_count();
+  options.own_parts = parts_;
+  options.connect = options_.connect;
+  if (reset.snapshot.IsNone()) return options;
+  options.part_of_block = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(reset.sources.size()));
+  for (std::size_t local = 0; local < mine.size(); ++local) {
+    LoadTarget target{mine[local], store_->count(local), {}};
+    const std::array<Slice, kBlockArraysMax> arrays = store_->Arrays(local);
+    for (std::size_t i = 0; i < arrays.size(); ++i) target.arrays[i] = arrays[i].owner;
+    options.targets.push_back(std::move(target));
+  }
+  return options;
+}
+
+void Shard::FinishReset(Instant now, Outbox* out) {
+  if (!load_) return;
+  if (!load_->status().ok()) {
+    out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, generation_,
+                                             load_->status().message()});
+    load_.reset();
+    store_.reset();
+    return;
+  }
+  if (!life_remembered_ || !load_->done()) return;
+  const std::unique_ptr<SnapshotLoad> load = std::move(load_);
+  TakeLoaded(*load);
+  reset_digest_ = store_->Digest();
   metrics_->parameter_bytes.Set(store_->parameter_bytes());
   metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
   metrics_->generation.Set(static_cast<double>(generation_.value));
   metrics_->version.Set(static_cast<double>(version_.value));
-  return {};
+  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+  PrepareStepWhenComplete(now, out);
+}
+
+// The numbers beside the blocks. A slot's reports and its end were kept by the shard that was its home then.
+void Shard::TakeLoaded(const SnapshotLoad& load) {
+  for (std::size_t local = 0; local < progress_.size(); ++local) {
+    const SnapshotHeader::Block* entry = load.entry(local);
+    if (entry == nullptr) continue;
+    progress_[local].updates = entry->updates;
+    if (!entry->last.empty()) progress_[local].last = entry->last;
+  }
+  for (const SnapshotHeader& header : load.headers()) {
+    for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
+      if (slot % options_.shard_count == options_.shard) ended_[slot] = header.ended[slot];
+    }
+    for (const Progress::Entry& entry : header.reports) {
+      if (entry.report.slot % options_.shard_count != options_.shard) continue;
+      async_reports_.try_emplace({entry.step.value, entry.report.slot}, entry.report);
+    }
+  }
 }
 
 // The account of PROTOCOL.md 6: two versions of weights and state, the kept sum, and a window of staged payloads.

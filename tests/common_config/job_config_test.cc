@@ -116,7 +116,7 @@ TEST_CASE("words that are not built yet are refused as such", "[config]") {
       std::string("data.augment=true"), std::string("optimizer.kind=lars"), std::string("optimizer.kind=lamb"),
       std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
       std::string("worker.device=emulated"), std::string("worker.precision=bf16"), std::string("worker.precision=fp16"),
-      std::string("worker.recompute=true"), std::string("snapshot.keep=3"), std::string("security.keys=k"),
+      std::string("worker.recompute=true"), std::string("security.keys=k"),
       std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());

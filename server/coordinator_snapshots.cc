@@ -1,0 +1,146 @@
+// When snapshots are taken, when one exists, and how long it stays.
+#include <algorithm>
+
+#include "server/admission.h"
+#include "server/coordinator.h"
+#include "server/coordinator_text.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it
+
+}  // namespace
+
+// Whether the version that step `next` begins with is to be kept.
+bool Coordinator::SnapshotDue(Step next, Instant now) {
+  const SnapshotSection& wanted = options_.config.snapshot;
+  const bool by_step = wanted.every_steps > 0 && next.value % wanted.every_steps == 0;
+  const bool by_time = wanted.every_seconds > 0 && now - last_snapshot_ >= Seconds(wanted.every_seconds);
+  if (!snapshot_) return by_step || by_time;
+  if (by_step) metrics_->snapshots_passed_over.Add(1);  // the one before is still being written
+  return false;
+}
+
+void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
+  snapshot_ = PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now};
+  last_snapshot_ = now;
+  pin_backoff_.Restart();
+}
+
+bool Coordinator::SnapshotsSettled() const {
+  return !options_.config.snapshot.enabled() || last_snapshot_failed_ || !running_ ||
+         newest_snapshot() == SnapshotId{generation_, Version{step_.value}};
+}
+
+void Coordinator::RequestStop(Instant now) {
+  if (stop_requested_) return;
+  stop_requested_ = true;
+  stop_since_ = now;
+  last_snapshot_failed_ = false;
+}
+
+void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
+  const bool ended = state_ == State::kFinished && running_ && !concluded_;
+  if (state_ == State::kRunning || ended) {
+    const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
+    const bool still = by_slot || ended || (stop_requested_ && AllCommitted());
+    const bool wanted = ended || stop_requested_ ? !SnapshotsSettled() : by_slot && SnapshotDue(step_, now);
+    const SnapshotId id{generation_, Version{step_.value}};
+    if (!snapshot_ && still && wanted && newest_snapshot() != id) BeginSnapshot(id, now);
+    if (snapshot_ && still && (by_slot || snapshot_->id == id)) SendPins(now, out);
+  }
+  if (!stop_requested_ || state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed) return;
+  const bool late = now - stop_since_ >= kLastSnapshotMax;
+  if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(kLastSnapshotMax));
+  if (late || state_ != State::kRunning || SnapshotsSettled()) state_ = State::kStopped;
+}
+
+void Coordinator::SendPins(Instant now, Outbox* out) {
+  if (!pin_backoff_.Due(now)) return;
+  pin_backoff_.Sent(now);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (!snapshot_->parts[i]) out->Send(shards_[i].peer, Pin{term_, generation_, snapshot_->id.version});
+  }
+}
+
+void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
+  if ((state_ != State::kRunning && state_ != State::kFinished) || !running_ || !IsShard(from, done.shard)) return;
+  if (done.generation != generation_ || done.incarnation != running_->incarnations[done.shard]) return;
+  ShardState& shard = shards_[done.shard];
+  shard.last_heard = now;
+  const SnapshotId id{done.generation, done.version};
+  if (id <= std::max(settled_, newest_snapshot())) {  // it has not heard
+    out->Send(from, MakeSnapshotsKept());
+    return;
+  }
+  if (snapshot_ && id < snapshot_->id) return;
+  // One that a former coordinator asked for is as good as ours.
+  if (!snapshot_ || id > snapshot_->id) BeginSnapshot(id, now);
+  if (!done.failure.empty()) {
+    out->Say(Severity::kWarning, "no snapshot of version " + std::to_string(id.version.value) + ": " +
+                                     ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
+                                     done.failure);
+    metrics_->snapshots_failed.Add(1);
+    last_snapshot_failed_ = true;
+    snapshot_.reset();
+    settled_ = id;
+    out->Send(from, MakeSnapshotsKept());
+    Advance(now, out);
+    return;
+  }
+  snapshot_->parts[done.shard] = done;
+  const auto& parts = snapshot_->parts;
+  if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); })) {
+    CommitSnapshot(now, out);
+  }
+  Advance(now, out);
+}
+
+// Every shard has its part on disk: the manifest makes the snapshot exist.
+void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
+  ManifestRecord manifest;
+  manifest.id = snapshot_->id;
+  manifest.parameters = snapshot_->parts.front()->parameters;
+  if (!HasGlobalSteps(options_.config.job.mode)) {  // there, shards hear of them one after the other
+    manifest.parameters = ParametersOf(options_.config, Step{manifest.id.version.value}, manifest.id.version.value);
+  }
+  manifest.parameters.snapshot = false;
+  for (const std::optional<SnapshotDone>& part : snapshot_->parts) {
+    manifest.digests.push_back(part->digest);
+    manifest.bytes += part->bytes;
+  }
+  metrics_->snapshot_seconds.Observe(ToSeconds(now - snapshot_->since));
+  metrics_->snapshot_bytes.Set(static_cast<double>(manifest.bytes));
+  metrics_->snapshot_version.Set(static_cast<double>(manifest.id.version.value));
+  metrics_->snapshots_taken.Add(1);
+  snapshot_.reset();
+  last_snapshot_failed_ = false;
+  Append(manifest);
+  if (state_ == State::kFailed) return;
+  settled_ = manifest.id;
+  out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
+                                std::to_string(manifest.bytes >> 10) + " KiB)");
+  manifests_.push_back(std::move(manifest));
+  DropOldManifests();
+  for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+}
+
+void Coordinator::DropOldManifests() {
+  const std::size_t keep = std::max<std::size_t>(2, options_.config.snapshot.keep);
+  while (manifests_.size() > keep) manifests_.erase(manifests_.begin());
+}
+
+SnapshotsKept Coordinator::MakeSnapshotsKept() const {
+  SnapshotsKept message{term_, generation_, {}, std::max(settled_, newest_snapshot())};
+  for (const ManifestRecord& manifest : manifests_) message.kept.push_back(manifest.id);
+  return message;
+}
+
+void Coordinator::Conclude() {
+  if (!concluded_) Append(DoneRecord{});
+  concluded_ = true;
+}
+
+}  // namespace capstan::server

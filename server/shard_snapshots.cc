@@ -1,0 +1,153 @@
+// How a shard keeps versions: pinned by reference, written in the background, offered to others, deleted when the
+// coordinator keeps newer ones.
+#include <algorithm>
+
+#include "server/admission.h"
+#include "server/shard.h"
+
+namespace capstan::server {
+
+void Shard::On(const Pin& pin, Instant now, Outbox* out) {
+  if (!serving() || pin.generation != generation_) return;
+  if (HasGlobalSteps(options_.mode) && pin.version != version_) return;
+  const SnapshotId id{generation_, pin.version};
+  if (!HasGlobalSteps(options_.mode) && pin.version < version_) {  // late: reports that it needs are gone
+    return SendSnapshotDone(NoSnapshot(id, "steps have passed since it was asked for"), now, out);
+  }
+  PinSnapshot(id, now, out);
+}
+
+SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
+  return {options_.shard, options_.incarnation, id.generation, id.version, parameters_, 0, 0, std::move(why)};
+}
+
+void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
+  const bool told = snapshot_done_ && snapshot_done_->generation == id.generation && snapshot_done_->version == id.version;
+  if (told) return SendSnapshotDone(*snapshot_done_, now, out);
+  if (writing_ && writing_->id == id) return;
+  if (writing_) return SendSnapshotDone(NoSnapshot(id, "the one before it is still being written"), now, out);
+  snapshot_done_.reset();
+  writing_ = Writing{id, std::make_shared<std::atomic<bool>>(false)};
+  work_.push_back(WriteSnapshot{MakeImage(id), writing_->cancelled});
+}
+
+SnapshotImage Shard::MakeImage(SnapshotId id) const {
+  SnapshotImage image;
+  SnapshotHeader& header = image.header;
+  header.job = life_.job;
+  header.id = id;
+  header.part = options_.shard;
+  header.part_count = options_.shard_count;
+  header.catalog_hash = catalog_->hash();
+  header.array_count = store_->array_count();
+  header.parameters = parameters_;
+  header.slot_count = slot_count_;
+  const bool by_slot = !HasGlobalSteps(options_.mode);
+  if (by_slot) header.ended = ended_;
+  for (const auto& [key, report] : async_reports_) header.reports.push_back({Step{key.first}, report});
+  for (std::size_t local = 0; local < store_->size(); ++local) {
+    SnapshotHeader::Block block;
+    block.block = store_->blocks()[local];
+    block.count = store_->count(local);
+    block.updates = progress_[local].updates;
+    if (by_slot) block.last = progress_[local].last;
+    header.blocks.push_back(std::move(block));
+    image.arrays.push_back(store_->Arrays(local));
+  }
+  return image;
+}
+
+void Shard::SendSnapshotDone(SnapshotDone done, Instant now, Outbox* out) {
+  if (!snapshot_done_) snapshot_backoff_.Restart();
+  snapshot_backoff_.Sent(now);
+  snapshot_done_ = done;
+  out->Send(options_.coordinator, std::move(done));
+}
+
+void Shard::On(const SnapshotsKept& message) {
+  if (message.generation != generation_) return;
+  if (snapshot_done_ && SnapshotId{snapshot_done_->generation, snapshot_done_->version} <= message.settled) {
+    snapshot_done_.reset();
+  }
+  if (!message.kept.empty() && message.kept.back() > life_.newest_kept) {
+    life_.newest_kept = message.kept.back();
+    work_.push_back(RememberLife{life_});
+  }
+  std::vector<SnapshotPart> gone;
+  std::erase_if(parts_, [&](const SnapshotPart& part) {
+    const bool kept = std::find(message.kept.begin(), message.kept.end(), part.id) != message.kept.end();
+    const bool newer = part.id.generation == generation_ && part.id > message.settled;  // its manifest may be on its way
+    if (!kept && !newer) gone.push_back(part);
+    return !kept && !newer;
+  });
+  if (!gone.empty()) work_.push_back(RemoveParts{std::move(gone)});
+}
+
+void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
+  const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const SnapshotPart& part) {
+    return part.id == fetch.snapshot && part.part == fetch.part;
+  });
+  if (!here) return Refuse(from, Code::kInvalid, "that part of the snapshot is not here", out, fetch.block);
+  if (peer_reads_ >= kPeerReadsMax) return Refuse(from, Code::kBusy, "too many blocks are being read", out, fetch.block);
+  ++peer_reads_;
+  work_.push_back(ReadForPeer{from, fetch});
+}
+
+// ---- what came of the disk's work ----------------------------------------------------------------------------------
+
+void Shard::Handle(DiskResult result, Instant now, Outbox* out) {
+  std::visit([&](auto& body) { On(std::move(body), now, out); }, result);
+}
+
+void Shard::On(LifeRemembered result, Instant now, Outbox* out) {
+  if (!result.status.ok()) {
+    out->Say(Severity::kError, "shard " + std::to_string(options_.shard) + " cannot write to its directory: " +
+                                   result.status.message());
+    return;
+  }
+  if (result.life.generation == generation_) life_remembered_ = true;
+  FinishReset(now, out);
+}
+
+void Shard::On(SnapshotLoaded result, Instant now, Outbox* out) {
+  if (load_) load_->Handle(std::move(result), now, out);
+  FinishReset(now, out);
+}
+
+void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
+  const bool cancelled = writing_ && writing_->id == result.id && writing_->cancelled->load();
+  if (writing_ && writing_->id == result.id) writing_.reset();
+  if (result.status.ok()) parts_.push_back({result.id, options_.shard, result.digest});
+  if (cancelled || result.id.generation != generation_) return;
+  SnapshotDone done{options_.shard,    options_.incarnation, result.id.generation, result.id.version,
+                    result.parameters, result.digest,        result.bytes,         {}};
+  if (!result.status.ok()) done.failure = result.status.message();
+  snapshot_done_.reset();
+  SendSnapshotDone(std::move(done), now, out);
+}
+
+void Shard::On(PeerRead result, Instant, Outbox* out) {
+  --peer_reads_;
+  if (!result.status.ok()) {
+    return Refuse(result.peer, result.status.code(), result.status.message(), out, result.fetch.block);
+  }
+  for (std::uint32_t array = 0; array < result.arrays.size(); ++array) {
+    Fetched fetched;
+    fetched.snapshot = result.fetch.snapshot;
+    fetched.part = result.fetch.part;
+    fetched.block = result.fetch.block;
+    fetched.array = array;
+    fetched.updates = result.entry.updates;
+    fetched.last = result.entry.last;
+    fetched.payload_hash = result.entry.hashes[array];
+    out->Send(result.peer, std::move(fetched), std::move(result.arrays[array]));
+  }
+}
+
+void Shard::On(PartsRemoved result, Instant, Outbox* out) {
+  if (result.status.ok()) return;
+  out->Say(Severity::kWarning, "shard " + std::to_string(options_.shard) + " cannot delete an old snapshot: " +
+                                   result.status.message());
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,182 @@
+#include "server/snapshot_load.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/hash.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::string Name(const SnapshotId& id, ShardIndex part) {
+  return "part " + std::to_string(part) + " of snapshot " + std::to_string(id.version.value) + " (generation " +
+         std::to_string(id.generation.value) + ")";
+}
+
+}  // namespace
+
+SnapshotLoad::SnapshotLoad(Options options) : options_(std::move(options)), backoff_(options_.reset.incarnation.value) {
+  if (options_.reset.snapshot.IsNone()) return;
+  const std::size_t parts = options_.reset.sources.size();
+  headers_.resize(parts);
+  holders_.resize(parts);
+  for (ShardIndex part = 0; part < parts; ++part) {
+    if (IsLocal(part)) {
+      local_pending_ = true;
+      continue;
+    }
+    const std::string& endpoint = options_.reset.sources[part].endpoint;
+    if (!endpoint.empty() && options_.connect) holders_[part] = options_.connect(endpoint);
+    if (holders_[part].value == 0) {
+      Fail(Unreachable("nobody has " + Name(options_.reset.snapshot, part)));
+      return;
+    }
+    ++headers_left_;
+    wanted_.push_back({{part, kFetchHeader}, {SIZE_MAX, 1}});
+  }
+}
+
+bool SnapshotLoad::IsLocal(ShardIndex part) const {
+  const SnapshotPart wanted{options_.reset.snapshot, part, options_.reset.sources[part].digest};
+  return std::find(options_.own_parts.begin(), options_.own_parts.end(), wanted) != options_.own_parts.end();
+}
+
+std::optional<LoadSnapshot> SnapshotLoad::TakeWork() {
+  if (!local_pending_) return std::nullopt;
+  LoadSnapshot work;
+  work.generation = options_.reset.generation;
+  work.id = options_.reset.snapshot;
+  for (ShardIndex part = 0; part < headers_.size(); ++part) {
+    if (IsLocal(part)) work.parts.push_back({part, options_.reset.sources[part].digest});
+  }
+  for (const LoadTarget& target : options_.targets) {
+    if (IsLocal(options_.part_of_block[target.block])) work.targets.push_back(target);
+  }
+  return work;
+}
+
+void SnapshotLoad::Fail(Status status) {
+  if (failure_.ok()) failure_ = std::move(status);
+}
+
+Status SnapshotLoad::CheckHeader(const SnapshotHeader& header, ShardIndex part) const {
+  const Reset& reset = options_.reset;
+  const std::string name = Name(reset.snapshot, part);
+  if (header.job != reset.job) return Invalid(name + " belongs to another job");
+  if (header.id != reset.snapshot || header.part != part || header.part_count != reset.sources.size()) {
+    return Corrupt(name + " says that it is " + Name(header.id, header.part));
+  }
+  if (header.Digest() != reset.sources[part].digest) return Corrupt(name + " does not match its manifest");
+  if (header.catalog_hash != options_.catalog_hash) return Invalid(name + " is of another model");
+  if (header.array_count != options_.array_count) return Invalid(name + " is of another optimizer");
+  if (header.slot_count != reset.slot_count) return Invalid(name + " is of another number of slots");
+  return {};
+}
+
+Status SnapshotLoad::TakeHeader(SnapshotHeader header, ShardIndex part) {
+  CAPSTAN_RETURN_IF_ERROR(CheckHeader(header, part));
+  for (const LoadTarget& target : options_.targets) {
+    if (options_.part_of_block[target.block] != part) continue;
+    const SnapshotHeader::Block* entry = header.Find(target.block);
+    const bool fits = entry != nullptr && entry->count == target.count &&
+                      (entry->last.empty() || entry->last.size() == header.slot_count);
+    if (!fits) return Corrupt(Name(header.id, part) + " lacks block " + std::to_string(target.block));
+  }
+  headers_[part] = std::move(header);
+  return {};
+}
+
+void SnapshotLoad::Handle(SnapshotLoaded result, Instant now, Outbox* out) {
+  if (result.generation != options_.reset.generation || !local_pending_) return;
+  local_pending_ = false;
+  if (!result.status.ok()) return Fail(std::move(result.status));
+  for (SnapshotHeader& header : result.headers) {
+    const ShardIndex part = header.part;
+    if (part >= headers_.size()) return Fail(Corrupt("there is no part " + std::to_string(part)));
+    if (Status status = TakeHeader(std::move(header), part); !status.ok()) return Fail(std::move(status));
+  }
+  FetchMore(now, out);
+}
+
+void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out) {
+  if (fetched.snapshot != options_.reset.snapshot) return;
+  const ShardIndex part = fetched.part;
+  const auto found = fetching_.find({part, fetched.block});
+  if (found == fetching_.end() || holders_[part] != from) return;  // repeated
+  if (fetched.block == kFetchHeader) {
+    const std::string_view text(reinterpret_cast<const char*>(payload.data), payload.size);
+    Result<SnapshotHeader> header = DecodeSnapshotHeader(text);
+    if (!header.ok()) return Fail(header.status());
+    if (Status status = TakeHeader(std::move(*header), part); !status.ok()) return Fail(std::move(status));
+    --headers_left_;
+    for (std::size_t i = 0; i < options_.targets.size(); ++i) {
+      const BlockIndex block = options_.targets[i].block;
+      if (options_.part_of_block[block] == part) wanted_.push_back({{part, block}, {i, (1U << options_.array_count) - 1}});
+    }
+    fetching_.erase(found);
+  } else {
+    if (Status status = TakeArray(fetched, payload, &found->second); !status.ok()) return Fail(std::move(status));
+    if (found->second.arrays_left == 0) fetching_.erase(found);
+  }
+  backoff_.Restart();
+  backoff_.Sent(now);
+  FetchMore(now, out);
+}
+
+Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching) {
+  if (fetched.array >= options_.array_count) return Corrupt("there is no array " + std::to_string(fetched.array));
+  const LoadTarget& target = options_.targets[fetching->target];
+  const ShardIndex part = options_.part_of_block[target.block];
+  const SnapshotHeader::Block* entry = headers_[part].Find(target.block);
+  if (payload.size != target.count * sizeof(float) || Hash64(payload.bytes()) != entry->hashes[fetched.array]) {
+    return Corrupt("block " + std::to_string(target.block) + " of " + Name(fetched.snapshot, part) +
+                   " does not match its hash");
+  }
+  std::memcpy(target.arrays[fetched.array]->data(), payload.data, payload.size);
+  fetching->arrays_left &= ~(1U << fetched.array);
+  return {};
+}
+
+void SnapshotLoad::Handle(PeerId from, const Error& error) {
+  const auto holder = std::find(holders_.begin(), holders_.end(), from);
+  if (holder == holders_.end() || error.code == Code::kBusy) return;  // busy: asked again
+  Fail({error.code, error.message});
+}
+
+void SnapshotLoad::FetchMore(Instant now, Outbox* out) {
+  while (!wanted_.empty() && fetching_.size() < kFetchesMax) {
+    const auto [key, fetching] = wanted_.front();
+    wanted_.pop_front();
+    fetching_.emplace(key, fetching);
+    SendFetch(key, out);
+    backoff_.Sent(now);
+  }
+}
+
+void SnapshotLoad::SendFetch(const Key& key, Outbox* out) {
+  out->Send(holders_[key.first], Fetch{options_.reset.snapshot, key.first, key.second});
+}
+
+void SnapshotLoad::Tick(Instant now, Outbox* out) {
+  if (!failure_.ok() || local_pending_) return;
+  FetchMore(now, out);
+  if (fetching_.empty() || !backoff_.Due(now)) return;
+  backoff_.Sent(now);
+  for (const auto& [key, fetching] : fetching_) SendFetch(key, out);
+}
+
+const SnapshotHeader::Block* SnapshotLoad::entry(std::size_t target) const {
+  if (headers_.empty()) return nullptr;
+  const BlockIndex block = options_.targets[target].block;
+  return headers_[options_.part_of_block[block]].Find(block);
+}
+
+std::string SnapshotLoad::WaitingFor() const {
+  if (fetching_.empty()) return local_pending_ ? "its disk" : "";
+  const auto& [part, block] = fetching_.begin()->first;
+  return (block == kFetchHeader ? Name(options_.reset.snapshot, part) : "block " + std::to_string(block)) + " from " +
+         options_.reset.sources[part].endpoint;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,83 @@
+// SnapshotLoad: a shard on its way to the version that a Reset names: what is read from its own disk, and what is
+// fetched from the shards that have it.
+//
+// Kind:   owned by the Shard, from Reset until the last block is there.
+// Limits: kFetchesMax requests under way.
+// Fails:  status(): a part that is damaged, of another job, or of another model. Nothing of it is served.
+// Why:    a snapshot may have been written by another number of shards; block boundaries do not depend on it, so each
+//         shard takes the blocks that are its own now from whoever has them.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/actor.h"
+#include "common/backoff.h"
+#include "common/catalog.h"
+#include "server/shard_disk.h"
+
+namespace capstan::server {
+
+class SnapshotLoad {
+ public:
+  static constexpr std::size_t kFetchesMax = 16;
+
+  struct Options {
+    Reset reset;
+    std::uint64_t catalog_hash = 0;
+    std::uint32_t array_count = 1;
+    std::vector<ShardIndex> part_of_block;  // by block: the shard that wrote it
+    std::vector<LoadTarget> targets;        // this shard's blocks, in catalog order
+    std::vector<SnapshotPart> own_parts;    // on this shard's disk
+    std::function<PeerId(const std::string& endpoint)> connect;
+  };
+  explicit SnapshotLoad(Options options);
+
+  // What this shard's disk is to read; none when it has nothing of the snapshot.
+  std::optional<LoadSnapshot> TakeWork();
+  void Handle(SnapshotLoaded result, Instant now, Outbox* out);
+  void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
+  void Handle(PeerId from, const Error& error);
+  void Tick(Instant now, Outbox* out);
+
+  const Reset& reset() const { return options_.reset; }
+  const Status& status() const { return failure_; }
+  bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && wanted_.empty() && fetching_.empty(); }
+  // Requires done(). By position in the targets; null in version 0.
+  const SnapshotHeader::Block* entry(std::size_t target) const;
+  // Of all parts, in their order.
+  const std::vector<SnapshotHeader>& headers() const { return headers_; }
+  // "block 7 from tcp://10.0.0.7:29601": what is waited for; empty when nothing from others.
+  std::string WaitingFor() const;
+
+ private:
+  struct Fetching {
+    std::size_t target = SIZE_MAX;  // SIZE_MAX: the part's header
+    std::uint32_t arrays_left = 0;  // one bit for each
+  };
+  using Key = std::pair<ShardIndex, BlockIndex>;
+
+  bool IsLocal(ShardIndex part) const;
+  Status CheckHeader(const SnapshotHeader& header, ShardIndex part) const;
+  Status TakeHeader(SnapshotHeader header, ShardIndex part);
+  Status TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching);
+  void FetchMore(Instant now, Outbox* out);
+  void SendFetch(const Key& key, Outbox* out);
+  void Fail(Status status);
+
+  Options options_;
+  Status failure_;
+  std::vector<SnapshotHeader> headers_;  // by part; part_count 0 until it is here
+  std::vector<PeerId> holders_;          // by part; nobody for those on this disk
+  std::size_t headers_left_ = 0;         // from others
+  bool local_pending_ = false;
+  std::deque<std::pair<Key, Fetching>> wanted_;
+  std::map<Key, Fetching> fetching_;
+  Backoff backoff_;
+};
+
+}  // namespace capstan::server
