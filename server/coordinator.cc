@@ -266,8 +266,7 @@ Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
   for (ShardIndex part = 0; part < digests.size(); ++part) {
     const SnapshotPart wanted{recover_->snapshot, part, digests[part]};
     const auto has = [&](const ShardState& shard) {
-      return shard.hello && std::find(shard.hello->parts.begin(), shard.hello->parts.end(), wanted) !=
-                                shard.hello->parts.end();
+      return shard.hello && std::find(shard.parts.begin(), shard.parts.end(), wanted) != shard.parts.end();
     };
     const ShardState* holder = part < shards_.size() && has(shards_[part]) ? &shards_[part] : nullptr;
     for (std::size_t i = 0; holder == nullptr && i < shards_.size(); ++i) {

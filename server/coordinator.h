@@ -82,6 +82,7 @@ class Coordinator {
   View ReaderView() const;
 
  private:
+  static constexpr std::size_t kPartsMax = 4096;  // of a shard; more are not remembered
   struct ShardState {
     std::optional<Hello> hello;  // of the newest incarnation
     PeerId peer;
@@ -91,7 +92,8 @@ class Coordinator {
     std::optional<Prepared> prepared;  // of step_ or the next
     std::optional<Step> committed;     // newest step it has published
     std::optional<Progress> progress;
-    PeerId rival;  // another process that claims this index
+    std::vector<SnapshotPart> parts;  // all that this life was ever heard to have: what is kept does not go away
+    PeerId rival;                     // another process that claims this index
     Instant rival_since{};
   };
 
@@ -119,6 +121,7 @@ class Coordinator {
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
   void InstallCatalog(const CatalogRecord& record);
+  static void Remember(const SnapshotPart& part, ShardState* shard);
   void Advance(Instant now, Outbox* out);
   bool EnoughMembers(Instant now) const;
   void LeaveCollecting(Instant now, Outbox* out);

@@ -21,6 +21,7 @@ const char* Word(Coordinator::State state) {
     case Coordinator::State::kResetting: return "starting";
     case Coordinator::State::kRunning: return "running";
     case Coordinator::State::kFinished: return "finished";
+    case Coordinator::State::kStopped: return "stopped";
     default: return "failed";
   }
 }
@@ -37,7 +38,9 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
   loop->step_log_.emplace(std::move(step_log));
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
-  loop->core_ = std::make_unique<Coordinator>(options.coordinator, &loop->log_, loop->metrics_, Now());
+  loop->log_ = options.log ? std::move(options.log) : std::make_unique<MemoryCoordinatorLog>();
+  loop->core_ = std::make_unique<Coordinator>(options.coordinator, loop->log_.get(), loop->metrics_, Now());
+  if (loop->core_->state() == Coordinator::State::kFailed) return loop->core_->failure();
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->options_ = std::move(options);
@@ -46,17 +49,20 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
 }
 
 CoordinatorLoop::~CoordinatorLoop() {
-  RequestStop();
+  stops_requested_.store(2);
+  transport_->Wake();
   if (thread_.joinable()) thread_.join();
 }
 
 void CoordinatorLoop::RequestStop() {
-  stop_requested_.store(true);
+  stops_requested_.fetch_add(1);
   transport_->Wake();
 }
 
 void CoordinatorLoop::Run() {
   pthread_setname_np(pthread_self(), "coordinator");
+  concluded_before_ = core_->concluded();
+  if (concluded_before_) BeginFarewell({});
   Instant next_tick = Now();
   while (phase_ != Phase::kEnded) {
     const Instant now = Now();
@@ -84,21 +90,26 @@ void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
 }
 
 void CoordinatorLoop::Tick(Instant now) {
-  if (stop_requested_.load() && phase_ != Phase::kFarewell) Abandon(Refused("the job was stopped"));
+  if (phase_ != Phase::kFarewell) {
+    if (stops_requested_.load() > 0) core_->RequestStop(now);
+    if (stops_requested_.load() > 1) Abandon(Refused("the job was stopped"));
+  }
   core_->Tick(now, &out_);
   const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   if (phase_ != Phase::kFarewell) return;
   // Every shard was told to end just now: when none is there any more, they all have.
   const Instant waited = now - farewell_began_;
-  if ((alive == 0 && waited >= kTickEvery && core_->worker_count() == 0) || waited >= kFarewellMax)
-    phase_ = Phase::kEnded;
+  // One that was started again after the end waits for those who have not heard of it.
+  const bool nobody = alive == 0 && waited >= kTickEvery && core_->worker_count() == 0 && !concluded_before_;
+  if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
 }
 
 // Returns how many messages left or wait.
 std::size_t CoordinatorLoop::SendOut() {
+  WriteRecords();  // before the members hear of the step: a coordinator that dies in between leaves no gap
   // People hear of a failure before the members do.
-  if (core_->state() == Coordinator::State::kFailed) BeginFarewell({failure_code_, core_->failure()});
+  if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
   if (options_.on_notice) {
     for (const Notice& notice : out_.notices) options_.on_notice(notice);
   }
@@ -107,16 +118,16 @@ std::size_t CoordinatorLoop::SendOut() {
   return alive;
 }
 
-void CoordinatorLoop::Abandon(const Status& why) {
-  if (core_->state() != Coordinator::State::kFailed) failure_code_ = why.code();
-  core_->Abandon(why.message(), &out_);
+void CoordinatorLoop::Abandon(const Status& why) { core_->Abandon(why, &out_); }
+
+void CoordinatorLoop::WriteRecords() {
+  const std::vector<StepRecord> records = core_->TakeRecords();
+  if (records.empty()) return;
+  if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
 }
 
 // Carries the core's progress to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
-  if (const std::vector<StepRecord> records = core_->TakeRecords(); !records.empty()) {
-    if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
-  }
   const Coordinator::State state = core_->state();
   state_.store(state, std::memory_order_relaxed);
   if (state == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
@@ -128,10 +139,18 @@ void CoordinatorLoop::SeeState(Instant now) {
     final_weights_.reset();
   }
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
+  if (state == Coordinator::State::kStopped) {
+    const SnapshotId newest = core_->newest_snapshot();
+    BeginFarewell(Refused("stopped at step " + std::to_string(core_->step().value) +
+                          (newest.IsNone() ? "; there is no snapshot"
+                                           : "; the newest snapshot is of version " + std::to_string(newest.version.value) +
+                                                 ", --resume goes on from there")));
+  }
   (void)SendOut();
 }
 
 void CoordinatorLoop::ReadFinalWeights(Instant now) {
+  if (core_->concluded()) return;
   if (phase_ == Phase::kServing) {
     phase_ = Phase::kReading;
     auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), options_.run_dir + "/final.safetensors",
@@ -141,7 +160,10 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   }
   if (phase_ != Phase::kReading) return;
   final_weights_->Tick(now, &out_);
-  if (final_weights_->outcome()) BeginFarewell(*final_weights_->outcome());
+  if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
+  const Status outcome = *final_weights_->outcome();
+  if (outcome.ok()) core_->Conclude();
+  BeginFarewell(outcome);
 }
 
 void CoordinatorLoop::BeginFarewell(Status outcome) {

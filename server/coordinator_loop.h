@@ -7,7 +7,7 @@
 //         leaves the same files as a launched one.
 //
 // Life:   serving -> reading the final weights (when all steps are committed) -> farewell (shards are told to end,
-//         workers that the job is over) -> ended.
+//         workers that the job is over) -> ended. Asked to stop, it takes a last snapshot and says farewell.
 #pragma once
 
 #include <atomic>
@@ -33,6 +33,7 @@ struct CoordinatorLoopOptions {
   std::string listen;     // host:port; port 0 takes a free one
   std::string advertise;  // host that others reach it by; empty: the host of `listen`
   std::string run_dir;    // exists; gets metrics.jsonl and final.safetensors
+  std::unique_ptr<CoordinatorLog> log;  // none: it lives and dies with the loop
   TransportOptions transport;
   // Called by the loop's thread.
   std::function<void(const Notice&)> on_notice;
@@ -50,7 +51,7 @@ class CoordinatorLoop {
 
   // tcp://host:port where others reach it.
   const std::string& endpoint() const { return endpoint_; }
-  // Ends the job now; members are told.
+  // Ends the job after a last snapshot; asked a second time, at once. Members are told.
   void RequestStop();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Ok when all steps are committed and the final weights are written. Requires ended().
@@ -67,6 +68,7 @@ class CoordinatorLoop {
   void Tick(Instant now);
   std::size_t SendOut();
   void Abandon(const Status& why);
+  void WriteRecords();
   void SeeState(Instant now);
   void ReadFinalWeights(Instant now);
   void BeginFarewell(Status outcome);
@@ -76,7 +78,7 @@ class CoordinatorLoop {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
-  MemoryCoordinatorLog log_;
+  std::unique_ptr<CoordinatorLog> log_;
   std::unique_ptr<Coordinator> core_;
   std::unique_ptr<Outgoing> outgoing_;
   std::optional<StepLog> step_log_;
@@ -87,10 +89,11 @@ class CoordinatorLoop {
   Phase phase_ = Phase::kServing;
   Instant farewell_began_{};
   Generation running_generation_;       // told to on_running
-  Code failure_code_ = Code::kTimeout;  // of the core, which fails when it has waited too long
+  bool concluded_before_ = false;  // the job was done when this process began
   Status outcome_;
   std::atomic<Coordinator::State> state_{Coordinator::State::kCollecting};
-  std::atomic<bool> stop_requested_{false}, ended_{false};
+  std::atomic<int> stops_requested_{0};
+  std::atomic<bool> ended_{false};
   std::thread thread_;
 };
 

@@ -93,6 +93,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   shard.rival = {};
   // Within one life a shard's generation and term only rise; a late Hello is not the newest word.
   if (!known || (hello.term >= shard.hello->term && hello.generation >= shard.hello->generation)) shard.hello = hello;
+  for (const SnapshotPart& part : hello.parts) Remember(part, &shard);
   shard.fresh = shard.fresh || hello.term == term_;
   if (!shard.fresh) {
     out->Send(from, Ping{term_, generation_});

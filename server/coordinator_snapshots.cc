@@ -91,6 +91,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
     return;
   }
   snapshot_->parts[done.shard] = done;
+  Remember({id, done.shard, done.digest}, &shard);
   const auto& parts = snapshot_->parts;
   if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); })) {
     CommitSnapshot(now, out);
@@ -125,6 +126,11 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   manifests_.push_back(std::move(manifest));
   DropOldManifests();
   for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+}
+
+void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) {
+  const bool known = std::find(shard->parts.begin(), shard->parts.end(), part) != shard->parts.end();
+  if (!known && shard->parts.size() < kPartsMax) shard->parts.push_back(part);
 }
 
 void Coordinator::DropOldManifests() {

@@ -3,21 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
+#include <memory>
+#include <queue>
+#include <set>
 
-#include "common/hash.h"
+#include "common/random.h"
+#include "server/coordinator.h"
 #include "server/optimizer.h"
+#include "server/shard.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/model.h"
+#include "tests/sim/worker.h"
 
 namespace capstan::sim {
 
 namespace {
 
-using client::Session;
-using client::SlotSums;
+using server::Coordinator;
+using server::Shard;
 
 constexpr Instant kMillisecond = std::chrono::milliseconds(1);
-constexpr std::uint64_t kCoordinator = 1;  // node ids: 1; 100 + shard; 1000 + worker life
+constexpr double kTickSeconds = 0.025;
+// Addresses of processes: the coordinator; shard i is kShards + i; a worker's life n is kWorkers + n.
+constexpr std::uint64_t kCoordinator = 1, kShards = 100, kWorkers = 1000;
+constexpr std::uint32_t kShardsMax = 4;
 
-// Address of a process as another one sees it: node ids double as peer ids, one life each for workers.
 struct Delivery {
   Instant at{};
   std::uint64_t order = 0;
@@ -26,60 +38,40 @@ struct Delivery {
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
 };
 
-JobConfig MakeConfig(const ClusterOptions& options) {
-  JobConfig config;
-  config.job.mode = options.mode;
-  config.job.steps = options.steps;
-  config.job.slots = options.slots;
-  config.job.global_batch = options.slots;
-  config.job.on_nonfinite = NonFinitePolicy::kSkip;
-  config.optimizer.kind = OptimizerKind::kAdamW;
-  config.optimizer.lr = 0.05;
-  config.optimizer.clip_norm = options.clip_norm;
-  config.schedule.kind = ScheduleKind::kCosine;
-  config.schedule.warmup_steps = 2;
-  config.cluster.servers = options.shards;
-  config.cluster.workers = options.workers;
-  config.cluster.min_workers = 1;
-  config.limits.stall = 0;
-  config.limits.join = 0;
-  config.limits.lease = 4;
-  return config;
-}
+// What a coordinator that was replaced believes to be its log.
+class LostLog : public server::CoordinatorLog {
+ public:
+  Status Append(server::LogRecord) override { return Unreachable("the log belongs to another coordinator"); }
+  const std::vector<server::LogRecord>& records() const override { return none_; }
 
-std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
-  std::vector<TensorSpec> tensors;
-  for (std::size_t i = 0; i < options.tensor_sizes.size(); ++i) {
-    tensors.push_back({"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0});
-  }
-  return tensors;
-}
+ private:
+  std::vector<server::LogRecord> none_;
+};
 
-// Samples of a slot: 0 to 3, the same whoever asks.
-std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {
-  const std::uint64_t draw = PhiloxKey(99, step.value, slot);
-  if (options.empty_slots && draw % 3 == 0) return 0;
-  return 1 + draw % 3;
-}
-
-// A gradient that depends on everything it may depend on, and on the weights in a way that amplifies any difference.
-float GradientOf(float weight, Step step, SlotIndex slot, std::uint64_t element) {
-  const Random4 r = Philox(7, element, step.value * 1000 + slot);
-  return (UnitFloat(r[0]) - 0.5F) * 2.0F + weight * (UnitFloat(r[1]) - 0.3F);
-}
-
-struct WorkerProcess {
-  std::uint64_t node = 0;
-  std::string name;
-  std::unique_ptr<Session> session;
-  std::vector<float> weights;
-  bool has_work = false;
-  client::Work work;
-  std::vector<bool> arrived;
-  Instant busy_until{};
-  bool idle_call_due = true;
-  bool exited = false;
+struct SimCoordinator {
+  std::unique_ptr<Coordinator> core;
+  std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
   Instant paused_until{};
+};
+
+struct SimShard {
+  std::unique_ptr<Shard> core;
+  std::shared_ptr<monitoring::ShardMetrics> metrics;
+  std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // done at that time
+  Instant paused_until{};
+};
+
+// The log of the coordinator that is alive; a zombie's appends go nowhere.
+class FencedLog : public server::CoordinatorLog {
+ public:
+  explicit FencedLog(server::CoordinatorLog* log) : log_(log) {}
+  Status Append(server::LogRecord record) override { return log_->Append(std::move(record)); }
+  const std::vector<server::LogRecord>& records() const override { return log_->records(); }
+  void Fence() { log_ = &lost_; }
+
+ private:
+  LostLog lost_;
+  server::CoordinatorLog* log_;
 };
 
 class Cluster {
@@ -87,12 +79,11 @@ class Cluster {
   explicit Cluster(const ClusterOptions& options)
       : options_(options), random_(options.seed, 1), config_(MakeConfig(options)), tensors_(MakeCatalog(options)) {
     catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());
+    checks_ = std::make_unique<Checks>(options_, &outcome_);
+    disks_.resize(kShardsMax);
     StartCoordinator();
-    for (std::uint32_t i = 0; i < options.shards; ++i) {
-      shards_.emplace_back();
-      shard_lives_.push_back(0);
-      StartShard(i);
-    }
+    shards_.resize(options.shards);
+    for (std::uint32_t i = 0; i < options.shards; ++i) StartShard(i);
     for (std::uint32_t i = 0; i < options.workers; ++i) StartWorker("w" + std::to_string(i));
   }
 
@@ -102,8 +93,7 @@ class Cluster {
       if (!queue_.empty() && queue_.top().at <= next_tick) {
         Deliver();
       } else {
-        now_ = next_tick;
-        last_tick_ = next_tick;
+        now_ = last_tick_ = next_tick;
         TickAll();
       }
       if (Done()) break;
@@ -115,24 +105,49 @@ class Cluster {
  private:
   bool Calm() const { return now_ >= options_.calm_after; }
   bool Chance(double probability) { return random_.Unit() < probability; }
+  bool Strikes(double rate) { return rate > 0 && Chance(rate * kTickSeconds); }
+  Instant Up_to(std::uint64_t milliseconds) {
+    return Instant(static_cast<std::int64_t>(random_.Below(milliseconds * 1'000'000)));
+  }
+  void Count(const std::string& what) { ++outcome_.counts[what]; }
+  void Trace(const std::string& line) const {
+    if (options_.trace) options_.trace(std::to_string(now_.count() / 1'000'000) + " ms: " + line);
+  }
 
   // ---- processes
   void StartCoordinator() {
     server::CoordinatorOptions options;
     options.config = config_;
-    options.job_file = "simulated";
+    options.job_file = PrintJobConfig(config_);
     options.job = JobId{1, options_.seed};
     options.block_elements = options_.block_elements;
-    coordinator_ = std::make_unique<server::Coordinator>(std::move(options), &log_,
-                                                         std::make_shared<monitoring::CoordinatorMetrics>(), now_);
+    log_ = std::make_shared<FencedLog>(&records_);
+    logs_.push_back(log_);
+    coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();
+    coordinator_.core = std::make_unique<Coordinator>(std::move(options), log_.get(), coordinator_.metrics, now_);
+    coordinator_.paused_until = {};
+    Trace("coordinator starts, term " + std::to_string(coordinator_.core->term().value));
+  }
+
+  void StopCoordinator() {
+    checks_->Add(*coordinator_.metrics);
+    coordinator_.core.reset();
   }
 
   void StartShard(std::uint32_t index) {
+    SimDisk& disk = disks_[index];
+    server::ShardLife life = disk.life();
+    life.shard = index;
+    life.incarnation = life.incarnation.Next();
+    (void)disk.Remember(life);
     server::ShardOptions options;
     options.shard = index;
-    options.shard_count = options_.shards;
-    options.incarnation = Incarnation{++shard_lives_[index]};
+    options.shard_count = static_cast<std::uint32_t>(shards_.size());
+    options.incarnation = life.incarnation;
+    options.life = life;
+    options.parts = disk.List();
     options.endpoint = "shard-" + std::to_string(index);
+    options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
     options.coordinator = PeerId{kCoordinator};
     options.mode = options_.mode;
     options.seed = 5;
@@ -140,160 +155,300 @@ class Cluster {
     options.optimizer = server::MakeOptimizerRule(config_.optimizer);
     options.window_blocks = options_.window_blocks;
     options.block_elements = options_.block_elements;
-    shards_[index] = std::make_unique<server::Shard>(std::move(options), std::make_shared<monitoring::ShardMetrics>());
+    SimShard& shard = shards_[index];
+    shard = {};
+    shard.metrics = std::make_shared<monitoring::ShardMetrics>();
+    shard.core = std::make_unique<Shard>(std::move(options), shard.metrics);
+    Trace("shard " + std::to_string(index) + " starts, incarnation " + std::to_string(life.incarnation.value));
+  }
+
+  // Dies. Of its disk's work the first piece may have been done: nobody heard of it.
+  void KillShard(std::size_t index) {
+    SimShard& shard = shards_[index];
+    Trace("shard " + std::to_string(index) + " dies");
+    if (!shard.disk_work.empty() && Chance(0.5)) {
+      (void)server::CarryOut(std::move(shard.disk_work.front().second), &disks_[index]);
+      Count("disk work done, shard dead before it knew");
+    }
+    checks_->Add(*shard.metrics);
+    shard = {};
+    Count("shard crashes");
   }
 
   void StartWorker(const std::string& name) {
-    WorkerProcess worker;
-    worker.node = 1000 + ++worker_lives_;
-    worker.name = name;
-    client::SessionOptions options;
-    options.name = name;
-    options.nonce = worker.node;
-    options.coordinator = PeerId{kCoordinator};
-    options.block_elements = options_.block_elements;
-    options.initial_credit = 1 + static_cast<std::uint32_t>(random_.Below(20));
-    options.first_retry = 200 * kMillisecond;
-    options.connect = [](const std::string& endpoint) { return PeerId{100 + std::stoull(endpoint.substr(6))}; };
-    worker.session = std::make_unique<Session>(std::move(options));
-    worker.weights.assign(catalog_->element_count(), NAN);
-    workers_[worker.node] = std::move(worker);
+    const std::uint64_t node = kWorkers + ++worker_lives_;
+    workers_.emplace(node, std::make_unique<SimWorker>(SimWorker::Settings{
+                               node, name, &options_, &tensors_, catalog_.get(), pool_.get(), &random_,
+                               PeerId{kCoordinator}}));
+    Trace("worker " + name + " starts as " + std::to_string(node));
   }
 
   // ---- network
-  void Send(std::uint64_t from, const Outbox& outbox) {
-    for (const Envelope& envelope : outbox.envelopes) {
-      ++outcome_.messages;
-      if (!Calm() && Chance(options_.loss)) {
-        ++outcome_.lost;
+  bool Parted(std::uint64_t from, std::uint64_t to) const {
+    return std::any_of(partitions_.begin(), partitions_.end(), [&](const Partition& p) {
+      return now_ < p.until && p.from.contains(from) && p.to.contains(to);
+    });
+  }
+
+  void Send(std::uint64_t from, Outbox* outbox) {
+    for (const Notice& notice : outbox->notices) {
+      if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
+    }
+    for (const Envelope& envelope : outbox->envelopes) {
+      Count("messages");
+      if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
+        Count("messages lost");
         continue;
       }
       Enqueue(from, envelope);
       if (!Calm() && Chance(options_.duplication)) {
-        ++outcome_.doubled;
+        Count("messages doubled");
         Enqueue(from, envelope);
       }
     }
+    outbox->Clear();
   }
 
   void Enqueue(std::uint64_t from, const Envelope& envelope) {
-    Instant delay = Instant(static_cast<std::int64_t>(random_.Below(3'000'000)));
-    if (!Calm() && Chance(options_.late)) delay += Instant(static_cast<std::int64_t>(random_.Below(3'000'000'000)));
+    Instant delay = Up_to(3);
+    if (!Calm() && Chance(options_.late)) delay += Up_to(3000);
     queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message});
+  }
+
+  // What arrives at a process that stands still waits in its socket.
+  bool Postponed(const Delivery& delivery, Instant paused_until) {
+    if (paused_until <= now_) return false;
+    queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message});
+    return true;
   }
 
   void Deliver() {
     const Delivery delivery = queue_.top();
     queue_.pop();
     now_ = std::max(now_, delivery.at);
-    Outbox out;
-    const PeerId from{delivery.from};
-    if (delivery.to == kCoordinator) {
-      if (!coordinator_) return;
-      coordinator_->Handle(from, delivery.message, now_, &out);
-      CollectRecords();
-    } else if (delivery.to >= 1000) {
-      const auto worker = workers_.find(delivery.to);
-      if (worker == workers_.end()) return;
-      if (worker->second.paused_until > now_) {  // what arrives waits in the socket
-        queue_.push({worker->second.paused_until, ++order_, delivery.from, delivery.to, delivery.message});
-        return;
-      }
-      worker->second.session->Handle(from, delivery.message, now_, &out);
-      Send(delivery.to, out);
-      RunApplication(&worker->second);
-      return;
-    } else if (delivery.to >= 100) {
-      const std::size_t index = delivery.to - 100;
-      if (index >= shards_.size() || !shards_[index]) return;
-      server::Shard& shard = *shards_[index];
-      shard.Handle(from, delivery.message, now_, &out);
-      if (Chance(0.7)) shard.Flush(&out);  // batches differ
+    if (options_.trace) {
+      Trace(std::to_string(delivery.from) + " -> " + std::to_string(delivery.to) + " " +
+            checks_->Describe(delivery.message.header));
     }
-    Send(delivery.to, out);
-    CheckInvariants();
+    const PeerId from{delivery.from};
+    Outbox out;
+    if (delivery.to == kCoordinator) {
+      if (zombie_.core) DeliverToCoordinator(&zombie_, from, delivery.message);
+      if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
+        DeliverToCoordinator(&coordinator_, from, delivery.message);
+      }
+    } else if (delivery.to >= kWorkers) {
+      const auto worker = workers_.find(delivery.to);
+      if (worker == workers_.end() || Postponed(delivery, worker->second->paused_until)) return;
+      worker->second->Handle(from, delivery.message, now_, &out);
+      Send(delivery.to, &out);
+    } else {
+      const std::size_t index = delivery.to - kShards;
+      if (index >= shards_.size() || !shards_[index].core || Postponed(delivery, shards_[index].paused_until)) return;
+      shards_[index].core->Handle(from, delivery.message, now_, &out);
+      if (Chance(0.7)) shards_[index].core->Flush(&out);  // batches differ
+      AfterShard(index, &out);
+    }
+    checks_->See(coordinator_.core.get(), Cores(), disks_);
   }
 
+  void DeliverToCoordinator(SimCoordinator* coordinator, PeerId from, const Message& message) {
+    Outbox out;
+    coordinator->core->Handle(from, message, now_, &out);
+    AfterCoordinator(coordinator, &out);
+  }
+
+  void AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {
+    std::vector<server::StepRecord> records = coordinator->core->TakeRecords();
+    if (coordinator == &coordinator_) checks_->Take(std::move(records));
+    Send(kCoordinator, out);
+  }
+
+  void AfterShard(std::size_t index, Outbox* out) {
+    SimShard& shard = shards_[index];
+    for (server::DiskWork& work : shard.core->TakeDiskWork()) {
+      const Instant before = shard.disk_work.empty() ? now_ : std::max(now_, shard.disk_work.back().first);
+      const bool slow = !Calm() && Chance(options_.slow_disk);
+      shard.disk_work.emplace_back(before + Up_to(slow ? 2000 : 20), std::move(work));
+    }
+    Send(kShards + index, out);
+  }
+
+  std::vector<const Shard*> Cores() const {
+    std::vector<const Shard*> cores;
+    for (const SimShard& shard : shards_) cores.push_back(shard.core.get());
+    return cores;
+  }
+
+  // ---- time
   void TickAll() {
     Outbox out;
-    if (coordinator_) {
-      coordinator_->Tick(now_, &out);
-      CollectRecords();
-      Send(kCoordinator, out);
+    for (SimCoordinator* coordinator : {&zombie_, &coordinator_}) {
+      if (!coordinator->core || coordinator->paused_until > now_) continue;
+      coordinator->core->Tick(now_, &out);
+      AfterCoordinator(coordinator, &out);
     }
-    for (std::size_t i = 0; i < shards_.size(); ++i) {
-      if (!shards_[i]) continue;
-      out.Clear();
-      shards_[i]->Flush(&out);
-      shards_[i]->Tick(now_, &out);
-      Send(100 + i, out);
-    }
-    std::vector<std::uint64_t> nodes;
-    for (const auto& [node, worker] : workers_) nodes.push_back(node);
-    for (std::uint64_t node : nodes) {
-      if (workers_[node].paused_until > now_) continue;
-      out.Clear();
-      workers_[node].session->Tick(now_, &out);
-      Send(node, out);
-      RunApplication(&workers_[node]);
+    for (std::size_t i = 0; i < shards_.size(); ++i) TickShard(i);
+    std::vector<SimWorker*> workers;
+    for (const auto& [node, worker] : workers_) workers.push_back(worker.get());
+    for (SimWorker* worker : workers) {
+      if (worker->paused_until > now_) continue;
+      worker->Tick(now_, &out);
+      Send(worker->node(), &out);
+      if (!worker->violation().empty()) outcome_.violation = worker->violation();
     }
     if (!Calm()) InjectFaults();
     RestartTheDead();
+    checks_->See(coordinator_.core.get(), Cores(), disks_);
   }
 
+  void TickShard(std::size_t index) {
+    SimShard& shard = shards_[index];
+    if (!shard.core || shard.paused_until > now_) return;
+    Outbox out;
+    while (!shard.disk_work.empty() && shard.disk_work.front().first <= now_) {
+      server::DiskWork work = std::move(shard.disk_work.front().second);
+      shard.disk_work.pop_front();
+      shard.core->Handle(server::CarryOut(std::move(work), &disks_[index]), now_, &out);
+    }
+    shard.core->Flush(&out);
+    shard.core->Tick(now_, &out);
+    AfterShard(index, &out);
+  }
+
+  // ---- faults
   void InjectFaults() {
-    constexpr double kTick = 0.025;
-    if (coordinator_ && Chance(options_.coordinator_crashes * kTick)) {
-      coordinator_.reset();
-      ++outcome_.crashes;
+    if (coordinator_.core && Strikes(options_.coordinator_crashes)) KillCoordinator();
+    if (zombie_.core && now_ >= zombie_until_) zombie_.core.reset();
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (shards_[i].core && Strikes(options_.shard_crashes)) KillShard(i);
     }
-    for (auto& shard : shards_) {
-      if (shard && Chance(options_.shard_crashes * kTick)) {
-        shard.reset();
-        ++outcome_.crashes;
-      }
+    if (Strikes(options_.crashes_of_all)) KillAll();
+    if (!workers_.empty() && Strikes(options_.worker_crashes)) KillWorker();
+    if (!workers_.empty() && Strikes(options_.worker_pauses)) {
+      RandomWorker()->second->paused_until = now_ + Up_to(9000);
+      Count("worker pauses");
     }
-    if (!workers_.empty() && Chance(options_.worker_crashes * kTick)) KillWorker(true);
-    if (!workers_.empty() && Chance(options_.worker_pauses * kTick)) {
-      RandomWorker()->second.paused_until = now_ + Instant(static_cast<std::int64_t>(random_.Below(9'000'000'000)));
-      ++outcome_.pauses;
+    if (Strikes(options_.server_pauses)) PauseServer();
+    if (Strikes(options_.partitions)) Part();
+    if (Strikes(options_.joins_and_leaves)) JoinOrLeave();
+    InjectDiskFaults();
+  }
+
+  void InjectDiskFaults() {
+    if (Strikes(options_.full_disks)) {
+      full_disk_ = random_.Below(shards_.size());
+      full_until_ = now_ + Up_to(4000);
+      disks_[full_disk_].set_full(true);
+      Count("full disks");
     }
-    if (Chance(options_.joins_and_leaves * kTick)) {
-      if (workers_.size() > 1 && Chance(0.5)) {
-        Leave();
-      } else if (workers_.size() < 6) {
-        StartWorker("extra" + std::to_string(random_.Below(4)));
-      }
+    if (full_until_ != Instant{} && now_ >= full_until_) {
+      disks_[full_disk_].set_full(false);
+      full_until_ = {};
+    }
+    const bool two = coordinator_.core && coordinator_.core->manifests().size() >= 2;
+    if (!damaged_ && two && Strikes(options_.damage)) {
+      const SnapshotId id = coordinator_.core->newest_snapshot();
+      damaged_ = disks_[random_.Below(shards_.size())].Damage(id, random_.Next64());
+      if (damaged_) Count("snapshots damaged");
+      if (damaged_) Trace("the snapshot of version " + std::to_string(id.version.value) + " is damaged");
     }
   }
 
-  std::map<std::uint64_t, WorkerProcess>::iterator RandomWorker() {
+  void KillCoordinator() {
+    Trace("coordinator dies");
+    Count("coordinator crashes");
+    if (coordinator_.core->state() == Coordinator::State::kResetting) Count("coordinator dies between RECOVER and RUNNING");
+    if (!Chance(options_.zombies)) return StopCoordinator();
+    // It only seems dead: another one takes its place and its log, and it goes on for a while.
+    log_->Fence();
+    zombie_ = std::move(coordinator_);
+    coordinator_ = {};
+    zombie_until_ = now_ + Up_to(3000);
+    Count("zombie coordinators");
+  }
+
+  void KillAll() {
+    Count("crashes of all");
+    if (coordinator_.core) StopCoordinator();
+    zombie_.core.reset();
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (shards_[i].core) KillShard(i);
+    }
+    for (const auto& [node, worker] : workers_) dead_workers_.push_back({worker->name(), now_});
+    workers_.clear();
+    if (Chance(0.5)) ChangeShardCount(1 + static_cast<std::uint32_t>(random_.Below(kShardsMax)));
+  }
+
+  void ChangeShardCount(std::uint32_t count) {
+    if (count == shards_.size()) return;
+    Trace("from now on there are " + std::to_string(count) + " shards");
+    Count(count < shards_.size() ? "fewer shards" : "more shards");
+    shards_.clear();
+    shards_.resize(count);
+    config_.cluster.servers = count;
+    for (SimDisk& disk : disks_) disk.ForgetOrphans();
+    for (std::uint32_t i = count; i < kShardsMax; ++i) disks_[i % count].Adopt(&disks_[i]);
+    checks_->ForgetShards();
+  }
+
+  void PauseServer() {
+    const Instant until = now_ + Up_to(6000);
+    const std::size_t which = random_.Below(shards_.size() + 1);
+    (which < shards_.size() ? shards_[which].paused_until : coordinator_.paused_until) = until;
+    Count(which < shards_.size() ? "shard pauses" : "coordinator pauses");
+  }
+
+  void Part() {
+    Partition partition;
+    std::vector<std::uint64_t> nodes = {kCoordinator};
+    for (std::size_t i = 0; i < shards_.size(); ++i) nodes.push_back(kShards + i);
+    for (const auto& [node, worker] : workers_) nodes.push_back(node);
+    for (std::uint64_t node : nodes) (Chance(0.4) ? partition.from : partition.to).insert(node);
+    partition.until = now_ + Up_to(5000);
+    partitions_.push_back(partition);
+    if (Chance(0.5)) {  // both ways
+      std::swap(partition.from, partition.to);
+      partitions_.push_back(partition);
+    }
+    std::erase_if(partitions_, [&](const Partition& p) { return p.until <= now_; });
+    Count("partitions");
+  }
+
+  std::map<std::uint64_t, std::unique_ptr<SimWorker>>::iterator RandomWorker() {
     auto it = workers_.begin();
     std::advance(it, static_cast<std::ptrdiff_t>(random_.Below(workers_.size())));
     return it;
   }
 
-  void KillWorker(bool comes_back) {
+  void KillWorker() {
     const auto victim = RandomWorker();
-    ++outcome_.crashes;
-    if (comes_back)
-      dead_workers_.push_back(
-          {victim->second.name, now_ + Instant(static_cast<std::int64_t>(random_.Below(2'000'000'000)))});
+    Count("worker crashes");
+    Trace("worker " + std::to_string(victim->first) + " dies");
+    dead_workers_.push_back({victim->second->name(), now_ + Up_to(2000)});
     workers_.erase(victim);
   }
 
-  void Leave() {
-    const auto worker = RandomWorker();
-    Outbox out;
-    worker->second.session->Leave("moved on", &out);
-    Send(worker->first, out);
-    workers_.erase(worker);
+  void JoinOrLeave() {
+    if (workers_.size() > 1 && Chance(0.5)) {
+      const auto worker = RandomWorker();
+      Outbox out;
+      worker->second->Leave(&out);
+      Send(worker->first, &out);
+      workers_.erase(worker);
+    } else if (workers_.size() < 6) {
+      StartWorker("extra" + std::to_string(random_.Below(4)));
+    }
   }
 
   void RestartTheDead() {
-    if (!coordinator_ && (Calm() || Chance(0.05))) StartCoordinator();
+    if (Calm()) {
+      zombie_.core.reset();
+      for (SimDisk& disk : disks_) disk.set_full(false);
+    }
+    if (!coordinator_.core && (Calm() || Chance(0.05))) StartCoordinator();
     for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-      if (!shards_[i] && (Calm() || Chance(0.05))) StartShard(i);
+      if (!shards_[i].core && (Calm() || Chance(0.05))) StartShard(i);
     }
     for (auto it = dead_workers_.begin(); it != dead_workers_.end();) {
       if (it->second > now_ && !Calm()) {
@@ -303,206 +458,90 @@ class Cluster {
       StartWorker(it->first);
       it = dead_workers_.erase(it);
     }
-    std::erase_if(workers_, [](const auto& entry) { return entry.second.exited; });
-    if (workers_.empty()) StartWorker("w0");
+    std::erase_if(workers_, [](const auto& entry) { return entry.second->exited(); });
+    if (workers_.empty() && !Done()) StartWorker("w0");
   }
 
-  // ---- the application on a worker
-  void RunApplication(WorkerProcess* worker) {
-    for (Session::Event& event : worker->session->TakeEvents()) {
-      std::visit([&](auto& body) { OnEvent(worker, body); }, event);
-    }
-    Outbox out;
-    if (worker->has_work && now_ >= worker->busy_until &&
-        std::all_of(worker->arrived.begin(), worker->arrived.end(), [](bool yes) { return yes; })) {
-      Compute(worker, &out);
-      worker->has_work = false;
-      worker->idle_call_due = true;
-    }
-    if (!worker->has_work && (worker->idle_call_due || Chance(0.05))) {  // more than once is once
-      worker->idle_call_due = false;
-      worker->session->Ready(now_, &out);
-    }
-    Send(worker->node, out);
-  }
-
-  void OnEvent(WorkerProcess* worker, Session::JobFile&) {
-    client::Declaration declaration;
-    declaration.catalog = tensors_;
-    declaration.mode = options_.mode;
-    declaration.steps = options_.steps;
-    declaration.numeric_class = "simulated";
-    Outbox out;
-    worker->session->Declare(std::move(declaration), now_, &out);
-    Send(worker->node, out);
-  }
-  void OnEvent(WorkerProcess*, Session::Joined&) {}
-  void OnEvent(WorkerProcess* worker, Session::WorkReady& ready) {
-    worker->has_work = true;
-    worker->work = std::move(ready.work);
-    worker->arrived.assign(catalog_->blocks().size(), ready.weights_held);
-    worker->busy_until = now_ + Instant(static_cast<std::int64_t>(random_.Below(60'000'000)));
-  }
-  void OnEvent(WorkerProcess* worker, Session::WeightsArrived& arrived) {
-    if (!worker->has_work) {
-      outcome_.violation = "weights arrived for nobody";
-      return;
-    }
-    const Block& block = catalog_->blocks()[arrived.block];
-    std::memcpy(worker->weights.data() + block.flat_offset, arrived.payload.data, arrived.payload.size);
-    worker->arrived[arrived.block] = true;
-  }
-  void OnEvent(WorkerProcess* worker, Session::WorkVoid& ended) {
-    if (!worker->has_work || worker->work.round != ended.round) return;
-    worker->has_work = false;
-    worker->idle_call_due = true;
-  }
-  void OnEvent(WorkerProcess* worker, Session::Finished&) { worker->exited = true; }
-  void OnEvent(WorkerProcess* worker, Session::Failed& failed) {
-    worker->exited = true;
-    // A worker of a former life under the same name is told to go; nothing else may fail.
-    if (failed.status.code() != Code::kRefused) outcome_.violation = "a worker failed: " + failed.status.message();
-  }
-
-  void Compute(WorkerProcess* worker, Outbox* out) {
-    const client::Work& work = worker->work;
-    SlotSums sums(work.slots, work.slot_count);
-    for (SlotIndex slot : work.slots) {
-      const std::uint64_t samples = SamplesOf(options_, work.step, slot);
-      BufferRef gradient = pool_->Take();
-      for (std::uint64_t i = 0; i < catalog_->element_count(); ++i) {
-        gradient.As<float>()[i] = GradientOf(worker->weights[i], work.step, slot, i);
-      }
-      sums.BeginSlot(samples, std::move(gradient));
-      sums.RangeReady(0, catalog_->element_count());
-    }
-    for (std::size_t i = catalog_->blocks().size(); i-- > 0;) {
-      const Block& block = catalog_->blocks()[i];
-      for (const SlotSums::Part& part : sums.parts()) {
-        Slice payload;
-        if (part.gradient) {
-          payload = {part.gradient, part.gradient->data() + block.flat_offset * sizeof(float),
-                     block.count * sizeof(float)};
-        }
-        const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
-        worker->session->Push(work.round, part.node, static_cast<BlockIndex>(i), part.samples, hash, std::move(payload),
-                              now_, out);
-      }
-    }
-    for (SlotIndex slot : work.slots) {
-      SlotReport report;
-      report.slot = slot;
-      report.samples = SamplesOf(options_, work.step, slot);
-      report.loss_sum = static_cast<double>(slot) + static_cast<double>(work.step.value);
-      report.predictions = report.samples;
-      worker->session->EndSlot(work.round, report, now_, out);
-    }
-  }
-
-  // ---- checks
-  void CollectRecords() {
-    for (server::StepRecord& record : coordinator_->TakeRecords()) outcome_.records.push_back(std::move(record));
-  }
-
-  void CheckInvariants() {
-    std::uint64_t lowest = UINT64_MAX, highest = 0;
-    for (const auto& shard : shards_) {
-      if (!shard) continue;
-      if (shard->hash_mismatches() != 0) outcome_.violation = "one slot was computed with two results";
-      if (options_.mode != Mode::kSync || !shard->serving() || !coordinator_) continue;
-      if (shard->generation() != coordinator_->generation() ||
-          coordinator_->state() != server::Coordinator::State::kRunning)
-        continue;
-      lowest = std::min(lowest, shard->version().value);
-      highest = std::max(highest, shard->version().value);
-      if (const auto& commit = shard->last_commit()) CheckCommit(*commit);
-    }
-    if (lowest != UINT64_MAX && highest - lowest > 1) outcome_.violation = "shards differ by more than one step";
-  }
-
-  // All Commits of one (generation, step) are equal but for the term.
-  void CheckCommit(Commit commit) {
-    commit.term = {};
-    const auto [known, added] = commits_.try_emplace({commit.generation, commit.step}, commit);
-    if (!added && !(known->second == commit)) outcome_.violation = "two different commits of one step";
-  }
-
+  // ---- the end
   bool Done() const {
-    if (!coordinator_) return false;
-    if (coordinator_->state() != server::Coordinator::State::kFinished) return false;
-    return std::all_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
-      return shard && shard->serving() && shard->generation() == coordinator_->generation() &&
-             shard->version().value == options_.steps;
+    if (!coordinator_.core || coordinator_.core->state() != Coordinator::State::kFinished) return false;
+    if (!coordinator_.core->SnapshotsSettled()) return false;
+    return std::all_of(shards_.begin(), shards_.end(), [&](const SimShard& shard) {
+      return shard.core && shard.core->serving() && shard.core->generation() == coordinator_.core->generation() &&
+             shard.core->version().value == options_.steps;
     });
+  }
+
+  std::string WhoIsMissing() const {
+    std::string missing = "not finished; waiting for ";
+    if (coordinator_.core) {
+      missing += coordinator_.core->WaitingFor(now_) + " (state " +
+                 std::to_string(static_cast<int>(coordinator_.core->state())) + ", " +
+                 coordinator_.core->failure().message() + ")";
+    } else {
+      missing += "a coordinator";
+    }
+    for (const SimShard& shard : shards_) {
+      missing += "; shard at version " + std::to_string(shard.core ? shard.core->version().value : 0) +
+                 " of generation " + std::to_string(shard.core ? shard.core->generation().value : 0);
+    }
+    for (const auto& [node, worker] : workers_) missing += "; " + worker->name() + " waits for " + worker->WaitingFor();
+    return missing;
   }
 
   void Finish() {
     outcome_.finished = outcome_.violation.empty() && Done();
     outcome_.ended_at = now_;
-    if (coordinator_) outcome_.generations = coordinator_->generation().value;
+    if (coordinator_.core) checks_->Add(*coordinator_.metrics);
+    for (const SimShard& shard : shards_) {
+      if (shard.core) checks_->Add(*shard.metrics);
+    }
     if (!outcome_.finished) {
-      if (outcome_.violation.empty()) {
-        outcome_.violation =
-            "not finished; waiting for " + (coordinator_ ? coordinator_->WaitingFor(now_) + " (state " +
-                                                               std::to_string(static_cast<int>(coordinator_->state())) +
-                                                               ", " + coordinator_->failure() + ")"
-                                                         : std::string("a coordinator"));
-        for (const auto& shard : shards_) {
-          outcome_.violation += "; shard at version " + std::to_string(shard ? shard->version().value : 0) +
-                                " of generation " + std::to_string(shard ? shard->generation().value : 0);
-        }
-        for (const auto& [node, worker] : workers_) {
-          outcome_.violation += "; " + worker.name + " waits for " + worker.session->WaitingFor();
-        }
-      }
+      if (outcome_.violation.empty()) outcome_.violation = WhoIsMissing();
       return;
     }
-    if (options_.mode == Mode::kAsync) CheckEveryPushCountedOnce();
+    if (options_.mode == Mode::kAsync) checks_->EveryPushCountedOnce(Cores());
     outcome_.weights.assign(catalog_->element_count(), NAN);
-    for (const auto& shard : shards_) {
-      for (std::size_t local = 0; local < shard->store().size(); ++local) {
-        const Block& block = catalog_->blocks()[shard->store().blocks()[local]];
-        const Slice weights = shard->store().Weights(local);
+    for (const SimShard& shard : shards_) {
+      for (std::size_t local = 0; local < shard.core->store().size(); ++local) {
+        const Block& block = catalog_->blocks()[shard.core->store().blocks()[local]];
+        const Slice weights = shard.core->store().Weights(local);
         std::memcpy(outcome_.weights.data() + block.flat_offset, weights.data, weights.size);
       }
     }
   }
 
-  void CheckEveryPushCountedOnce() {
-    std::uint64_t wanted = 0;
-    for (std::uint64_t step = 0; step < options_.steps; ++step) {
-      for (SlotIndex slot = 0; slot < options_.slots; ++slot)
-        wanted += SamplesOf(options_, Step{step}, slot) > 0 ? 1 : 0;
-    }
-    for (const auto& shard : shards_) {
-      for (std::size_t local = 0; local < shard->store().size(); ++local) {
-        if (shard->updates(local) != wanted) {
-          outcome_.violation =
-              "a block has " + std::to_string(shard->updates(local)) + " updates, not " + std::to_string(wanted);
-        }
-      }
-    }
-  }
+  struct Partition {
+    std::set<std::uint64_t> from, to;  // what these send does not reach those
+    Instant until{};
+  };
 
   const ClusterOptions options_;
   RandomStream random_;
-  const JobConfig config_;
+  JobConfig config_;
   const std::vector<TensorSpec> tensors_;
   std::unique_ptr<Catalog> catalog_;
-  server::MemoryCoordinatorLog log_;
+  server::MemoryCoordinatorLog records_;
+  std::shared_ptr<FencedLog> log_;  // of the coordinator that is alive
+  std::vector<std::shared_ptr<FencedLog>> logs_;
   std::unique_ptr<BufferPool> pool_ = std::make_unique<BufferPool>(4096);
 
-  std::unique_ptr<server::Coordinator> coordinator_;
-  std::vector<std::unique_ptr<server::Shard>> shards_;
-  std::vector<std::uint64_t> shard_lives_;
-  std::map<std::uint64_t, WorkerProcess> workers_;
+  SimCoordinator coordinator_, zombie_;
+  Instant zombie_until_{};
+  std::vector<SimShard> shards_;
+  std::vector<SimDisk> disks_;
+  std::size_t full_disk_ = 0;
+  Instant full_until_{};
+  bool damaged_ = false;
+  std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
   std::vector<std::pair<std::string, Instant>> dead_workers_;
+  std::vector<Partition> partitions_;
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0;
   Instant now_{}, last_tick_{};
-  std::map<std::pair<Generation, Step>, Commit> commits_;
+  std::unique_ptr<Checks> checks_;
   Outcome outcome_;
 };
 

@@ -1,23 +1,21 @@
-// Cluster: a whole job in one process: the real cores, a seeded network that loses, repeats, delays and reorders, and
-// processes that die and come back. Time is simulated; nothing here waits.
+// Cluster: a whole job in one process: the real cores, a seeded network that loses, repeats, delays, reorders and parts,
+// disks that are slow, full and damaged, and processes that die, stand still and come back. Time is simulated; nothing
+// here waits.
 //
 // Kind:   owned by one thread.
 // Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any
 //         contribution that is missing, doubled, stale, torn or added in another order.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
-#include <queue>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "common/random.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
-#include "worker/client/session.h"
-#include "worker/client/slot_sums.h"
+#include "common/job_config.h"
+#include "common/types.h"
+#include "server/verdict.h"
 
 namespace capstan::sim {
 
@@ -33,13 +31,23 @@ struct ClusterOptions {
   std::vector<std::int64_t> tensor_sizes = {3, 9, 1, 5};
   double clip_norm = 0.0;
   bool empty_slots = false;  // some slots have no samples at some steps
-  // Faults, until `calm_after`; then the job must finish.
+  std::uint64_t snapshot_every_steps = 2;
+  double snapshot_every_seconds = 0.0;
+  // Faults, until `calm_after`; then the job must finish. Rates are expected numbers per simulated second.
   double loss = 0.0, duplication = 0.0, late = 0.0;
-  double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;  // expected number per simulated second
+  double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;
+  double crashes_of_all = 0.0;   // every process at once, perhaps to come back with another number of shards
   double joins_and_leaves = 0.0;
-  double worker_pauses = 0.0;  // a worker stands still, perhaps for longer than its lease
+  double worker_pauses = 0.0;    // a worker stands still, perhaps for longer than its lease
+  double server_pauses = 0.0;    // a shard or the coordinator does
+  double partitions = 0.0;       // some processes do not hear some others for a while, perhaps one way only
+  double zombies = 0.0;          // probability that a coordinator that was replaced goes on for a while
+  double slow_disk = 0.0;        // probability that a piece of disk work takes up to two seconds
+  double full_disks = 0.0;       // a disk is full for a while
+  double damage = 0.0;           // a bit of the newest snapshot flips, at most once a run, when there is an older one
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
+  std::function<void(const std::string& line)> trace;  // one line for each event
 };
 
 struct Outcome {
@@ -47,7 +55,7 @@ struct Outcome {
   std::string violation;       // empty: none
   std::vector<float> weights;  // flat space, final
   std::vector<server::StepRecord> records;
-  std::uint64_t messages = 0, lost = 0, doubled = 0, crashes = 0, pauses = 0, generations = 0;
+  std::map<std::string, std::uint64_t> counts;  // of faults, and of the cases that they led to
   Instant ended_at{};
 };
 

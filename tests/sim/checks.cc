@@ -1,0 +1,143 @@
+#include "tests/sim/checks.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "server/admission.h"
+#include "tests/sim/model.h"
+
+namespace capstan::sim {
+
+using server::Coordinator;
+using server::Shard;
+
+void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>& shards,
+                 const std::vector<SimDisk>& disks) {
+  SeeDisks(disks);
+  const bool running = coordinator != nullptr && coordinator->state() == Coordinator::State::kRunning;
+  std::uint64_t lowest = UINT64_MAX, highest = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i] == nullptr || !shards[i]->serving()) continue;
+    SeeShard(i, *shards[i], coordinator);
+    if (!running || shards[i]->generation() != coordinator->generation()) continue;
+    lowest = std::min(lowest, shards[i]->version().value);
+    highest = std::max(highest, shards[i]->version().value);
+  }
+  if (server::HasGlobalSteps(options_.mode) && lowest != UINT64_MAX && highest - lowest > 1) {
+    Fail("I2: shards differ by more than one step");
+  }
+  if (coordinator == nullptr) return;
+  if (coordinator->state() == Coordinator::State::kFailed) Fail("the job failed: " + coordinator->failure().message());
+  if (coordinator->term() < term_ || coordinator->generation() < generation_) Fail("I7: a coordinator's number fell");
+  term_ = coordinator->term();
+  generation_ = coordinator->generation();
+  if (running) SeeManifest(*coordinator, disks);
+}
+
+void Checks::SeeShard(std::size_t index, const Shard& shard, const Coordinator*) {
+  if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
+  if (!server::HasGlobalSteps(options_.mode)) return;
+  auto& [generation, version] = seen_[index];
+  if (generation == shard.generation() && version == shard.version()) return;
+  if (generation == shard.generation() && shard.version() < version) Fail("a version fell within a generation");
+  generation = shard.generation();
+  version = shard.version();
+  const std::uint64_t digest = shard.Digest();
+  const auto [known, added] = digests_.try_emplace({index, version}, digest);
+  if (!added && known->second != digest) {
+    Fail("I5: version " + std::to_string(version.value) + " of shard " + std::to_string(index) +
+         " differs between generations");
+  }
+  if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+}
+
+// All Commits of one (generation, step) are equal but for the term.
+void Checks::SeeCommit(Commit commit) {
+  commit.term = {};
+  const auto [known, added] = commits_.try_emplace({commit.generation, commit.step}, commit);
+  if (!added && !(known->second == commit)) Fail("two different commits of one step");
+}
+
+void Checks::SeeDisks(const std::vector<SimDisk>& disks) {
+  for (std::size_t i = 0; i < disks.size(); ++i) {
+    const server::ShardLife& life = disks[i].life();
+    server::ShardLife& before = lives_[i];
+    if (life == before) continue;
+    if (life.incarnation < before.incarnation || life.generation < before.generation || life.term < before.term ||
+        life.newest_kept < before.newest_kept) {
+      Fail("I7: a number on disk " + std::to_string(i) + " fell");
+    }
+    before = life;
+  }
+}
+
+void Checks::SeeManifest(const Coordinator& coordinator, const std::vector<SimDisk>& disks) {
+  if (coordinator.manifests().empty()) return;
+  const server::ManifestRecord& newest = coordinator.manifests().back();
+  for (ShardIndex part = 0; part < newest.digests.size(); ++part) {
+    if (!disks[part].Holds(newest.id, part)) {
+      Fail("I6: part " + std::to_string(part) + " of the newest snapshot is gone");
+    }
+  }
+}
+
+void Checks::Take(std::vector<server::StepRecord> records) {
+  for (server::StepRecord& record : records) {
+    if (server::HasGlobalSteps(options_.mode)) {
+      const auto [known, added] = losses_.try_emplace(record.step, record.loss);
+      if (!added && known->second != record.loss) Fail("a replayed step has another loss");
+    }
+    outcome_->records.push_back(std::move(record));
+  }
+}
+
+void Checks::EveryPushCountedOnce(const std::vector<const Shard*>& shards) {
+  std::uint64_t wanted = 0;
+  for (std::uint64_t step = 0; step < options_.steps; ++step) {
+    for (SlotIndex slot = 0; slot < options_.slots; ++slot) {
+      wanted += SamplesOf(options_, Step{step}, slot) > 0 ? 1 : 0;
+    }
+  }
+  for (const Shard* shard : shards) {
+    for (std::size_t local = 0; local < shard->store().size(); ++local) {
+      if (shard->updates(local) == wanted) continue;
+      Fail("a block has " + std::to_string(shard->updates(local)) + " updates, not " + std::to_string(wanted));
+    }
+  }
+}
+
+void Checks::Add(const monitoring::CoordinatorMetrics& m) {
+  outcome_->counts["recoveries"] += m.recoveries.value();
+  outcome_->counts["steps redone"] += m.steps_redone.value();
+  outcome_->counts["steps skipped"] += m.steps_skipped.value();
+  outcome_->counts["leases lost"] += m.leases_lost.value();
+  outcome_->counts["joins refused"] += m.joins_refused.value();
+  outcome_->counts["snapshots taken"] += m.snapshots_taken.value();
+  outcome_->counts["snapshots given up"] += m.snapshots_failed.value();
+  outcome_->counts["snapshots passed over"] += m.snapshots_passed_over.value();
+  outcome_->counts["snapshots found unusable"] += m.snapshots_bad.value();
+}
+
+void Checks::Add(const monitoring::ShardMetrics& m) {
+  outcome_->counts["pushes of another life refused"] += m.pushes_stale.value();
+  outcome_->counts["equal pushes compared and ignored"] += m.pushes_duplicate.value();
+  outcome_->counts["pushes ahead of the window or the step"] += m.pushes_busy.value();
+}
+
+std::string Checks::Describe(const Header& header) {
+  return std::visit(
+      [](const auto& body) {
+        using Body = std::decay_t<decltype(body)>;
+        std::string text = "message " + std::to_string(Header(Body{}).index());
+        if constexpr (requires { body.term; }) text += " term " + std::to_string(body.term.value);
+        if constexpr (requires { body.generation; }) text += " generation " + std::to_string(body.generation.value);
+        if constexpr (requires { body.incarnation; }) text += " incarnation " + std::to_string(body.incarnation.value);
+        if constexpr (requires { body.version; }) text += " version " + std::to_string(body.version.value);
+        if constexpr (requires { body.step; }) text += " step " + std::to_string(body.step.value);
+        if constexpr (requires { body.block; }) text += " block " + std::to_string(body.block);
+        return text;
+      },
+      header);
+}
+
+}  // namespace capstan::sim

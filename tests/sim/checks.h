@@ -1,0 +1,58 @@
+// Checks: what must hold after every event of a simulated cluster.
+//
+// Kind:   owned by the cluster.
+// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are those of the protocol's
+//         invariants.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "monitoring/metrics.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/disk.h"
+
+namespace capstan::sim {
+
+class Checks {
+ public:
+  Checks(const ClusterOptions& options, Outcome* outcome) : options_(options), outcome_(outcome) {}
+
+  // `shards`: null where one is dead.
+  void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
+           const std::vector<SimDisk>& disks);
+  void Take(std::vector<server::StepRecord> records);
+  // Another number of shards begins.
+  void ForgetShards() { digests_.clear(); }
+  void EveryPushCountedOnce(const std::vector<const server::Shard*>& shards);
+  // Of a process that has ended: what it met.
+  void Add(const monitoring::CoordinatorMetrics& metrics);
+  void Add(const monitoring::ShardMetrics& metrics);
+
+  // A line for traces.
+  static std::string Describe(const Header& header);
+
+ private:
+  void Fail(std::string what) {
+    if (outcome_->violation.empty()) outcome_->violation = std::move(what);
+  }
+  void SeeShard(std::size_t index, const server::Shard& shard, const server::Coordinator* coordinator);
+  void SeeCommit(Commit commit);
+  void SeeDisks(const std::vector<SimDisk>& disks);
+  void SeeManifest(const server::Coordinator& coordinator, const std::vector<SimDisk>& disks);
+
+  const ClusterOptions& options_;
+  Outcome* const outcome_;
+  std::map<std::pair<Generation, Step>, Commit> commits_;
+  std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;  // of a shard's state
+  std::map<std::size_t, std::pair<Generation, Version>> seen_;        // by shard
+  std::map<std::size_t, server::ShardLife> lives_;                    // by disk
+  std::map<Step, double> losses_;
+  Term term_;
+  Generation generation_;
+};
+
+}  // namespace capstan::sim

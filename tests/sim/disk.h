@@ -1,0 +1,48 @@
+// SimDisk: a shard's directory in a simulated cluster. It outlives the shard, and fails as told.
+//
+// Kind:   owned by the cluster.
+// Why:    what is not on the disk when a shard dies is lost; what is there may be damaged, or the disk full.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/snapshot_store.h"
+
+namespace capstan::sim {
+
+class SimDisk : public server::SnapshotStore {
+ public:
+  const server::ShardLife& life() const override { return life_; }
+  Status Remember(const server::ShardLife& life) override;
+  std::vector<SnapshotPart> List() const override;
+  Result<Written> Write(server::SnapshotImage image, const std::atomic<bool>& cancelled) override;
+  Result<server::SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
+  Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
+                   std::span<std::byte> out) const override;
+  Status Remove(SnapshotId id, ShardIndex part) override;
+
+  // Another number of shards begins: this disk is also the one that reads what `orphan` holds.
+  void Adopt(SimDisk* orphan) { orphans_.push_back(orphan); }
+  void ForgetOrphans() { orphans_.clear(); }
+  void set_full(bool full) { full_ = full; }
+  // Flips a bit of one array of this part; false when it is not here.
+  bool Damage(SnapshotId id, std::uint64_t random);
+  bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
+
+ private:
+  struct Part {
+    server::SnapshotHeader header;
+    std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;
+  };
+  const Part* Find(SnapshotId id, ShardIndex part) const;
+
+  server::ShardLife life_;
+  std::map<std::pair<SnapshotId, ShardIndex>, Part> parts_;
+  std::vector<SimDisk*> orphans_;
+  bool full_ = false;
+};
+
+}  // namespace capstan::sim

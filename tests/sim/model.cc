@@ -1,0 +1,51 @@
+#include "tests/sim/model.h"
+
+#include "common/random.h"
+
+namespace capstan::sim {
+
+JobConfig MakeConfig(const ClusterOptions& options) {
+  JobConfig config;
+  config.job.mode = options.mode;
+  config.job.steps = options.steps;
+  config.job.slots = options.slots;
+  config.job.global_batch = options.slots;
+  config.job.on_nonfinite = NonFinitePolicy::kSkip;
+  config.optimizer.kind = OptimizerKind::kAdamW;
+  config.optimizer.lr = 0.05;
+  config.optimizer.clip_norm = options.clip_norm;
+  config.schedule.kind = ScheduleKind::kCosine;
+  config.schedule.warmup_steps = 2;
+  config.cluster.servers = options.shards;
+  config.cluster.workers = options.workers;
+  config.cluster.min_workers = 1;
+  config.snapshot.every_steps = options.snapshot_every_steps;
+  config.snapshot.every_seconds = options.snapshot_every_seconds;
+  config.data.kind = DataKind::kSynthetic;
+  config.model.kind = ModelKind::kMlp;
+  config.limits.stall = 0;
+  config.limits.join = 30;
+  config.limits.lease = 4;
+  return config;
+}
+
+std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
+  std::vector<TensorSpec> tensors;
+  for (std::size_t i = 0; i < options.tensor_sizes.size(); ++i) {
+    tensors.push_back({"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0});
+  }
+  return tensors;
+}
+
+std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {
+  const std::uint64_t draw = PhiloxKey(99, step.value, slot);
+  if (options.empty_slots && draw % 3 == 0) return 0;
+  return 1 + draw % 3;
+}
+
+float GradientOf(float weight, Step step, SlotIndex slot, std::uint64_t element) {
+  const Random4 r = Philox(7, element, step.value * 1000 + slot);
+  return (UnitFloat(r[0]) - 0.5F) * 2.0F + weight * (UnitFloat(r[1]) - 0.3F);
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,21 @@
+// What a simulated job trains: a small model whose gradients depend on everything they may depend on.
+//
+// Kind:   pure functions of the options.
+#pragma once
+
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "tests/sim/cluster.h"
+
+namespace capstan::sim {
+
+JobConfig MakeConfig(const ClusterOptions& options);
+std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
+// Samples of a slot: 0 to 3, the same whoever asks.
+std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
+// Depends on the weight in a way that amplifies any difference.
+float GradientOf(float weight, Step step, SlotIndex slot, std::uint64_t element);
+
+}  // namespace capstan::sim

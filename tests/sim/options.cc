@@ -1,0 +1,100 @@
+#include "tests/sim/options.h"
+
+#include <cstdio>
+
+#include "common/random.h"
+
+namespace capstan::sim {
+
+ClusterOptions RandomOptions(std::uint64_t seed) {
+  RandomStream random(seed, 2);
+  const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
+  // Each kind of trouble is absent from many runs, so that what hides behind another one is met too.
+  const auto rate = [&](std::uint64_t one_in, double most) {
+    const bool present = random.Below(one_in) == 0;
+    return present ? most * random.Unit() : 0.0;
+  };
+  ClusterOptions options;
+  options.seed = seed;
+  options.shards = 1 + pick(3);
+  options.workers = 1 + pick(4);
+  options.slots = 1 + pick(6);
+  options.steps = 3 + pick(6);
+  options.block_elements = 2 + pick(3) * 3;
+  options.window_blocks = pick(3) == 0 ? 1 : 1 + pick(6);
+  options.clip_norm = pick(2) == 0 ? 0.0 : 1.5;
+  options.empty_slots = pick(3) == 0;
+  options.snapshot_every_steps = pick(4);
+  options.snapshot_every_seconds = rate(3, 3.0);
+  options.loss = rate(2, 0.05);
+  options.duplication = rate(2, 0.10);
+  options.late = rate(2, 0.04);
+  options.worker_crashes = rate(2, 6.0);
+  options.coordinator_crashes = rate(2, 2.0);
+  options.shard_crashes = rate(2, 1.0);
+  options.crashes_of_all = rate(4, 0.5);
+  options.joins_and_leaves = rate(2, 4.0);
+  options.worker_pauses = rate(2, 3.0);
+  options.server_pauses = rate(3, 0.7);
+  options.partitions = rate(3, 0.7);
+  options.zombies = rate(2, 1.0);
+  options.slow_disk = rate(3, 0.5);
+  options.full_disks = rate(4, 0.5);
+  options.damage = rate(3, 2.0);
+  options.calm_after = std::chrono::seconds(2 + pick(20));
+  return options;
+}
+
+ClusterOptions Undisturbed(ClusterOptions options) {
+  ClusterOptions calm;
+  calm.seed = options.seed;
+  calm.mode = options.mode;
+  calm.shards = calm.workers = 1;
+  calm.slots = options.slots;
+  calm.steps = options.steps;
+  calm.block_elements = options.block_elements;
+  calm.tensor_sizes = options.tensor_sizes;
+  calm.clip_norm = options.clip_norm;
+  calm.empty_slots = options.empty_slots;
+  calm.snapshot_every_steps = 0;
+  return calm;
+}
+
+std::string ReferenceKey(const ClusterOptions& options) {
+  return std::to_string(options.slots) + "/" + std::to_string(options.steps) + "/" +
+         std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
+         std::to_string(options.empty_slots);
+}
+
+std::string Describe(const ClusterOptions& options) {
+  std::string text = "seed " + std::to_string(options.seed) + ": " + std::to_string(options.shards) + " shards, " +
+                     std::to_string(options.workers) + " workers, " + std::to_string(options.slots) + " slots, " +
+                     std::to_string(options.steps) + " steps, blocks of " + std::to_string(options.block_elements) +
+                     ", window " + std::to_string(options.window_blocks) + ", snapshots every " +
+                     std::to_string(options.snapshot_every_steps) + " steps";
+  const auto add = [&](const char* name, double value) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%.3g", value);
+    if (value > 0) text += std::string(", ") + name + " " + number;
+  };
+  add("clip", options.clip_norm);
+  add("snapshot seconds", options.snapshot_every_seconds);
+  add("loss", options.loss);
+  add("duplication", options.duplication);
+  add("late", options.late);
+  add("worker crashes", options.worker_crashes);
+  add("coordinator crashes", options.coordinator_crashes);
+  add("shard crashes", options.shard_crashes);
+  add("crashes of all", options.crashes_of_all);
+  add("joins and leaves", options.joins_and_leaves);
+  add("worker pauses", options.worker_pauses);
+  add("server pauses", options.server_pauses);
+  add("partitions", options.partitions);
+  add("zombies", options.zombies);
+  add("slow disk", options.slow_disk);
+  add("full disks", options.full_disks);
+  add("damage", options.damage);
+  return text;
+}
+
+}  // namespace capstan::sim

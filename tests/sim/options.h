@@ -1,0 +1,20 @@
+// RandomOptions: what a simulated job is like and what befalls it, all of it from one seed.
+//
+// Kind:   pure functions.
+#pragma once
+
+#include <string>
+
+#include "tests/sim/cluster.h"
+
+namespace capstan::sim {
+
+ClusterOptions RandomOptions(std::uint64_t seed);
+// The undisturbed run of the same job, with one worker and one shard.
+ClusterOptions Undisturbed(ClusterOptions options);
+// What the final bits may depend on.
+std::string ReferenceKey(const ClusterOptions& options);
+// One line for people.
+std::string Describe(const ClusterOptions& options);
+
+}  // namespace capstan::sim

@@ -1,0 +1,66 @@
+// SimWorker: a worker process of a simulated cluster: the real Session, and an application that computes with what it
+// gets and pushes what it must.
+//
+// Kind:   owned by the cluster.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "tests/sim/cluster.h"
+#include "worker/client/session.h"
+
+namespace capstan::sim {
+
+class SimWorker {
+ public:
+  struct Settings {
+    std::uint64_t node = 0;  // its address, and its life
+    std::string name;
+    const ClusterOptions* options = nullptr;
+    const std::vector<TensorSpec>* tensors = nullptr;
+    const Catalog* catalog = nullptr;
+    BufferPool* gradients = nullptr;
+    RandomStream* random = nullptr;
+    PeerId coordinator;
+  };
+  explicit SimWorker(Settings settings);
+
+  void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  void Tick(Instant now, Outbox* out);
+  void Leave(Outbox* out) { session_->Leave("moved on", out); }
+
+  std::uint64_t node() const { return settings_.node; }
+  const std::string& name() const { return settings_.name; }
+  bool exited() const { return exited_; }
+  // What should never happen; empty: it has not.
+  const std::string& violation() const { return violation_; }
+  std::string WaitingFor() const { return session_->WaitingFor(); }
+  Instant paused_until{};
+
+ private:
+  void Run(Instant now, Outbox* out);
+  void OnEvent(client::Session::JobFile&, Instant now, Outbox* out);
+  void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
+  void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
+  void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
+  void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);
+  void OnEvent(client::Session::Finished&, Instant, Outbox*) { exited_ = true; }
+  void OnEvent(client::Session::Failed& failed, Instant, Outbox*);
+  void Compute(Instant now, Outbox* out);
+
+  const Settings settings_;
+  std::unique_ptr<client::Session> session_;
+  std::vector<float> weights_;
+  bool has_work_ = false;
+  client::Work work_;
+  std::vector<bool> arrived_;
+  Instant busy_until_{};
+  bool idle_call_due_ = true;
+  bool exited_ = false;
+  std::string violation_;
+};
+
+}  // namespace capstan::sim
