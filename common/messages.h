@@ -359,6 +359,7 @@ struct Fetched {
   std::uint64_t updates = 0;
   std::vector<std::uint64_t> last;  // per slot, newest sequence number applied
   std::uint64_t payload_hash = 0;
+  std::string failure;  // not empty: why there is no payload
 };
 
 // ---- anybody -> anybody --------------------------------------------------------------------------------------------

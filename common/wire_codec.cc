@@ -250,6 +250,7 @@ struct HeaderWriter {
     out.setUpdates(m.updates);
     WriteNumbers(m.last, out.initLast(faults.Count(m.last.size(), kListEntriesMax, "sequence numbers")));
     out.setPayloadHash(m.payload_hash);
+    out.setFailure(ToText(CleanUtf8(m.failure, kTextBytesMax)));
   }
   void operator()(const ResetDone& m) {
     auto out = root.initResetDone();
@@ -535,7 +536,8 @@ struct HeaderReader {
             in.getArray(),
             in.getUpdates(),
             Numbers<std::uint64_t>(in.getLast(), "sequence numbers"),
-            in.getPayloadHash()};
+            in.getPayloadHash(),
+            Text(in.getFailure(), "a failure")};
   }
   Pin Read(wire::Pin::Reader in) { return {{in.getTerm()}, {in.getGeneration()}, {in.getVersion()}}; }
   SnapshotsKept Read(wire::SnapshotsKept::Reader in) {

@@ -388,6 +388,7 @@ struct Fetched {
   updates @4 :UInt64;
   last @5 :List(UInt64);
   payloadHash @6 :UInt64;
+  failure @7 :Text;
 }
 
 # ---- anybody -> anybody ---------------------------------------------------------------------------------------------

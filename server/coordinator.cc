@@ -132,8 +132,9 @@ void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbo
       message.header);
 }
 
-void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out) const {
+void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life) const {
   Error error;
+  error.incarnation = life;
   error.code = code;
   error.generation = generation_;
   error.step = step_;
@@ -531,7 +532,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {
-  std::string who;
+  std::string who = ahead_of_us_;
   const std::uint32_t per_server = options_.config.cluster.shards_per_server;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const ShardState& shard = shards_[i];

@@ -14,6 +14,7 @@
 //         with kFinished.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -118,6 +119,7 @@ class Coordinator {
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
   Status CheckHello(const Hello& hello) const;
   Status CheckHelloParts(const Hello& hello) const;
+  std::string AheadOfUs(const Hello& hello) const;
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
   void InstallCatalog(const CatalogRecord& record);
@@ -146,12 +148,15 @@ class Coordinator {
   void CommitSnapshot(Instant now, Outbox* out);
   void DropOldManifests();
   SnapshotsKept MakeSnapshotsKept() const;
+  // The newest snapshot that is kept or given up.
+  SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
   void Reassign(Outbox* out);
   void SendView(Worker* worker, Outbox* out) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
-  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out) const;
+  // `life`: the shard's that is meant; a later one at the same address is not.
+  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life = {}) const;
   void ForgivePause(Instant now);
   std::string UnreachableFrom(const Worker& worker) const;
   void CheckDeadlines(Instant now, Outbox* out);
@@ -193,12 +198,13 @@ class Coordinator {
     Instant since{};
   };
   std::optional<PendingSnapshot> snapshot_;
-  SnapshotId settled_;  // kept or given up, as all before it
+  SnapshotId given_up_;  // the newest that could not be written
   Instant last_snapshot_{};
   bool last_snapshot_failed_ = false;
   bool stop_requested_ = false;
   Instant stop_since_{};
   Status failure_;
+  std::string ahead_of_us_;  // the newest reason to believe that another coordinator has taken over
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};

@@ -16,21 +16,22 @@ Status Coordinator::CheckHello(const Hello& hello) const {
     return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                    " was started with another job file than the coordinator; start all of them with the same file");
   }
-  if (hello.generation > generation_ || hello.term > term_) {
-    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) + " has seen generation " +
-                   std::to_string(hello.generation.value) + " of this job, the coordinator only " +
-                   std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
-  }
   if (!hello.job.IsNull() && hello.job != job_) {
     return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                    "'s directory belongs to another job; give that server another --run-dir, or remove it");
   }
-  if (hello.newest_kept.generation > generation_) {
-    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) + " knows of a snapshot of generation " +
-                   std::to_string(hello.newest_kept.generation.value) + ", the coordinator only of generation " +
-                   std::to_string(generation_.value) + ": the coordinator's directory is older than the shard's");
-  }
   return CheckHelloParts(hello);
+}
+
+// Whether the shard has been told things that are not in our log: another coordinator has taken over, or our directory
+// is an old copy. Then nothing is decided here; the shard is not to blame.
+std::string Coordinator::AheadOfUs(const Hello& hello) const {
+  const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
+  if (hello.term <= term_ && generation <= generation_) return "";
+  return ShardName(hello.shard, options_.config.cluster.shards_per_server) + " has seen term " +
+         std::to_string(hello.term.value) + " and generation " + std::to_string(generation.value) +
+         " of this job, this coordinator's log ends with term " + std::to_string(term_.value) + " and generation " +
+         std::to_string(generation_.value) + ": another coordinator has taken over, or its directory is an old copy";
 }
 
 // A new coordinator builds on these parts: they must fit together, and the catalog.
@@ -79,8 +80,13 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello); !status.ok()) {
-    RefuseTo(from, status.code(), status.message(), out);
+    RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
     out->Say(Severity::kWarning, status.message());
+    return;
+  }
+  if (std::string ahead = AheadOfUs(hello); !ahead.empty()) {
+    if (ahead_of_us_ != ahead) out->Say(Severity::kWarning, ahead);
+    ahead_of_us_ = std::move(ahead);
     return;
   }
   ShardState& shard = shards_[hello.shard];

@@ -18,20 +18,22 @@ bool Coordinator::SnapshotDue(Step next, Instant now) {
   const SnapshotSection& wanted = options_.config.snapshot;
   const bool by_step = wanted.every_steps > 0 && next.value % wanted.every_steps == 0;
   const bool by_time = wanted.every_seconds > 0 && now - last_snapshot_ >= Seconds(wanted.every_seconds);
+  if (next.value == recover_->snapshot.version.value) return false;  // that is where it came from
   if (!snapshot_) return by_step || by_time;
-  if (by_step) metrics_->snapshots_passed_over.Add(1);  // the one before is still being written
-  return false;
+  if (by_step && HasGlobalSteps(options_.config.job.mode)) metrics_->snapshots_passed_over.Add(1);
+  return false;  // the one before is still being written
 }
 
 void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
   snapshot_ = PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now};
   last_snapshot_ = now;
   pin_backoff_.Restart();
+  pin_backoff_.Sent(now);  // a Commit asks first
 }
 
 bool Coordinator::SnapshotsSettled() const {
   return !options_.config.snapshot.enabled() || last_snapshot_failed_ || !running_ ||
-         newest_snapshot() == SnapshotId{generation_, Version{step_.value}};
+         Settled() >= SnapshotId{generation_, Version{step_.value}};
 }
 
 void Coordinator::RequestStop(Instant now) {
@@ -48,8 +50,11 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
     const bool still = by_slot || ended || (stop_requested_ && AllCommitted());
     const bool wanted = ended || stop_requested_ ? !SnapshotsSettled() : by_slot && SnapshotDue(step_, now);
     const SnapshotId id{generation_, Version{step_.value}};
-    if (!snapshot_ && still && wanted && newest_snapshot() != id) BeginSnapshot(id, now);
-    if (snapshot_ && still && (by_slot || snapshot_->id == id)) SendPins(now, out);
+    if (!snapshot_ && still && wanted && id > Settled()) {
+      BeginSnapshot(id, now);
+      pin_backoff_.Restart();
+    }
+    if (snapshot_) SendPins(now, out);
   }
   if (!stop_requested_ || state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed) return;
   const bool late = now - stop_since_ >= kLastSnapshotMax;
@@ -57,6 +62,7 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   if (late || state_ != State::kRunning || SnapshotsSettled()) state_ = State::kStopped;
 }
 
+// Asks the shards whose part is missing: for versions that no Commit asked for, and where an answer was lost.
 void Coordinator::SendPins(Instant now, Outbox* out) {
   if (!pin_backoff_.Due(now)) return;
   pin_backoff_.Sent(now);
@@ -71,7 +77,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;
   const SnapshotId id{done.generation, done.version};
-  if (id <= std::max(settled_, newest_snapshot())) {  // it has not heard
+  if (id <= Settled()) {  // it has not heard
     out->Send(from, MakeSnapshotsKept());
     return;
   }
@@ -85,7 +91,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
     metrics_->snapshots_failed.Add(1);
     last_snapshot_failed_ = true;
     snapshot_.reset();
-    settled_ = id;
+    given_up_ = id;
     out->Send(from, MakeSnapshotsKept());
     Advance(now, out);
     return;
@@ -120,7 +126,6 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   last_snapshot_failed_ = false;
   Append(manifest);
   if (state_ == State::kFailed) return;
-  settled_ = manifest.id;
   out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
                                 std::to_string(manifest.bytes >> 10) + " KiB)");
   manifests_.push_back(std::move(manifest));
@@ -139,7 +144,7 @@ void Coordinator::DropOldManifests() {
 }
 
 SnapshotsKept Coordinator::MakeSnapshotsKept() const {
-  SnapshotsKept message{term_, generation_, {}, std::max(settled_, newest_snapshot())};
+  SnapshotsKept message{term_, generation_, {}, Settled()};
   for (const ManifestRecord& manifest : manifests_) message.kept.push_back(manifest.id);
   return message;
 }

@@ -130,10 +130,7 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
         } else if constexpr (std::is_same_v<Body, Fetched>) {
           if (load_) load_->Handle(from, header, message.payload, now, out);
           FinishReset(now, out);
-        } else if constexpr (std::is_same_v<Body, Error>) {
-          if (load_) load_->Handle(from, header);
-          FinishReset(now, out);
-        } else {
+        } else if constexpr (!std::is_same_v<Body, Error>) {
           Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
         }
       },
@@ -485,7 +482,7 @@ void Shard::Tick(Instant now, Outbox* out) {
     out->Send(options_.coordinator, MakeHello());
   }
   if (load_) load_->Tick(now, out);
-  if (snapshot_done_ && snapshot_backoff_.Due(now)) SendSnapshotDone(*snapshot_done_, now, out);
+  if (snapshot_done_ && !snapshot_settled_ && snapshot_backoff_.Due(now)) SendSnapshotDone(now, out);
   if (prepared_ && prepared_backoff_.Due(now)) {
     prepared_backoff_.Sent(now);
     out->Send(options_.coordinator, MakePrepared());

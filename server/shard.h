@@ -115,7 +115,8 @@ class Shard {
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
   SnapshotImage MakeImage(SnapshotId id) const;
   SnapshotDone NoSnapshot(SnapshotId id, std::string why) const;
-  void SendSnapshotDone(SnapshotDone done, Instant now, Outbox* out);
+  void SendSnapshotDone(Instant now, Outbox* out);
+  void FinishSnapshot(SnapshotDone done, Instant now, Outbox* out);
   void On(LifeRemembered result, Instant now, Outbox* out);
   void On(SnapshotWritten result, Instant now, Outbox* out);
   void On(SnapshotLoaded result, Instant now, Outbox* out);
@@ -172,7 +173,8 @@ class Shard {
     std::shared_ptr<std::atomic<bool>> cancelled;
   };
   std::optional<Writing> writing_;
-  std::optional<SnapshotDone> snapshot_done_;  // until the coordinator has taken note
+  std::optional<SnapshotDone> snapshot_done_;  // the newest of this generation
+  bool snapshot_settled_ = false;              // the coordinator has taken note of it
   std::size_t peer_reads_ = 0;                 // under way
 
   Term term_;

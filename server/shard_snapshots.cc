@@ -7,14 +7,16 @@
 
 namespace capstan::server {
 
+namespace {
+
+SnapshotId IdOf(const SnapshotDone& done) { return {done.generation, done.version}; }
+
+}  // namespace
+
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   if (!serving() || pin.generation != generation_) return;
-  if (HasGlobalSteps(options_.mode) && pin.version != version_) return;
-  const SnapshotId id{generation_, pin.version};
-  if (!HasGlobalSteps(options_.mode) && pin.version < version_) {  // late: reports that it needs are gone
-    return SendSnapshotDone(NoSnapshot(id, "steps have passed since it was asked for"), now, out);
-  }
-  PinSnapshot(id, now, out);
+  if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is on its way
+  PinSnapshot({generation_, pin.version}, now, out);
 }
 
 SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
@@ -22,11 +24,12 @@ SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
 }
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
-  const bool told = snapshot_done_ && snapshot_done_->generation == id.generation && snapshot_done_->version == id.version;
-  if (told) return SendSnapshotDone(*snapshot_done_, now, out);
   if (writing_ && writing_->id == id) return;
-  if (writing_) return SendSnapshotDone(NoSnapshot(id, "the one before it is still being written"), now, out);
-  snapshot_done_.reset();
+  if (snapshot_done_ && id == IdOf(*snapshot_done_)) return SendSnapshotDone(now, out);  // the answer may be lost
+  if (id.version < version_ || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
+    return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
+  }
+  if (writing_) return FinishSnapshot(NoSnapshot(id, "the one before it is still being written"), now, out);
   writing_ = Writing{id, std::make_shared<std::atomic<bool>>(false)};
   work_.push_back(WriteSnapshot{MakeImage(id), writing_->cancelled});
 }
@@ -57,17 +60,24 @@ SnapshotImage Shard::MakeImage(SnapshotId id) const {
   return image;
 }
 
-void Shard::SendSnapshotDone(SnapshotDone done, Instant now, Outbox* out) {
-  if (!snapshot_done_) snapshot_backoff_.Restart();
+void Shard::FinishSnapshot(SnapshotDone done, Instant now, Outbox* out) {
+  snapshot_done_ = std::move(done);
+  snapshot_settled_ = false;
+  snapshot_backoff_.Restart();
+  SendSnapshotDone(now, out);
+}
+
+void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   snapshot_backoff_.Sent(now);
-  snapshot_done_ = done;
-  out->Send(options_.coordinator, std::move(done));
+  out->Send(options_.coordinator, *snapshot_done_);
 }
 
 void Shard::On(const SnapshotsKept& message) {
   if (message.generation != generation_) return;
-  if (snapshot_done_ && SnapshotId{snapshot_done_->generation, snapshot_done_->version} <= message.settled) {
-    snapshot_done_.reset();
+  if (snapshot_done_ && IdOf(*snapshot_done_) <= message.settled) {
+    snapshot_settled_ = true;
+    const bool kept = std::find(message.kept.begin(), message.kept.end(), IdOf(*snapshot_done_)) != message.kept.end();
+    if (!kept && snapshot_done_->failure.empty()) snapshot_done_->failure = "it was given up, and deleted";
   }
   if (!message.kept.empty() && message.kept.back() > life_.newest_kept) {
     life_.newest_kept = message.kept.back();
@@ -87,8 +97,12 @@ void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
   const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const SnapshotPart& part) {
     return part.id == fetch.snapshot && part.part == fetch.part;
   });
-  if (!here) return Refuse(from, Code::kInvalid, "that part of the snapshot is not here", out, fetch.block);
-  if (peer_reads_ >= kPeerReadsMax) return Refuse(from, Code::kBusy, "too many blocks are being read", out, fetch.block);
+  if (!here) {
+    Fetched none{fetch.snapshot, fetch.part, fetch.block};
+    none.failure = "that part is not here";
+    return out->Send(from, std::move(none));
+  }
+  if (peer_reads_ >= kPeerReadsMax) return;  // it will be asked for again
   ++peer_reads_;
   work_.push_back(ReadForPeer{from, fetch});
 }
@@ -122,14 +136,15 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
   SnapshotDone done{options_.shard,    options_.incarnation, result.id.generation, result.id.version,
                     result.parameters, result.digest,        result.bytes,         {}};
   if (!result.status.ok()) done.failure = result.status.message();
-  snapshot_done_.reset();
-  SendSnapshotDone(std::move(done), now, out);
+  FinishSnapshot(std::move(done), now, out);
 }
 
 void Shard::On(PeerRead result, Instant, Outbox* out) {
   --peer_reads_;
   if (!result.status.ok()) {
-    return Refuse(result.peer, result.status.code(), result.status.message(), out, result.fetch.block);
+    Fetched none{result.fetch.snapshot, result.fetch.part, result.fetch.block};
+    none.failure = result.status.message();
+    return out->Send(result.peer, std::move(none));
   }
   for (std::uint32_t array = 0; array < result.arrays.size(); ++array) {
     Fetched fetched;

@@ -104,6 +104,7 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   const ShardIndex part = fetched.part;
   const auto found = fetching_.find({part, fetched.block});
   if (found == fetching_.end() || holders_[part] != from) return;  // repeated
+  if (!fetched.failure.empty()) return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + fetched.failure));
   if (fetched.block == kFetchHeader) {
     const std::string_view text(reinterpret_cast<const char*>(payload.data), payload.size);
     Result<SnapshotHeader> header = DecodeSnapshotHeader(text);
@@ -136,12 +137,6 @@ Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fet
   std::memcpy(target.arrays[fetched.array]->data(), payload.data, payload.size);
   fetching->arrays_left &= ~(1U << fetched.array);
   return {};
-}
-
-void SnapshotLoad::Handle(PeerId from, const Error& error) {
-  const auto holder = std::find(holders_.begin(), holders_.end(), from);
-  if (holder == holders_.end() || error.code == Code::kBusy) return;  // busy: asked again
-  Fail({error.code, error.message});
 }
 
 void SnapshotLoad::FetchMore(Instant now, Outbox* out) {

@@ -41,7 +41,6 @@ class SnapshotLoad {
   std::optional<LoadSnapshot> TakeWork();
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
-  void Handle(PeerId from, const Error& error);
   void Tick(Instant now, Outbox* out);
 
   const Reset& reset() const { return options_.reset; }

@@ -17,6 +17,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
   const bool running = coordinator != nullptr && coordinator->state() == Coordinator::State::kRunning;
   std::uint64_t lowest = UINT64_MAX, highest = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i] != nullptr && shards[i]->shut_down()) Fail("a shard was told to end");
     if (shards[i] == nullptr || !shards[i]->serving()) continue;
     SeeShard(i, *shards[i], coordinator);
     if (!running || shards[i]->generation() != coordinator->generation()) continue;
