@@ -42,7 +42,7 @@ LIBRARIES = [
     ("zlib", r"zlib\.h", ["worker/train/data/*.cc", "tests/*"]),
     ("CLI11", r"CLI/.*", ["cli/*"]),
     ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/*_codec.cc", "server/storage_json.h", "tests/*"]),
-    ("rocksdb", r"rocksdb/.*", ["server/rocks_*"]),
+    ("rocksdb", r"rocksdb/.*", ["server/rocks_*", "tests/server_storage/rocks_*"]),
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/catch\.hpp", ["tests/*"]),
     ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*"]),
