@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/hash.h"
+#include "server/shard_disk.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::string NameOf(SnapshotId id, ShardIndex part) {
+  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
+         std::to_string(part);
+}
+
+template <class T>
+BufferRef BufferOf(std::unique_ptr<T> owner, std::byte* data, std::size_t size) {
+  return WrapForeign(
+      data, size, [](void* context) { delete static_cast<T*>(context); }, owner.release());
+}
+
+Slice SliceOf(std::string text) {
+  auto owner = std::make_unique<std::string>(std::move(text));
+  auto* data = reinterpret_cast<std::byte*>(owner->data());
+  const std::size_t size = owner->size();
+  return WholeBuffer(BufferOf(std::move(owner), data, size));
+}
+
+struct Bytes {
+  explicit Bytes(std::size_t size) : data(new std::byte[size]) {}
+  std::unique_ptr<std::byte[]> data;
+};
+
+Slice NewSlice(std::size_t size) {
+  auto owner = std::make_unique<Bytes>(size);
+  std::byte* data = owner->data.get();
+  return WholeBuffer(BufferOf(std::move(owner), data, size));
+}
+
+Status ReadVerified(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+                    std::uint32_t array, std::span<std::byte> out) {
+  CAPSTAN_RETURN_IF_ERROR(store.ReadArray(header.id, header.part, entry.block, array, out));
+  if (Hash64(out) == entry.hashes[array]) return {};
+  return Corrupt(NameOf(header.id, header.part) + ": array " + std::to_string(array) + " of block " +
+                 std::to_string(entry.block) + " is not what was written");
+}
+
+std::size_t BytesOf(std::uint32_t elements) { return std::size_t{elements} * sizeof(float); }
+
+Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotStore& store, SnapshotId id, ShardIndex part,
+                                          std::uint64_t digest) {
+  CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, store.ReadHeader(id, part));
+  if (header.id != id || header.part != part || header.Digest() != digest) {
+    return Corrupt(NameOf(id, part) + ": its header is not the one that the snapshot was made with");
+  }
+  return header;
+}
+
+Status LoadBlock(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+                 const LoadTarget& target) {
+  const auto arrays = std::count_if(target.arrays.begin(), target.arrays.end(),
+                                    [](const BufferRef& array) { return static_cast<bool>(array); });
+  if (entry.count != target.count || header.array_count != arrays) {
+    return Corrupt(NameOf(header.id, header.part) + ": block " + std::to_string(entry.block) + " has " +
+                   std::to_string(header.array_count) + " arrays of " + std::to_string(entry.count) +
+                   " elements, the job's has " + std::to_string(arrays) + " of " + std::to_string(target.count));
+  }
+  for (std::uint32_t i = 0; i < header.array_count; ++i) {
+    CAPSTAN_CHECK(target.arrays[i] && target.arrays[i]->size() >= BytesOf(target.count));
+    const std::span<std::byte> out(target.arrays[i]->data(), BytesOf(target.count));
+    CAPSTAN_RETURN_IF_ERROR(ReadVerified(store, header, entry, i, out));
+  }
+  return {};
+}
+
+Status LoadPart(const SnapshotStore& store, const LoadSnapshot& work, const LoadSnapshot::Part& part,
+                std::vector<SnapshotHeader>* headers) {
+  CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, ReadVerifiedHeader(store, work.id, part.part, part.digest));
+  for (const LoadTarget& target : work.targets) {
+    const SnapshotHeader::Block* entry = header.Find(target.block);
+    if (entry != nullptr) CAPSTAN_RETURN_IF_ERROR(LoadBlock(store, header, *entry, target));
+  }
+  headers->push_back(std::move(header));
+  return {};
+}
+
+DiskResult Do(RememberLife work, SnapshotStore* store) {
+  Status status = store->Remember(work.life);
+  return LifeRemembered{work.life, std::move(status)};
+}
+
+DiskResult Do(WriteSnapshot work, SnapshotStore* store) {
+  SnapshotWritten result;
+  result.id = work.image.header.id;
+  result.parameters = work.image.header.parameters;
+  static constexpr std::atomic<bool> kNever{false};
+  const Result<SnapshotStore::Written> written =
+      store->Write(std::move(work.image), work.cancelled != nullptr ? *work.cancelled : kNever);
+  result.status = written.status();
+  if (!written.ok()) return result;
+  result.digest = written->digest;
+  result.bytes = written->bytes;
+  return result;
+}
+
+DiskResult Do(LoadSnapshot work, SnapshotStore* store) {
+  SnapshotLoaded result;
+  result.generation = work.generation;
+  for (const LoadSnapshot::Part& part : work.parts) {
+    result.status = LoadPart(*store, work, part, &result.headers);
+    if (!result.status.ok()) break;
+  }
+  if (!result.status.ok()) result.headers.clear();
+  return result;
+}
+
+Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header, PeerRead* result) {
+  const SnapshotHeader::Block* entry = header.Find(result->fetch.block);
+  if (entry == nullptr) {
+    return Invalid(NameOf(header.id, header.part) + " has no block " + std::to_string(result->fetch.block));
+  }
+  std::vector<Slice> arrays;
+  for (std::uint32_t i = 0; i < header.array_count; ++i) {
+    arrays.push_back(NewSlice(BytesOf(entry->count)));
+    const std::span<std::byte> out(arrays.back().owner->data(), arrays.back().size);
+    CAPSTAN_RETURN_IF_ERROR(ReadVerified(store, header, *entry, i, out));
+  }
+  result->entry = *entry;
+  result->arrays = std::move(arrays);
+  return {};
+}
+
+Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
+  CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->fetch.snapshot, result->fetch.part));
+  if (result->fetch.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
+  result->arrays.push_back(SliceOf(EncodeSnapshotHeader(header)));
+  return {};
+}
+
+DiskResult Do(ReadForPeer work, SnapshotStore* store) {
+  PeerRead result;
+  result.peer = work.peer;
+  result.fetch = work.fetch;
+  result.status = ReadPartForPeer(*store, &result);
+  return result;
+}
+
+// What is not there needs no removing.
+DiskResult Do(RemoveParts work, SnapshotStore* store) {
+  PartsRemoved result;
+  for (const SnapshotPart& part : work.parts) {
+    Status status = store->Remove(part.id, part.part);
+    if (!status.ok() && status.code() != Code::kInvalid && result.status.ok()) result.status = std::move(status);
+  }
+  result.parts = std::move(work.parts);
+  return result;
+}
+
+}  // namespace
+
+DiskResult CarryOut(DiskWork work, SnapshotStore* store) {
+  return std::visit([store](auto&& one) { return Do(std::move(one), store); }, std::move(work));
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,98 @@
+#include "server/memory_snapshot_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "common/hash.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::string NameOf(SnapshotId id, ShardIndex part) {
+  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
+         std::to_string(part);
+}
+
+}  // namespace
+
+Status MemorySnapshotStore::Remember(const ShardLife& life) {
+  if (!remember_failure_.ok()) return remember_failure_;
+  life_ = life;
+  return {};
+}
+
+std::vector<SnapshotPart> MemorySnapshotStore::List() const {
+  std::vector<SnapshotPart> list;
+  for (const auto& [key, part] : parts_) list.push_back({key.first, key.second, part.header.Digest()});
+  return list;
+}
+
+Result<SnapshotStore::Written> MemorySnapshotStore::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
+  Part part{std::move(image.header), {}};
+  Written written;
+  for (std::size_t i = 0; i < part.header.blocks.size(); ++i) {
+    if (cancelled.load()) return Refused("the snapshot was given up");
+    for (std::uint32_t j = 0; j < part.header.array_count; ++j) {
+      const Slice slice = std::move(image.arrays[i][j]);
+      part.arrays.emplace_back(slice.data, slice.data + slice.size);
+      part.header.blocks[i].hashes[j] = Hash64(slice.bytes());
+      written.bytes += slice.size;
+    }
+  }
+  if (cancelled.load()) return Refused("the snapshot was given up");
+  if (!write_failure_.ok()) return write_failure_;
+  written.digest = part.header.Digest();
+  const Key key{part.header.id, part.header.part};
+  parts_.insert_or_assign(key, std::move(part));
+  return written;
+}
+
+Result<const MemorySnapshotStore::Part*> MemorySnapshotStore::Find(SnapshotId id, ShardIndex part) const {
+  const auto found = parts_.find({id, part});
+  if (found == parts_.end()) return Invalid(NameOf(id, part) + " is not here");
+  return &found->second;
+}
+
+Result<SnapshotHeader> MemorySnapshotStore::ReadHeader(SnapshotId id, ShardIndex part) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const Part* const found, Find(id, part));
+  return found->header;
+}
+
+Status MemorySnapshotStore::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
+                                      std::span<std::byte> out) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const Part* const found, Find(id, part));
+  const SnapshotHeader& header = found->header;
+  const SnapshotHeader::Block* entry = header.Find(block);
+  if (entry == nullptr || array >= header.array_count) {
+    return Invalid(NameOf(id, part) + " has no array " + std::to_string(array) + " of block " + std::to_string(block));
+  }
+  const std::size_t at = static_cast<std::size_t>(entry - header.blocks.data()) * header.array_count + array;
+  const std::vector<std::byte>& bytes = found->arrays[at];
+  if (bytes.size() != out.size()) return Corrupt(NameOf(id, part) + ": an array of another size than asked for");
+  std::copy(bytes.begin(), bytes.end(), out.begin());
+  return {};
+}
+
+Status MemorySnapshotStore::Remove(SnapshotId id, ShardIndex part) {
+  if (parts_.erase({id, part}) == 0) return Invalid(NameOf(id, part) + " is not here");
+  return {};
+}
+
+bool MemorySnapshotStore::DamageNewest() {
+  for (auto newest = parts_.rbegin(); newest != parts_.rend(); ++newest) {
+    for (std::vector<std::byte>& bytes : newest->second.arrays) {
+      if (bytes.empty()) continue;
+      bytes[bytes.size() / 2] ^= std::byte{1};
+      return true;
+    }
+  }
+  return false;
+}
+
+void MemorySnapshotStore::AddPartsOf(const MemorySnapshotStore& other) {
+  parts_.insert(other.parts_.begin(), other.parts_.end());
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,335 @@
+#include "server/rocks_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "server/rocks_part_writer.h"
+#include "server/rocks_support.h"
+#include "server/shard_disk.h"
+#include "server/shard_life_codec.h"
+
+namespace capstan::server {
+
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr const char* kLifeKey = "life";
+
+std::string FamilyName(SnapshotId id, std::uint64_t rewrite) {
+  std::string name = "g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value);
+  if (rewrite > 0) name += "-r" + std::to_string(rewrite);
+  return name;
+}
+
+bool TakeNumber(std::string_view prefix, std::string_view* text, std::uint64_t* number) {
+  if (!text->starts_with(prefix)) return false;
+  const char* const begin = text->data() + prefix.size();
+  const auto [end, error] = std::from_chars(begin, text->data() + text->size(), *number);
+  text->remove_prefix(static_cast<std::size_t>(end - text->data()));
+  return error == std::errc();
+}
+
+struct ParsedName {
+  SnapshotId id;
+  std::uint64_t rewrite = 0;
+};
+
+std::optional<ParsedName> ParseFamilyName(std::string_view text) {
+  ParsedName name;
+  if (!TakeNumber("g", &text, &name.id.generation.value) || !TakeNumber("-v", &text, &name.id.version.value)) {
+    return std::nullopt;
+  }
+  if (text.empty() || (TakeNumber("-r", &text, &name.rewrite) && text.empty())) return name;
+  return std::nullopt;
+}
+
+Status SyncFolder(const std::string& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
+  const Status status = synced ? Status() : Unreachable(folder + ": fsync failed: " + std::strerror(errno));
+  if (descriptor >= 0) close(descriptor);
+  return status;
+}
+
+Status MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) return SyncFolder(files::path(path).parent_path());
+  if (errno == EEXIST && files::is_directory(path)) return {};
+  return Unreachable(path + ": the folder cannot be made: " + std::strerror(errno));
+}
+
+// A database whose CURRENT is gone would be begun anew over its own files.
+Status CheckNotBeheaded(const std::string& path) {
+  std::error_code ignored;
+  if (files::exists(path + "/CURRENT")) return {};
+  for (const auto& entry : files::directory_iterator(path, ignored)) {
+    if (entry.path().extension() == ".sst") {
+      return Corrupt(path + ": the file CURRENT is missing; put the folder back from a copy, or move it away");
+    }
+  }
+  return {};
+}
+
+Status LockFailed(const Status& status, const std::string& path) {
+  if (status.code() != Code::kBusy) return status;
+  return Unreachable(path + ": another server of this job still uses this folder; end that process and try again");
+}
+
+}  // namespace
+
+RocksFolder::RocksFolder(std::string path, ShardIndex part)
+    : path_(std::move(path)), part_(part), env_(CreatePrivateEnv()) {}
+
+RocksFolder::~RocksFolder() {
+  if (database_ == nullptr) return;
+  for (const Family& family : families_) (void)database_->DestroyColumnFamilyHandle(family.handle);
+  if (life_family_ != nullptr) (void)database_->DestroyColumnFamilyHandle(life_family_);
+  (void)database_->Close();
+}
+
+Result<std::unique_ptr<RocksFolder>> RocksFolder::Open(const std::string& path, ShardIndex part, Access access,
+                                                       double wait_seconds) {
+  std::unique_ptr<RocksFolder> folder(new RocksFolder(path, part));
+  if (access == Access::kWrite) {
+    CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
+    Result<FileLock> lock = FileLock::Acquire(path + "/OWNER", wait_seconds);
+    if (!lock.ok()) return LockFailed(lock.status(), path);
+    folder->lock_ = std::move(lock).value();
+    CAPSTAN_RETURN_IF_ERROR(MakeFolder(folder->incoming()));
+    folder->ClearIncoming();
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckNotBeheaded(path));
+  const Status opened = folder->OpenDatabase(access);
+  if (opened.code() == Code::kCorrupt) {
+    return Corrupt(opened.message() +
+                   "; put the folder back from a copy, or move it away: its snapshots are lost then");
+  }
+  CAPSTAN_RETURN_IF_ERROR(opened);
+  return folder;
+}
+
+Status RocksFolder::OpenDatabase(Access access) {
+  rocksdb::Options options = StrictOptions(env_.get());
+  options.create_if_missing = access == Access::kWrite;
+  std::vector<std::string> names = {rocksdb::kDefaultColumnFamilyName};
+  if (files::exists(path_ + "/CURRENT")) {
+    names.clear();
+    CAPSTAN_RETURN_IF_ERROR(FromRocks(rocksdb::DB::ListColumnFamilies(options, path_, &names), path_));
+  }
+  std::vector<rocksdb::ColumnFamilyDescriptor> wanted;
+  for (const std::string& name : names) {
+    const bool life = name == rocksdb::kDefaultColumnFamilyName;
+    wanted.emplace_back(name, life ? options : SnapshotOptions(env_.get()));
+  }
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* database = nullptr;
+  const rocksdb::Status status = access == Access::kWrite
+                                     ? rocksdb::DB::Open(options, path_, wanted, &handles, &database)
+                                     : rocksdb::DB::OpenForReadOnly(options, path_, wanted, &handles, &database);
+  CAPSTAN_RETURN_IF_ERROR(FromRocks(status, path_));
+  database_.reset(database);
+  return TakeFamilies(handles, access);
+}
+
+// Knows every handle before anything can fail: all are given back in the end.
+Status RocksFolder::TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles, Access access) {
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    if (handle->GetName() == rocksdb::kDefaultColumnFamilyName) {
+      life_family_ = handle;
+      continue;
+    }
+    const ParsedName name = ParseFamilyName(handle->GetName()).value_or(ParsedName{});
+    families_.push_back({.id = name.id, .rewrite = name.rewrite, .handle = handle, .damage = {}, .header = {}});
+  }
+  std::sort(families_.begin(), families_.end(),
+            [](const Family& a, const Family& b) { return std::tie(a.id, a.rewrite) < std::tie(b.id, b.rewrite); });
+  for (std::size_t i = families_.size(); i-- > 0;) {
+    Family& family = families_[i];
+    const Result<std::string> bytes = Get(family.handle, HeaderKey());
+    const bool leftover = bytes.status().code() == Code::kInvalid;
+    const bool shadowed = i + 1 < families_.size() && families_[i + 1].id == family.id;
+    if (!leftover && !shadowed) {
+      family.damage = bytes.status();
+      if (bytes.ok()) LoadHeader(&family, bytes.value());
+    } else if (access == Access::kWrite) {
+      CAPSTAN_RETURN_IF_ERROR(Drop(i));
+    } else {
+      (void)database_->DestroyColumnFamilyHandle(family.handle);
+      families_.erase(families_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return {};
+}
+
+void RocksFolder::LoadHeader(Family* family, const std::string& bytes) const {
+  Result<SnapshotHeader> header = DecodeSnapshotHeader(bytes);
+  if (!header.ok()) {
+    family->damage = {header.status().code(), NameOf(family->id) + ": " + header.status().message()};
+  } else if (header->id != family->id || header->part != part_) {
+    family->damage = Corrupt(NameOf(family->id) + ": its header is that of another part");
+  } else {
+    family->header = std::move(header).value();
+  }
+}
+
+std::string RocksFolder::NameOf(SnapshotId id) const { return path_ + ": snapshot " + FamilyName(id, 0); }
+
+Result<std::string> RocksFolder::Get(rocksdb::ColumnFamilyHandle* family, const std::string& key) const {
+  std::string value;
+  CAPSTAN_RETURN_IF_ERROR(FromRocks(database_->Get(rocksdb::ReadOptions(), family, key, &value), path_));
+  return value;
+}
+
+// ---- the shard's life ----------------------------------------------------------------------------------------------
+
+Result<std::optional<ShardLife>> RocksFolder::ReadLife() const {
+  const Result<std::string> bytes = Get(life_family_, kLifeKey);
+  if (bytes.status().code() == Code::kInvalid) return std::optional<ShardLife>();
+  if (!bytes.ok()) return bytes.status();
+  const Result<ShardLife> life = DecodeShardLife(bytes.value());
+  if (!life.ok()) return Status(life.status().code(), path_ + ": " + life.status().message());
+  return std::optional<ShardLife>(life.value());
+}
+
+Status RocksFolder::WriteLife(const ShardLife& life) {
+  RecoverFromFullDisk();
+  rocksdb::WriteOptions durable;
+  durable.sync = true;
+  return Note(database_->Put(durable, life_family_, kLifeKey, EncodeShardLife(life)));
+}
+
+// ---- snapshots -----------------------------------------------------------------------------------------------------
+
+const RocksFolder::Family* RocksFolder::Find(SnapshotId id) const {
+  const auto found =
+      std::find_if(families_.begin(), families_.end(), [id](const Family& family) { return family.id == id; });
+  return found != families_.end() ? &*found : nullptr;
+}
+
+std::vector<SnapshotPart> RocksFolder::List() const {
+  std::vector<SnapshotPart> list;
+  for (const Family& family : families_) {
+    if (family.damage.ok()) list.push_back({family.id, part_, family.header.Digest()});
+  }
+  return list;
+}
+
+Result<SnapshotHeader> RocksFolder::ReadHeader(SnapshotId id) const {
+  const Family* family = Find(id);
+  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
+  if (!family->damage.ok()) return family->damage;
+  return family->header;
+}
+
+Status RocksFolder::ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const {
+  const Family* family = Find(id);
+  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
+  const std::string where = NameOf(id) + ", block " + std::to_string(block) + ", array " + std::to_string(array);
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status read = database_->Get(rocksdb::ReadOptions(), family->handle, ArrayKey(block, array), &value);
+  CAPSTAN_RETURN_IF_ERROR(FromRocks(read, where));
+  if (value.size() != out.size()) {
+    return Corrupt(where + ": " + std::to_string(value.size()) + " bytes in the place of " +
+                   std::to_string(out.size()));
+  }
+  std::memcpy(out.data(), value.data(), out.size());
+  return {};
+}
+
+Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
+  if (image.header.part != part_) return Invalid(path_ + ": a part of another shard is not written here");
+  const std::uint64_t bytes = BytesOf(image);
+  CAPSTAN_RETURN_IF_ERROR(CheckSpace(bytes));
+  RecoverFromFullDisk();
+  Result<PartFiles> written = WritePartFiles(incoming(), SnapshotOptions(env_.get()), std::move(image), cancelled);
+  Result<Family> family = written.ok() ? Ingest(written->paths, std::move(written->header)) : written.status();
+  ClearIncoming();
+  if (!family.ok()) return family.status();
+  const SnapshotId id = family->id;
+  const std::uint64_t rewrite = family->rewrite, digest = family->header.Digest();
+  families_.push_back(std::move(family).value());
+  CAPSTAN_RETURN_IF_ERROR(DropShadowed(id, rewrite));
+  std::sort(families_.begin(), families_.end(), [](const Family& a, const Family& b) { return a.id < b.id; });
+  return SnapshotStore::Written{.digest = digest, .bytes = bytes};
+}
+
+// All files or none become the family's.
+Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& paths, SnapshotHeader header) {
+  const Family* old = Find(header.id);
+  Family family{.id = header.id,
+                .rewrite = old != nullptr ? old->rewrite + 1 : 0,
+                .handle = nullptr,
+                .damage = {},
+                .header = std::move(header)};
+  CAPSTAN_RETURN_IF_ERROR(Note(database_->CreateColumnFamily(SnapshotOptions(env_.get()),
+                                                             FamilyName(family.id, family.rewrite), &family.handle)));
+  rocksdb::IngestExternalFileOptions options;
+  options.move_files = true;
+  options.failed_move_fall_back_to_copy = false;
+  options.write_global_seqno = false;
+  const Status ingested = Note(database_->IngestExternalFile(family.handle, paths, options));
+  if (ingested.ok()) return family;
+  (void)database_->DropColumnFamily(family.handle);  // else the next start does it
+  (void)database_->DestroyColumnFamilyHandle(family.handle);
+  return ingested;
+}
+
+Status RocksFolder::DropShadowed(SnapshotId id, std::uint64_t newest_rewrite) {
+  for (std::size_t i = families_.size(); i-- > 0;) {
+    if (families_[i].id == id && families_[i].rewrite < newest_rewrite) CAPSTAN_RETURN_IF_ERROR(Drop(i));
+  }
+  return {};
+}
+
+Status RocksFolder::Remove(SnapshotId id) {
+  const Family* family = Find(id);
+  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
+  RecoverFromFullDisk();
+  return Drop(static_cast<std::size_t>(family - families_.data()));
+}
+
+// Its files go with the last handle.
+Status RocksFolder::Drop(std::size_t index) {
+  CAPSTAN_RETURN_IF_ERROR(Note(database_->DropColumnFamily(families_[index].handle)));
+  (void)database_->DestroyColumnFamilyHandle(families_[index].handle);
+  families_.erase(families_.begin() + static_cast<std::ptrdiff_t>(index));
+  return {};
+}
+
+// ---- the disk ------------------------------------------------------------------------------------------------------
+
+Status RocksFolder::CheckSpace(std::uint64_t bytes) const {
+  struct statvfs disk {};
+  if (statvfs(path_.c_str(), &disk) != 0) return Unreachable(path_ + ": statvfs failed: " + std::strerror(errno));
+  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  const std::uint64_t needed = bytes + bytes / 10;
+  if (free >= needed) return {};
+  return Unreachable(path_ + ": the disk is too full for a snapshot: " + std::to_string(needed) +
+                     " bytes are needed and " + std::to_string(free) + " are free; make room");
+}
+
+Status RocksFolder::Note(const rocksdb::Status& status) {
+  was_full_ = was_full_ || status.IsNoSpace();
+  return FromRocks(status, path_);
+}
+
+void RocksFolder::RecoverFromFullDisk() {
+  if (std::exchange(was_full_, false)) was_full_ = !database_->Resume().ok();
+}
+
+void RocksFolder::ClearIncoming() const {
+  std::error_code ignored;
+  for (const auto& entry : files::directory_iterator(incoming(), ignored)) files::remove_all(entry.path(), ignored);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,90 @@
+// RocksFolder: one shard's database: its life, and a column family for each of its parts of snapshots.
+//
+// Kind:   owned by a RocksSnapshotStore.
+// Fails:  kUnreachable: the disk fails or is full, or another process has the folder; kCorrupt; kInvalid: not there.
+// Why:    the arrays of a part and, in front of everybody's eyes last, its header come in as one atomic step, so a
+// family
+//         without a header is what was left by a process that ended on the way.
+//
+// A family's name is g<generation>-v<version>, with -r<n> behind it when the same snapshot was written again: the new
+// one is whole before the old one goes.
+#pragma once
+
+#include <rocksdb/db.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "server/file_lock.h"
+#include "server/snapshot.h"
+#include "server/snapshot_store.h"
+
+namespace capstan::server {
+
+class RocksFolder {
+ public:
+  enum class Access { kWrite, kRead };
+
+  // kWrite: makes the folder when there is none, keeps other processes out, and clears away what was left half done.
+  static Result<std::unique_ptr<RocksFolder>> Open(const std::string& path, ShardIndex part, Access access,
+                                                   double wait_seconds);
+  RocksFolder(const RocksFolder&) = delete;
+  RocksFolder& operator=(const RocksFolder&) = delete;
+  ~RocksFolder();
+
+  const std::string& path() const { return path_; }
+  ShardIndex part() const { return part_; }
+
+  Result<std::optional<ShardLife>> ReadLife() const;
+  Status WriteLife(const ShardLife& life);
+
+  bool empty() const { return families_.empty(); }
+  std::vector<SnapshotPart> List() const;
+  Result<SnapshotStore::Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled);
+  Result<SnapshotHeader> ReadHeader(SnapshotId id) const;
+  Status ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const;
+  Status Remove(SnapshotId id);
+
+ private:
+  struct Family {
+    SnapshotId id;
+    std::uint64_t rewrite = 0;
+    rocksdb::ColumnFamilyHandle* handle = nullptr;
+    Status damage;  // why there is no header
+    SnapshotHeader header;
+  };
+
+  RocksFolder(std::string path, ShardIndex part);
+
+  Status OpenDatabase(Access access);
+  Status TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles, Access access);
+  Result<std::string> Get(rocksdb::ColumnFamilyHandle* family, const std::string& key) const;
+  void LoadHeader(Family* family, const std::string& bytes) const;
+  Status DropShadowed(SnapshotId id, std::uint64_t newest_rewrite);
+  Status Drop(std::size_t index);
+  Result<Family> Ingest(const std::vector<std::string>& files, SnapshotHeader header);
+  Status CheckSpace(std::uint64_t bytes) const;
+  void RecoverFromFullDisk();
+  Status Note(const rocksdb::Status& status);
+  std::string incoming() const { return path_ + "/incoming"; }
+  void ClearIncoming() const;
+  const Family* Find(SnapshotId id) const;
+  std::string NameOf(SnapshotId id) const;
+
+  std::string path_;
+  ShardIndex part_;
+  std::optional<FileLock> lock_;
+  std::unique_ptr<rocksdb::Env> env_;
+  std::unique_ptr<rocksdb::DB> database_;
+  rocksdb::ColumnFamilyHandle* life_family_ = nullptr;
+  std::vector<Family> families_;  // ascending
+  bool was_full_ = false;         // the database may refuse to write until it is told that there is space again
+};
+
+}  // namespace capstan::server

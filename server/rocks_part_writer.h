@@ -1,0 +1,32 @@
+// WritePartFiles: a part of a snapshot as table files that RocksDB takes in as they are.
+//
+// Kind:   one function; it uses a second thread while it runs.
+// Fails:  kUnreachable, the disk; kRefused, `cancelled` became true. The caller removes the files.
+// Why:    files written directly, in two threads, are two to four times as fast as writing through the database.
+#pragma once
+
+#include <rocksdb/options.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "server/snapshot.h"
+
+namespace capstan::server {
+
+struct PartFiles {
+  std::vector<std::string> paths;  // on disk, with disjoint ranges of keys in ascending order
+  SnapshotHeader header;           // with hashes
+  std::uint64_t bytes = 0;         // of all arrays
+};
+
+std::uint64_t BytesOf(const SnapshotImage& image);
+
+// Into the empty directory `folder`. Lets go of each block when it is written.
+Result<PartFiles> WritePartFiles(const std::string& folder, const rocksdb::Options& options, SnapshotImage image,
+                                 const std::atomic<bool>& cancelled);
+
+}  // namespace capstan::server

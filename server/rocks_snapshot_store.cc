@@ -1,0 +1,184 @@
+#include "server/rocks_snapshot_store.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "server/rocks_folder.h"
+
+namespace capstan::server {
+
+namespace {
+
+using Access = RocksFolder::Access;
+
+std::string FolderOf(const std::string& folder, ShardIndex shard) { return folder + "/shard-" + std::to_string(shard); }
+
+std::string NameOf(SnapshotId id, ShardIndex part) {
+  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
+         std::to_string(part);
+}
+
+// Whatever a library throws ends here.
+template <class T, class Body>
+T Guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& failure) {
+    return Unreachable(std::string("the snapshot store: ") + failure.what());
+  }
+}
+
+class Store : public SnapshotStore {
+ public:
+  Store(std::unique_ptr<RocksFolder> own, std::vector<std::unique_ptr<RocksFolder>> orphans, const ShardLife& life)
+      : own_(std::move(own)), orphans_(std::move(orphans)), life_(life) {}
+
+  const ShardLife& life() const override { return life_; }
+
+  Status Remember(const ShardLife& life) override {
+    return Guarded<Status>([&]() -> Status {
+      CAPSTAN_RETURN_IF_ERROR(own_->WriteLife(life));
+      life_ = life;
+      return {};
+    });
+  }
+
+  std::vector<SnapshotPart> List() const override {
+    std::vector<SnapshotPart> list = own_->List();
+    for (const auto& orphan : orphans_) {
+      const std::vector<SnapshotPart> more = orphan->List();
+      list.insert(list.end(), more.begin(), more.end());
+    }
+    return list;
+  }
+
+  Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
+    return Guarded<Result<Written>>([&] { return own_->Write(std::move(image), cancelled); });
+  }
+
+  Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
+    return Guarded<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
+      const RocksFolder* folder = FolderWith(part);
+      if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
+      return folder->ReadHeader(id);
+    });
+  }
+
+  Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
+                   std::span<std::byte> out) const override {
+    return Guarded<Status>([&]() -> Status {
+      const RocksFolder* folder = FolderWith(part);
+      if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
+      return folder->ReadArray(id, block, array, out);
+    });
+  }
+
+  Status Remove(SnapshotId id, ShardIndex part) override {
+    return Guarded<Status>([&]() -> Status {
+      if (part == own_->part()) return own_->Remove(id);
+      for (std::size_t i = 0; i < orphans_.size(); ++i) {
+        if (orphans_[i]->part() == part) return RemoveFromOrphan(i, id);
+      }
+      return Invalid(NameOf(id, part) + " is not here");
+    });
+  }
+
+ private:
+  const RocksFolder* FolderWith(ShardIndex part) const {
+    if (part == own_->part()) return own_.get();
+    for (const auto& orphan : orphans_) {
+      if (orphan->part() == part) return orphan.get();
+    }
+    return nullptr;
+  }
+
+  // An orphan is open for reading; to take something out it has to be opened for writing.
+  Status RemoveFromOrphan(std::size_t index, SnapshotId id) {
+    CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader known, orphans_[index]->ReadHeader(id));
+    const std::string path = orphans_[index]->path();
+    const ShardIndex part = known.part;
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<RocksFolder> writable, RocksFolder::Open(path, part, Access::kWrite, 0));
+    CAPSTAN_RETURN_IF_ERROR(writable->Remove(id));
+    if (!writable->empty()) {
+      writable.reset();
+      CAPSTAN_ASSIGN_OR_RETURN(orphans_[index], RocksFolder::Open(path, part, Access::kRead, 0));
+      return {};
+    }
+    orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(index));
+    writable.reset();
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? Unreachable(path + ": cannot be removed: " + error.message()) : Status();
+  }
+
+  std::unique_ptr<RocksFolder> own_;
+  std::vector<std::unique_ptr<RocksFolder>> orphans_;
+  ShardLife life_;
+};
+
+Status CheckLife(const ShardLife& life, ShardIndex shard, const std::string& path) {
+  if (life.shard == shard) return {};
+  return Invalid(path + " is the directory of shard " + std::to_string(life.shard) +
+                 "; it has been moved or copied: put the folders of the run directory back where they were");
+}
+
+Result<std::vector<std::unique_ptr<RocksFolder>>> OpenOrphans(const std::string& folder,
+                                                              const std::vector<ShardIndex>& orphans) {
+  std::vector<std::unique_ptr<RocksFolder>> opened;
+  for (const ShardIndex orphan : orphans) {
+    const std::string path = FolderOf(folder, orphan);
+    if (!std::filesystem::exists(path + "/CURRENT")) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(auto one, RocksFolder::Open(path, orphan, Access::kRead, 0));
+    opened.push_back(std::move(one));
+  }
+  return opened;
+}
+
+Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, ShardIndex shard, double wait_seconds,
+                                                 const std::vector<ShardIndex>& orphans) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Unreachable(folder + ": the folder cannot be made: " + std::strerror(errno));
+  }
+  const std::string path = FolderOf(folder, shard);
+  CAPSTAN_ASSIGN_OR_RETURN(auto own, RocksFolder::Open(path, shard, Access::kWrite, wait_seconds));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<ShardLife> found, own->ReadLife());
+  ShardLife life;
+  life.shard = shard;
+  if (found) life = *found;
+  CAPSTAN_RETURN_IF_ERROR(CheckLife(life, shard, path));
+  CAPSTAN_ASSIGN_OR_RETURN(auto others, OpenOrphans(folder, orphans));
+  return std::unique_ptr<SnapshotStore>(std::make_unique<Store>(std::move(own), std::move(others), life));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SnapshotStore>> RocksSnapshotStore::Open(const std::string& folder, ShardIndex shard,
+                                                                double wait_seconds,
+                                                                const std::vector<ShardIndex>& orphans) {
+  return Guarded<Result<std::unique_ptr<SnapshotStore>>>(
+      [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
+}
+
+std::vector<ShardIndex> FindOrphans(const std::string& folder, ShardIndex shard_count) {
+  constexpr std::string_view kPrefix = "shard-";
+  std::vector<ShardIndex> orphans;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    ShardIndex shard = 0;
+    if (!name.starts_with(kPrefix) || !entry.is_directory(ignored)) continue;
+    (void)std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), shard);
+    if (name == std::string(kPrefix) + std::to_string(shard) && shard >= shard_count) orphans.push_back(shard);
+  }
+  std::sort(orphans.begin(), orphans.end());
+  return orphans;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,52 @@
+// ShardDiskThread: the thread that carries out what a shard asks of its disk, in order.
+//
+// Kind:   owned by the shard's loop, whose thread alone calls it.
+// Limits: kWaitingMax pieces of work whose results have not been taken; one more gets kBusy.
+// Why:    a shard answers while gigabytes are written or read.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/mailbox.h"
+#include "server/shard_disk.h"
+
+namespace capstan::server {
+
+class ShardDiskThread {
+ public:
+  static constexpr std::size_t kWaitingMax = 1024;
+
+  // `wake` is called on the disk's thread whenever there is a result to take. The store outlives this object, and
+  // nobody else uses it meanwhile.
+  ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake);
+  ShardDiskThread(const ShardDiskThread&) = delete;
+  ShardDiskThread& operator=(const ShardDiskThread&) = delete;
+  // Gives up what is being written, read or waiting, except lives: those that were handed over are remembered.
+  ~ShardDiskThread();
+
+  // Never waits. `work` is untouched when it is not taken.
+  Status Submit(DiskWork&& work);
+  std::optional<DiskResult> TakeResult();
+  // Work whose result has not been taken.
+  std::size_t waiting() const { return waiting_; }
+
+ private:
+  void Run();
+
+  SnapshotStore* store_;
+  std::function<void()> wake_;
+  Mailbox<DiskWork> work_{kWaitingMax};
+  Mailbox<DiskResult> results_{kWaitingMax};
+  std::size_t waiting_ = 0;
+  std::vector<std::weak_ptr<std::atomic<bool>>> cancels_;  // of snapshots that may still be written
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace capstan::server

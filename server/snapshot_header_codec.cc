@@ -1,0 +1,140 @@
+#include <exception>
+
+#include "server/sealed_text.h"
+#include "server/shard_disk.h"
+#include "server/storage_json.h"
+
+namespace capstan::server {
+
+namespace {
+
+using server::ToJson;
+
+constexpr std::uint64_t kFormat = 1;
+constexpr std::size_t kBytesMax = std::size_t{256} << 20;
+constexpr std::size_t kBlocksMax = std::size_t{1} << 22;
+constexpr std::size_t kReportsMax = 65536;
+
+Json ToJson(const SnapshotHeader::Block& block, std::uint32_t array_count) {
+  Json hashes = Json::array();
+  for (std::uint32_t i = 0; i < array_count; ++i) hashes.push_back(block.hashes[i]);
+  return Json::array({block.block, block.count, block.updates, block.last, std::move(hashes)});
+}
+
+Json ToJson(const Progress::Entry& entry) {
+  const SlotReport& report = entry.report;
+  return Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
+                      DoubleBits(report.validation_loss_sum), report.validation_predictions,
+                      report.validation_correct});
+}
+
+template <class T, class Convert>
+Json ListOf(const std::vector<T>& list, Convert convert) {
+  Json json = Json::array();
+  for (const T& element : list) json.push_back(convert(element));
+  return json;
+}
+
+Json ToJson(const SnapshotHeader& header) {
+  Json json;
+  json["format"] = kFormat;
+  json["job"] = ToJson(header.job);
+  json["id"] = ToJson(header.id);
+  json["part"] = header.part;
+  json["part_count"] = header.part_count;
+  json["catalog_hash"] = header.catalog_hash;
+  json["array_count"] = header.array_count;
+  json["parameters"] = ToJson(header.parameters);
+  json["slot_count"] = header.slot_count;
+  json["ended"] = header.ended;
+  json["reports"] = ListOf(header.reports, [](const Progress::Entry& entry) { return ToJson(entry); });
+  json["blocks"] =
+      ListOf(header.blocks, [&](const SnapshotHeader::Block& block) { return ToJson(block, header.array_count); });
+  return json;
+}
+
+bool ReadReport(const Json* json, Progress::Entry* entry) {
+  SlotReport& report = entry->report;
+  return json->size() == 8 && ReadNumber(Element(*json, 0), &entry->step) &&
+         ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
+         ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
+         ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&
+         ReadNumber(Element(*json, 6), &report.validation_predictions) &&
+         ReadNumber(Element(*json, 7), &report.validation_correct);
+}
+
+bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::Block* block) {
+  const Json* hashes = Element(*json, 4);
+  bool good = json->size() == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchHeader - 1) &&
+              ReadNumber(Element(*json, 1), &block->count) && ReadNumber(Element(*json, 2), &block->updates) &&
+              ReadNumbers(Element(*json, 3), &block->last, kSlotsMax) && hashes->size() == array_count;
+  for (std::uint32_t i = 0; good && i < array_count; ++i) good = ReadNumber(Element(*hashes, i), &block->hashes[i]);
+  return good;
+}
+
+bool ReadHeader(const Json& json, SnapshotHeader* header) {
+  return ReadJob(Member(json, "job"), &header->job) && ReadSnapshotId(Member(json, "id"), &header->id) &&
+         ReadNumber(Member(json, "part"), &header->part) &&
+         ReadNumber(Member(json, "part_count"), &header->part_count) &&
+         ReadNumber(Member(json, "catalog_hash"), &header->catalog_hash) &&
+         ReadNumber(Member(json, "array_count"), &header->array_count, kBlockArraysMax) && header->array_count > 0 &&
+         ReadParameters(Member(json, "parameters"), &header->parameters) &&
+         ReadNumber(Member(json, "slot_count"), &header->slot_count, kSlotsMax) &&
+         ReadNumbers(Member(json, "ended"), &header->ended, kSlotsMax) &&
+         ReadList(Member(json, "reports"), &header->reports, kReportsMax, ReadReport) &&
+         ReadList(Member(json, "blocks"), &header->blocks, kBlocksMax,
+                  [&](const Json* from, SnapshotHeader::Block* block) {
+                    return ReadBlock(from, header->array_count, block);
+                  });
+}
+
+// What a shard indexes with has to be within what it indexes.
+bool FitsTogether(const SnapshotHeader& header) {
+  const auto per_slot = [&](const std::vector<std::uint64_t>& list) {
+    return list.empty() || list.size() == header.slot_count;
+  };
+  bool fits = header.part < header.part_count && per_slot(header.ended);
+  for (const Progress::Entry& entry : header.reports) fits = fits && entry.report.slot < header.slot_count;
+  for (const SnapshotHeader::Block& block : header.blocks) fits = fits && per_slot(block.last);
+  return fits;
+}
+
+bool Ascends(const std::vector<SnapshotHeader::Block>& blocks) {
+  for (std::size_t i = 1; i < blocks.size(); ++i) {
+    if (blocks[i - 1].block >= blocks[i].block) return false;
+  }
+  return true;
+}
+
+Result<SnapshotHeader> Decode(std::string_view bytes) {
+  if (bytes.size() > kBytesMax) return Corrupt("the header of a snapshot's part is longer than any header");
+  const std::optional<std::string_view> text = Unseal(0, bytes);
+  if (!text) return Corrupt("the header of a snapshot's part does not match its own hash");
+  const Json json = ParseJson(*text);
+  std::uint64_t format = 0;
+  if (!ReadNumber(Member(json, "format"), &format))
+    return Corrupt("a snapshot's part has no header that states a format");
+  if (format > kFormat) {
+    return Unsupported("the snapshot's part is of format " + std::to_string(format) + ", this build reads up to " +
+                       std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
+  }
+  SnapshotHeader header;
+  if (format != kFormat || !ReadHeader(json, &header)) return Corrupt("the header of a snapshot's part is malformed");
+  if (!FitsTogether(header)) return Corrupt("the lists in the header of a snapshot's part do not fit together");
+  if (!Ascends(header.blocks)) return Corrupt("the blocks of a snapshot's part are not in ascending order");
+  return header;
+}
+
+}  // namespace
+
+std::string EncodeSnapshotHeader(const SnapshotHeader& header) { return Seal(0, ToJson(header).dump()); }
+
+Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes) {
+  try {
+    return Decode(bytes);
+  } catch (const std::exception& failure) {  // of the JSON library
+    return Corrupt(std::string("the header of a snapshot's part is malformed: ") + failure.what());
+  }
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,125 @@
+// Reading and writing of what is stored as JSON: numbers as they are, floats as their bits.
+//
+// Kind:   functions; for the codecs of this folder alone.
+// Limits: every reader states the most that it takes.
+// Fails:  false: not there, of another type, or out of bounds. Nothing throws.
+// Why:    what was stored comes back bit by bit, NaNs too, and what was not stored by us is no reason to end.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/messages.h"
+
+namespace capstan::server {
+
+using Json = nlohmann::ordered_json;
+
+// ---- writing -------------------------------------------------------------------------------------------------------
+
+inline std::uint32_t FloatBits(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline std::uint64_t DoubleBits(double value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline Json ToJson(JobId job) { return Json::array({job.high, job.low}); }
+inline Json ToJson(SnapshotId id) { return Json::array({id.generation.value, id.version.value}); }
+inline Json ToJson(const StepParameters& p) {
+  return {{"updates", p.updates},
+          {"learning_rate_bits", FloatBits(p.learning_rate)},
+          {"loss_scale_bits", FloatBits(p.loss_scale)},
+          {"good_steps", p.good_steps},
+          {"snapshot", p.snapshot},
+          {"stop", p.stop}};
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+// Discarded (and of no type) when the text is not JSON.
+inline Json ParseJson(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+// Null when there is none.
+inline const Json* Member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found != object.end() ? &*found : nullptr;
+}
+inline const Json* Element(const Json& array, std::size_t index) {
+  return array.is_array() && index < array.size() ? &array[index] : nullptr;
+}
+
+template <class T>
+bool ReadNumber(const Json* json, T* out, std::uint64_t max = std::numeric_limits<T>::max()) {
+  if (json == nullptr || !json->is_number_unsigned()) return false;
+  const auto number = json->get<std::uint64_t>();
+  *out = static_cast<T>(number);
+  return number <= max;
+}
+template <class Tag>
+bool ReadNumber(const Json* json, Number<Tag>* out) {
+  return ReadNumber(json, &out->value);
+}
+inline bool ReadBool(const Json* json, bool* out) {
+  if (json == nullptr || !json->is_boolean()) return false;
+  *out = json->get<bool>();
+  return true;
+}
+inline bool ReadText(const Json* json, std::string* out) {
+  if (json == nullptr || !json->is_string()) return false;
+  *out = json->get_ref<const std::string&>();
+  return true;
+}
+inline bool ReadFloat(const Json* json, float* out) {
+  std::uint32_t bits = 0;
+  const bool good = ReadNumber(json, &bits);
+  std::memcpy(out, &bits, sizeof bits);
+  return good;
+}
+inline bool ReadDouble(const Json* json, double* out) {
+  std::uint64_t bits = 0;
+  const bool good = ReadNumber(json, &bits);
+  std::memcpy(out, &bits, sizeof bits);
+  return good;
+}
+// Each element by `read(const Json*, T*)`.
+template <class T, class Read>
+bool ReadList(const Json* json, std::vector<T>* out, std::size_t count_max, Read read) {
+  if (json == nullptr || !json->is_array() || json->size() > count_max) return false;
+  out->resize(json->size());
+  for (std::size_t i = 0; i < out->size(); ++i) {
+    if (!read(&(*json)[i], &(*out)[i])) return false;
+  }
+  return true;
+}
+inline bool ReadNumbers(const Json* json, std::vector<std::uint64_t>* out, std::size_t count_max) {
+  return ReadList(json, out, count_max,
+                  [](const Json* from, std::uint64_t* number) { return ReadNumber(from, number); });
+}
+inline bool ReadJob(const Json* json, JobId* job) {
+  return json != nullptr && json->size() == 2 && ReadNumber(Element(*json, 0), &job->high) &&
+         ReadNumber(Element(*json, 1), &job->low);
+}
+inline bool ReadSnapshotId(const Json* json, SnapshotId* id) {
+  return json != nullptr && json->size() == 2 && ReadNumber(Element(*json, 0), &id->generation) &&
+         ReadNumber(Element(*json, 1), &id->version);
+}
+inline bool ReadParameters(const Json* json, StepParameters* p) {
+  return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
+         ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
+         ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&
+         ReadNumber(Member(*json, "good_steps"), &p->good_steps) && ReadBool(Member(*json, "snapshot"), &p->snapshot) &&
+         ReadBool(Member(*json, "stop"), &p->stop);
+}
+
+}  // namespace capstan::server
