@@ -148,6 +148,7 @@ exit 5
             with self.launch(job) as second:
                 self.assertEqual(second.wait(), 2)
                 self.assertIn("is in use by another job", second.output)
+            launch.wait_for_line("step ")
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
         with self.launch(job) as third:
