@@ -52,8 +52,8 @@ class CsvReader {
     columns_ = static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     first_row_line_ = line_;
     if (columns_ < 2 || columns_ > kCsvColumnsMax) {
-      return Invalid(Where() + std::to_string(columns_) + " columns separated by commas; wanted 2 to " +
-                     std::to_string(kCsvColumnsMax) + ", one of them the class");
+      return Invalid(Where() + std::to_string(columns_) + (columns_ == 1 ? " column" : " columns") +
+                     " separated by commas; wanted 2 to " + std::to_string(kCsvColumnsMax) + ", one of them the class");
     }
     const auto columns = static_cast<std::int64_t>(columns_);
     const std::int64_t label = options_.label_column + (options_.label_column < 0 ? columns : 0);
