@@ -85,5 +85,5 @@ TEST_CASE("a label that is no class is refused", "[csv]") {
 TEST_CASE("a table without rows or without commas is refused", "[csv]") {
   CHECK_THAT(Message(""), Contains("no rows in it"));
   CHECK_THAT(Message("a,b\n", {.header_lines = 1}), Contains("no rows in it"));
-  CHECK_THAT(Message("1;2;3\n"), Contains("1 columns separated by commas"));
+  CHECK_THAT(Message("1;2;3\n"), Contains("1 column separated by commas"));
 }
