@@ -165,6 +165,12 @@ exit 5
                 self.assertRegex(launch.output, "(coordinator|server-[01]) exited with code 5; the last lines of its log")
             self.assert_nothing_runs(f"run{run}")
 
+    def test_a_start_that_failed_leaves_the_run_directory_free(self):
+        missing = self.path("nothing.csv")
+        with self.launch(self.job_file(data=f'kind = "csv"\npath = "{missing}"')) as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.run_job(self.job_file())
+
     def test_a_run_directory_is_used_once_and_by_one(self):
         job = self.job_file(steps=1000000)
         with self.launch(job) as launch:
