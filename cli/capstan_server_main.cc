@@ -57,7 +57,7 @@ int Main(int argc, char** argv) {
   options.index = static_cast<std::uint32_t>(arguments.index);
   if (options.index >= servers) {
     return Fail("--index " + std::to_string(options.index) + ": the job has " + std::to_string(servers) +
-                " servers (cluster.servers), numbered from 0");
+                (servers == 1 ? " server" : " servers") + " (cluster.servers), numbered from 0");
   }
   if (PortOf(options.config.cluster.coordinator) == 0) {
     return Fail(

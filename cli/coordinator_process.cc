@@ -32,7 +32,8 @@ class CoordinatorProcess {
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     Announce();
     while (!loop_->ended()) {
-      signals_.Wait(-1);
+      signals_.Wait(kBeatMs);
+      events_.Beat();
       if (signals_.stop_signal() != 0) loop_->RequestStop();
       const std::optional<std::vector<ShardAddress>> shards = shards_.TryPop();
       if (shards && !events_.launched()) WriteDownShards(*shards);

@@ -15,6 +15,7 @@ std::string PrintEvent(const Event& event) {
     case Event::Kind::kReady:
       object = {{"event", "ready"}, {"addresses", event.addresses}, {"metrics", event.metrics}};
       break;
+    case Event::Kind::kBeat: object = {{"event", "beat"}}; break;
     case Event::Kind::kNotice:
       object = {{"event", "notice"}, {"severity", static_cast<int>(event.severity)}, {"text", event.text}};
       break;
@@ -35,6 +36,7 @@ Event ParseEvent(std::string_view line) {
   const std::string kind = text("event");
   event.text = text("text");
   event.metrics = text("metrics");
+  if (kind == "beat") event.kind = Event::Kind::kBeat;
   if (kind == "failed") event.kind = Event::Kind::kFailed;
   if (kind == "notice") {
     event.kind = Event::Kind::kNotice;
@@ -70,6 +72,12 @@ void EventWriter::Ready(std::vector<std::string> addresses, std::string metrics)
   event.kind = Event::Kind::kReady;
   event.addresses = std::move(addresses);
   event.metrics = std::move(metrics);
+  Write(event);
+}
+
+void EventWriter::Beat() const {
+  Event event;
+  event.kind = Event::Kind::kBeat;
   Write(event);
 }
 

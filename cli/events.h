@@ -1,5 +1,5 @@
-// EventWriter, ParseEvent: what a process tells the launcher that started it: that it is ready and where, what people
-// should know, why it failed.
+// EventWriter, ParseEvent: what a process tells the launcher that started it: that it is ready and where, that it is
+// alive, what people should know, why it failed.
 //
 // Kind:   a writer is shared: any thread. One line of JSON per event, through an inherited pipe.
 // Limits: a launcher that does not read loses events; nobody waits for it.
@@ -14,8 +14,10 @@
 
 namespace capstan::cli {
 
+inline constexpr int kBeatMs = 1000;
+
 struct Event {
-  enum class Kind { kReady, kNotice, kFailed, kNone } kind = Kind::kNone;
+  enum class Kind { kReady, kBeat, kNotice, kFailed, kNone } kind = Kind::kNone;
   std::vector<std::string> addresses;  // kReady: host:port of the coordinator, or of a server's shards
   std::string metrics;                 // kReady: host:port
   Severity severity = Severity::kInfo;
@@ -33,6 +35,7 @@ class EventWriter {
 
   bool launched() const { return fd_ >= 0; }
   void Ready(std::vector<std::string> addresses, std::string metrics) const;
+  void Beat() const;  // the coordinator does, every kBeatMs
   void Notice(Severity severity, std::string text) const;
   void Failed(std::string text) const;
 

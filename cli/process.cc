@@ -28,6 +28,11 @@ StopSignals::StopSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  // A terminal that closes; whoever was started to outlive it (nohup) has it ignored, which holds for no blocked
+  // signal.
+  struct sigaction on_hangup {};
+  CAPSTAN_CHECK(sigaction(SIGHUP, nullptr, &on_hangup) == 0);
+  if (on_hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGCHLD);
   CAPSTAN_CHECK(sigprocmask(SIG_BLOCK, &set, nullptr) == 0);
   signal_fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

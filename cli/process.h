@@ -17,7 +17,8 @@ inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal
 // Allocator settings for large messages, and SIGPIPE ignored. Before any thread is started.
 void PrepareProcess();
 
-// From its creation on SIGINT and SIGTERM (and SIGCHLD) do nothing but make Wait return. Create it before any thread.
+// From its creation on SIGINT, SIGTERM and SIGHUP, unless that was ignored before, (and SIGCHLD) do nothing but make
+// Wait return. Create it before any thread.
 class StopSignals {
  public:
   StopSignals();

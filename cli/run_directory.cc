@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kSameSecondMax = 1000;
+
 std::string DefaultPath(const std::string& job_name) {
   const std::time_t now = std::time(nullptr);
   tm day{};
@@ -34,6 +36,27 @@ Status MakeFolder(const std::string& path) {
   return {};
 }
 
+// A folder that nobody else has: jobs may start within one second.
+Result<std::string> MakeDefaultFolder(const std::string& job_name) {
+  const std::string first = DefaultPath(job_name);
+  CAPSTAN_RETURN_IF_ERROR(MakeFolder("runs"));
+  std::error_code error;
+  for (int number = 1; number <= kSameSecondMax; ++number) {
+    std::string path = number == 1 ? first : first + "-" + std::to_string(number);
+    if (fs::create_directory(path, error)) return path;
+    if (error) break;
+  }
+  return Unreachable("cannot make the folder " + first + ": " +
+                     (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
+}
+
+// Whether a step was ever committed into it: a start that failed leaves none.
+bool HoldsRun(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
+  return !error && size > 0;
+}
+
 std::string Holder(int fd) {
   std::array<char, 32> pid{};
   const ssize_t size = pread(fd, pid.data(), pid.size() - 1, 0);
@@ -43,8 +66,11 @@ std::string Holder(int fd) {
 }  // namespace
 
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
-  if (path.empty()) path = DefaultPath(job_name);
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
+  if (path.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
+  }
   const std::string lock = path + "/lock";
   const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return Unreachable("cannot write into the run directory " + path + ": " + std::strerror(errno));
@@ -55,7 +81,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
     close(fd);
     return Invalid("the run directory " + path + " is in use by another job" + holder + "; give another --run-dir");
   }
-  if (std::error_code error; fs::exists(path + "/metrics.jsonl", error)) {
+  if (HoldsRun(path)) {
     return Invalid("the run directory " + path + " holds a run already; give another --run-dir or remove it");
   }
   const std::string pid = std::to_string(getpid());

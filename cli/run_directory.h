@@ -1,8 +1,8 @@
 // RunDirectory: the folder that a job leaves behind.
 //
 // Kind:   owned by one thread of the process that runs the job; held as long as the object lives.
-// Fails:  kInvalid: in use by another process, or it holds a run already; kUnreachable: it cannot be written.
-// Why:    two jobs in one folder would mix their steps.
+// Fails:  kInvalid: in use by another process, or it holds a run (a committed step) already; kUnreachable: it cannot be
+// written. Why:    two jobs in one folder would mix their steps.
 #pragma once
 
 #include <map>
@@ -21,7 +21,8 @@ struct Endpoints {
 
 class RunDirectory {
  public:
-  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME.
+  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME, with -2, -3, ... behind it
+  // when there is one.
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
   ~RunDirectory();
   RunDirectory(RunDirectory&& other) noexcept;

@@ -1,10 +1,32 @@
 #include "common/job_config_check.h"
 
+#include <algorithm>
+
+#include "common/utf8.h"
+
 namespace capstan::job_config {
 
 namespace {
 
 using std::to_string;
+
+constexpr std::size_t kNameBytesMax = 64;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kMemoryGiBMax = 64;  // of one thing in one process; far above what trains at a useful speed
+
+// The name becomes part of paths.
+std::optional<Problem> FindNameProblem(const JobConfig& c) {
+  const std::string& name = c.job.name;
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](char x) {
+    return (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z') || (x >= '0' && x <= '9') || x == '.' || x == '_' ||
+           x == '-';
+  });
+  const bool begins_well = !name.empty() && name[0] != '.' && name[0] != '-';
+  if (is_plain && begins_well && name.size() <= kNameBytesMax) return std::nullopt;
+  return Problem{"job", "name",
+                 "job.name is \"" + CleanUtf8(name, kNameBytesMax) + (name.size() > kNameBytesMax ? "..." : "") +
+                     "\"; wanted 1 to 64 letters, digits, '.', '_' or '-', the first of them no '.' or '-'"};
+}
 
 std::optional<Problem> FindModelProblem(const JobConfig& c) {
   const bool is_gpt = c.model.kind == ModelKind::kGpt;
@@ -66,12 +88,57 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+// `numbers`: of 4 bytes, that one process holds at once.
+std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
+  const double gib = numbers * 4 / kGiB;
+  if (gib <= kMemoryGiBMax) return std::nullopt;
+  problem.message += " would take " + to_string(static_cast<std::uint64_t>(std::min(gib, 1e18))) +
+                     " GiB of memory, and the limit is 64 GiB; lower one of them";
+  return problem;
+}
+
+// Features and classes of files are not known yet: what is made of them counts as nothing here.
+double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
+  if (c.model.kind == ModelKind::kGpt) {
+    const double width = c.model.width;
+    return 12 * width * width * c.model.layers + (vocabulary + c.model.context) * width;
+  }
+  double count = 0, before = features;
+  for (double width : c.model.hidden) {
+    count += before * width;
+    before = width;
+  }
+  return count + before * classes;
+}
+
+std::optional<Problem> FindSizeProblem(const JobConfig& c) {
+  const bool is_gpt = c.model.kind == ModelKind::kGpt, is_synthetic = c.data.kind == DataKind::kSynthetic;
+  const double features = is_synthetic ? c.data.features : 0, classes = is_synthetic ? c.data.classes : 0;
+  const double vocabulary = is_synthetic ? c.data.vocabulary : 0;
+  const Problem too_many_features = {"data", "features", "[data] features x classes"};
+  const Problem too_wide =
+      is_gpt ? Problem{"model", "width", "the weights of [model] layers, width, context and the vocabulary"}
+             : Problem{"model", "hidden", "the weights of [model] hidden and [data] features, classes"};
+  if (auto problem = FindMemoryProblem(is_gpt ? 0 : features * classes, too_many_features)) return problem;
+  if (auto problem = FindMemoryProblem(WeightCount(c, features, classes, vocabulary), too_wide)) return problem;
+  // What a slot computes at a time: its inputs, or the scores of each token.
+  const double samples = (c.job.global_batch - 1.0) / c.job.slots / c.worker.accumulate + 1;
+  const double each =
+      is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width) : std::max(features, classes);
+  return FindMemoryProblem(samples * each, {"job", "global_batch",
+                                            "a batch of global_batch / (slots x [worker] accumulate) samples x " +
+                                                std::string(is_gpt ? "[model] context x its width or [data] vocabulary"
+                                                                   : "[data] features or classes")});
+}
+
 }  // namespace
 
 std::optional<Problem> FindProblem(const JobConfig& config) {
+  if (auto problem = FindNameProblem(config)) return problem;
   if (auto problem = FindModelProblem(config)) return problem;
   if (auto problem = FindStepProblem(config)) return problem;
-  return FindClusterProblem(config);
+  if (auto problem = FindClusterProblem(config)) return problem;
+  return FindSizeProblem(config);
 }
 
 }  // namespace capstan::job_config

@@ -16,7 +16,8 @@ inline constexpr int kThreadsMax = 256;
 
 class CpuContext {
  public:
-  // The caller is one of the `threads` (1 to kThreadsMax); the others wait asleep between calls.
+  // The caller is one of the `threads` (1 to kThreadsMax); the others wait asleep between calls. Those have a
+  // FloatControl; who calls kernels has its own.
   explicit CpuContext(int threads);
   ~CpuContext();
   CpuContext(const CpuContext&) = delete;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/float_control.h"
 #include "common/status.h"
 #include "kernels/context.h"
 
@@ -61,6 +62,7 @@ class CpuContext::Pool {
   static constexpr int kSpins = 4000;  // tens of microseconds: about what a wake-up costs
 
   void Help(int lane) {
+    const FloatControl float_control;
     std::uint64_t seen = 0;
     while (!stop_.load(std::memory_order_relaxed)) {
       for (int spin = 0; spin < kSpins && open_.load(std::memory_order_acquire) == seen; ++spin) {

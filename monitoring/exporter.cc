@@ -190,7 +190,7 @@ struct Exporter::Impl {
                               "num_threads",
                               threads.c_str(),
                               "request_timeout_ms",
-                              "5000",
+                              "2000",
                               "enable_keep_alive",
                               "no",
                               "max_request_size",

@@ -1,7 +1,8 @@
 // AdvertisedEndpoint: the address under which others reach a socket that was bound here.
 //
-// Kind:   pure function.
-// Fails:  kInvalid when the socket listens on every address and nothing says which one others know.
+// Kind:   pure function, but for a look at the names that this machine knows.
+// Fails:  kInvalid when the socket listens on every address and nothing says which one others know, or when the host to
+//         advertise is not known here: then a wrong one is seen at the start, not by workers that wait.
 #pragma once
 
 #include <string>

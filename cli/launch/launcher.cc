@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRefreshMs = 200;
 constexpr std::chrono::seconds kPlainEvery{5};
+constexpr double kSilenceSecondsMin = 3 * kBeatMs / 1000.0;  // less may be a busy machine
 constexpr char kCoordinator[] = "coordinator";
 
 std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(index); }
@@ -35,6 +36,7 @@ Status Launcher::Run() {
     const std::vector<std::string> validations = progress_.Update();  // first: events are not older than steps
     TakeEvents();
     ReapChildren();
+    WatchCoordinator(now);
     for (const std::string& line : validations) screen_->Line(line);
     ShowProgress(now);
     if (signals_->stop_signal() != 0) Fail(Refused("stopped"));
@@ -55,6 +57,7 @@ Status Launcher::Start(const std::string& name, const std::string& program, std:
 }
 
 Status Launcher::StartCoordinator() {
+  coordinator_heard_ = Clock::now();
   return Start(kCoordinator, "capstan-server",
                {directory_.path() + "/job.toml", "--coordinator", "--run-dir", directory_.path()});
 }
@@ -93,7 +96,10 @@ void Launcher::Wait() {
 void Launcher::TakeEvents() {
   std::vector<std::pair<std::string, Event>> events;
   for (ChildProcess& child : children_) {
-    for (Event& event : child.TakeEvents()) events.emplace_back(child.name(), std::move(event));
+    for (Event& event : child.TakeEvents()) {
+      if (child.name() == kCoordinator) coordinator_heard_ = Clock::now();
+      events.emplace_back(child.name(), std::move(event));
+    }
   }
   for (const auto& [name, event] : events) OnEvent(name, event);
 }
@@ -106,6 +112,7 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
       if (!stopping_) screen_->Line(event.severity == Severity::kInfo ? event.text : "warning: " + event.text);
       break;
     case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
+    case Event::Kind::kBeat:
     case Event::Kind::kNone: break;
   }
 }
@@ -143,6 +150,23 @@ void Launcher::ReapChildren() {
     for (const std::string& line : lines) message += "\n  " + line;
     Fail(Unreachable(std::move(message)));
   }
+}
+
+void Launcher::WatchCoordinator(Clock::time_point now) {
+  if (stopping_ || children_.empty() || children_.front().ended()) return;
+  const double silence = std::chrono::duration<double>(now - coordinator_heard_).count();
+  const LimitsSection& limits = config_.limits;
+  if (silence < std::max(limits.report, kSilenceSecondsMin)) {
+    if (std::exchange(silence_said_, false)) screen_->Line("the coordinator answers again");
+    return;
+  }
+  const std::string waits = " " + Duration(silence) + " for the coordinator (process " +
+                            std::to_string(children_.front().pid()) + "): it does not answer";
+  if (limits.stall > 0 && silence >= std::max(limits.stall, kSilenceSecondsMin)) Fail(Timeout("waited" + waits));
+  if (silence_said_ && now < next_report_) return;
+  silence_said_ = true;
+  next_report_ = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limits.report));
+  screen_->Line("warning: waiting" + waits);
 }
 
 void Launcher::ShowProgress(Clock::time_point now) {

@@ -2,7 +2,8 @@
 //
 // Kind:   used by main's thread, which must be the only one when processes are started.
 // Limits: kStopSeconds for processes that were asked to end; then they are killed.
-// Fails:  the first thing that goes wrong ends the job; its message is outcome's.
+// Fails:  the first thing that goes wrong ends the job; its message is outcome's. A coordinator that is silent for
+//         limits.stall is such a thing: of all others the coordinator says whom it waits for.
 // Why:    one event loop over signals, the processes' events and the clock; nothing polls faster than people read.
 #pragma once
 
@@ -45,6 +46,8 @@ class Launcher {
   void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
   void ReapChildren();
+  // The coordinator beats: says that it does not, every limits.report, and fails after limits.stall.
+  void WatchCoordinator(Clock::time_point now);
   void ShowProgress(Clock::time_point now);
   // The first failure is the one that counts.
   void Fail(Status failure);
@@ -64,6 +67,8 @@ class Launcher {
   Status failure_;
   bool stopping_ = false;
   Clock::time_point kill_at_{}, next_plain_line_{};
+  Clock::time_point coordinator_heard_{}, next_report_{};
+  bool silence_said_ = false;
 };
 
 }  // namespace capstan::cli

@@ -15,13 +15,14 @@ TEST_CASE("events come out of the pipe as they went in", "[cli][events]") {
   writer.Ready({"a:1", "b:2"}, "c:3");
   writer.Notice(Severity::kWarning, "two\nlines and \"quotes\" \xff");
   writer.Failed("why");
+  writer.Beat();
   std::string text(4096, '\0');
   text.resize(static_cast<std::size_t>(read(fds[0], text.data(), text.size())));
   std::vector<Event> events;
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
     events.push_back(ParseEvent(std::string_view(text).substr(begin, end - begin)));
   }
-  REQUIRE(events.size() == 3);
+  REQUIRE(events.size() == 4);
   CHECK(events[0].kind == Event::Kind::kReady);
   CHECK(events[0].addresses == std::vector<std::string>{"a:1", "b:2"});
   CHECK(events[0].metrics == "c:3");
@@ -29,6 +30,7 @@ TEST_CASE("events come out of the pipe as they went in", "[cli][events]") {
   CHECK(events[1].text.starts_with("two\nlines and \"quotes\" "));
   CHECK(events[2].kind == Event::Kind::kFailed);
   CHECK(events[2].text == "why");
+  CHECK(events[3].kind == Event::Kind::kBeat);
   close(fds[0]);
   close(fds[1]);
 }

@@ -161,6 +161,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   bench.FromShard(0, other);
   bench.FromShard(0, bench.MakeStaged(0, 1, {{0, {0, 1}}}));  // of another step
   bench.FromShard(0, bench.MakeStaged(0, 0, {{0, {1, 2}}}));  // another node
+  bench.FromShard(1, bench.MakeStaged(1, 0, {{0, {0, 1}}}));  // not its block
   CHECK(bench.session->unstaged_pushes() == 3);
   bench.Forget();
   bench.Tick(seconds(2));

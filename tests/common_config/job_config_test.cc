@@ -175,6 +175,36 @@ TEST_CASE("values that do not fit together are refused where one of them stands"
   CHECK_THAT(Message(kSmallest, {"data.kind=csv", "data.path=\"\""}), Contains("path is empty"));
 }
 
+TEST_CASE("a job's name can be part of a path", "[config]") {
+  const std::string longest(64, 'x');
+  for (const std::string& name : {std::string("a"), std::string("gpt-2_small.v1"), std::string("0"), longest}) {
+    CHECK(Parse(kSmallest, {"job.name=" + name}).job.name == name);
+  }
+  for (const char* name : {"", "..", "../x", "a/b", ".a", "-a", "a b", "\xc3\xa4", "a\tb"}) {
+    CHECK_THAT(Message(kSmallest, {"job.name=\"" + std::string(name) + "\""}), Contains("job.name"));
+  }
+  CHECK_THAT(Message(kSmallest, {"job.name=../x"}),
+             StartsWith("--set job.name=../x: job.name is \"../x\"; wanted 1 to 64 letters"));
+  CHECK_THAT(Message(kSmallest, {"job.name=" + longest + "y"}), Contains("xxx...\"; wanted 1 to 64"));
+}
+
+TEST_CASE("sizes that no memory holds are refused before anything is allocated, naming the keys", "[config]") {
+  CHECK_THAT(Message(kSmallest, {"data.features=1000000", "data.classes=1000000"}),
+             Contains("[data] features x classes would take 3725 GiB of memory, and the limit is 64 GiB"));
+  CHECK_THAT(Message(kSmallest, {"model.hidden=[1000000, 1000000]"}),
+             StartsWith("--set model.hidden=[1000000, 1000000]: the weights of [model] hidden and [data] features"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "model.width=65536", "model.heads=1", "model.layers=1024"}),
+             StartsWith("--set model.width=65536: the weights of [model] layers, width, context"));
+  CHECK_THAT(Message(kSmallest, {"job.global_batch=16777216", "data.features=1000000"}),
+             Contains("a batch of global_batch"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "model.context=1000000", "data.vocabulary=1000000"}),
+             Contains("[data] vocabulary would take"));
+  // Samples are made when they are needed: their number takes no memory.
+  CHECK(Parse(kSmallest, {"data.samples=1000000000000"}).data.samples == 1000000000000);
+  CHECK(Parse(kSmallest, {"job.global_batch=16777216", "data.features=1000000", "worker.accumulate=16777216"})
+            .worker.accumulate == 16777216);
+}
+
 TEST_CASE("text that is not TOML is refused at its place", "[config]") {
   CHECK_THAT(Message("[job]\nsteps = = 3\n"), StartsWith("job.toml:2:9: ") && Contains("    2 | steps = = 3"));
   CHECK_THAT(Message("[job]\nsteps = 1\nsteps = 2\n"), StartsWith("job.toml:3:"));
@@ -201,8 +231,8 @@ TEST_CASE("an override replaces the file's value, the last one counts", "[config
 TEST_CASE("a text may be given bare, whatever it looks like", "[config]") {
   CHECK(Parse(kSmallest, {"job.name=5"}).job.name == "5");
   CHECK(Parse(kSmallest, {"job.name=2024-01-01"}).job.name == "2024-01-01");
-  CHECK(Parse(kSmallest, {"job.name=a=b"}).job.name == "a=b");
-  CHECK(Parse(kSmallest, {"job.name=x\n[model]\nkind=\"gpt\""}).model.kind == ModelKind::kMlp);
+  CHECK(Parse(kSmallest, {"cluster.advertise=a=b"}).cluster.advertise == "a=b");
+  CHECK(Parse(kSmallest, {"cluster.advertise=x\n[model]\nkind=\"gpt\""}).model.kind == ModelKind::kMlp);
   CHECK(Parse(kSmallest, {"data.kind=csv", "data.path=/usr/x.csv"}).data.path == "/usr/x.csv");
 }
 
@@ -221,10 +251,11 @@ TEST_CASE("the printed job reads back as the same job, and prints the same", "[c
   for (const std::string& model : models) {
     for (const std::string& optimizer : optimizers) {
       for (const char* schedule : {"constant", "cosine", "linear"}) {
-        const JobConfig config = Parse(
-            kSmallest, {model, "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
-                        "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
-                        "job.name=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"", "optimizer.no_decay=[\"*.bias\", \"x\"]"});
+        const JobConfig config =
+            Parse(kSmallest, {model, "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
+                              "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
+                              "cluster.advertise=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"",
+                              "optimizer.no_decay=[\"*.bias\", \"x\"]"});
         const std::string text = PrintJobConfig(config);
         INFO(text);
         const JobConfig again = Parse(text);

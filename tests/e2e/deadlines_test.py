@@ -2,6 +2,7 @@
 what, who, and what to do."""
 import gzip
 import os
+import signal
 import socket
 
 import harness
@@ -104,6 +105,8 @@ class DeadlinesTest(harness.JobTest):
     def test_an_index_beyond_the_job_is_wrong_use(self):
         with self.server(self.job_file(), "127.0.0.1:1", "--index", "2") as server:
             self.assert_fails(server, "--index 2", "2 servers", code=2)
+        with self.server(self.job_file(), "127.0.0.1:1", "--index", "2", "--set", "cluster.servers=1") as server:
+            self.assert_fails(server, "1 server (", code=2)
 
     def test_an_occupied_port_is_named(self):
         with socket.socket() as holder:
@@ -112,6 +115,33 @@ class DeadlinesTest(harness.JobTest):
             address = "127.0.0.1:%d" % holder.getsockname()[1]
             self.assert_launch_fails(self.job_file(), address, "already in use", "choose another port",
                                      arguments=("--set", f"cluster.coordinator={address}"))
+
+    # ---- processes that stand still
+
+    def test_a_coordinator_that_stands_still_is_named_and_ends_the_job(self):
+        with self.launch(self.job_file(steps=1000000), "--set", "limits.stall=8") as launch:
+            launch.wait_for_line("running: ")
+            pid = self.pids()["coordinator"]
+            harness.kill(pid, signal.SIGSTOP)
+            said = launch.wait_for_line("for the coordinator (process ")
+            self.assertRegex(said, rf"^warning: waiting \d+ s for the coordinator \(process {pid}\): it does not answer$")
+            self.assert_fails(launch, "the job failed")
+            # The others wait for it as long: who says it last is not for us to say.
+            self.assertRegex(launch.output, "(waited 8 s for the coordinator|the coordinator at .* has been silent for 8 s)")
+            again = [line for line in launch.lines if line.startswith("warning: waiting ") and str(pid) in line]
+            self.assertGreater(len(again), 1, launch.output)  # every limits.report seconds
+        self.assert_nothing_runs()
+
+    def test_a_coordinator_that_stood_still_for_a_while_goes_on(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            pid = self.pids()["coordinator"]
+            harness.kill(pid, signal.SIGSTOP)
+            launch.wait_for_line("for the coordinator (process ")
+            harness.kill(pid, signal.SIGCONT)
+            launch.wait_for_line("the coordinator answers again")
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
 
     # ---- data
 

@@ -81,10 +81,34 @@ class LaunchTest(harness.JobTest):
             self.assertIn("stopped at step", launch.output)
         self.assert_nothing_runs()
 
+    def test_a_terminal_that_closes_ends_everything(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            harness.kill(launch.pid, signal.SIGHUP)
+            self.assertEqual(launch.wait(), 129, launch.output)
+            self.assertIn("stopped at step", launch.output)
+        self.assert_nothing_runs()
+
+    def test_under_nohup_the_job_outlives_its_terminal(self):
+        with harness.Process("/usr/bin/nohup", harness.program("capstan"), "launch", self.job_file(steps=1000000),
+                             "--run-dir", self.path("run")) as launch:
+            launch.wait_for_line("running: ")
+            harness.kill(launch.pid, signal.SIGHUP)
+            harness.kill(self.pids()["coordinator"], signal.SIGHUP)
+            lines = len(self.metrics())
+            for _ in range(harness.DEADLINE * 10):
+                if len(self.metrics()) > lines:
+                    break
+                threading.Event().wait(0.1)
+            self.assertGreater(len(self.metrics()), lines, "no step was committed after the signal")
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+
     def test_children_end_when_the_launcher_is_killed(self):
         with self.launch(self.job_file(steps=1000000)) as launch:
             launch.wait_for_line("running: ")
             pids = self.pids()
+            harness.kill(pids["server-1"], signal.SIGSTOP)  # one that stands still, too
             harness.kill(launch.pid)
             launch.wait()  # its output ends when nobody holds it open
         deadline = threading.Event()
@@ -141,6 +165,12 @@ exit 5
                 self.assertRegex(launch.output, "(coordinator|server-[01]) exited with code 5; the last lines of its log")
             self.assert_nothing_runs(f"run{run}")
 
+    def test_a_start_that_failed_leaves_the_run_directory_free(self):
+        missing = self.path("nothing.csv")
+        with self.launch(self.job_file(data=f'kind = "csv"\npath = "{missing}"')) as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.run_job(self.job_file())
+
     def test_a_run_directory_is_used_once_and_by_one(self):
         job = self.job_file(steps=1000000)
         with self.launch(job) as launch:
@@ -148,6 +178,7 @@ exit 5
             with self.launch(job) as second:
                 self.assertEqual(second.wait(), 2)
                 self.assertIn("is in use by another job", second.output)
+            launch.wait_for_line("step ")
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
         with self.launch(job) as third:

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <optional>
 
 #include "common/safetensors.h"
+#include "tests/common/flush_to_zero.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {
@@ -39,8 +41,8 @@ WorkerDescription Describe() {
   return description;
 }
 
-// Every gradient is 1: after five steps of sgd each weight is its first value less 5 * 0.25.
-Status Train(const std::string& coordinator, const std::string& name) {
+// Every gradient is `gradient_value`: after five steps of sgd each weight is its first value less 5 * 0.25 times that.
+Status Train(const std::string& coordinator, const std::string& name, float gradient_value = 1.0F) {
   ClientOptions options;
   options.coordinator = coordinator;
   options.worker = name;
@@ -55,7 +57,7 @@ Status Train(const std::string& coordinator, const std::string& name) {
     for (std::uint32_t slot : (**work).slots) {
       float* gradient = (*client)->BeginSlot(slot, 1);
       if (Status status = (*client)->WaitWeights(0, 1, deadline); !status.ok()) break;
-      std::fill_n(gradient, (*client)->element_count(), 1.0F);
+      std::fill_n(gradient, (*client)->element_count(), gradient_value);
       (*client)->GradientReady(0, 1);
       if (!(*client)->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
     }
@@ -127,6 +129,27 @@ TEST_CASE("an async job over sockets applies every slot's every push", "[e2e][as
   job.StartShard(1);
   RunToTheEnd(job, 2);
   CheckFiles(job, 15);
+}
+
+TEST_CASE("a host program that flushes denormal numbers to zero pushes the same bits", "[e2e]") {
+  std::vector<float> firsts;
+  for (const bool flushes : {false, true}) {
+    InProcessJob job(MakeConfig(1, 1, Mode::kSync));
+    job.StartShard(0);
+    const Status status = std::async(std::launch::async, [&] {
+                            std::optional<FlushToZero> host;
+                            if (flushes) host.emplace();
+                            return Train(job.address(), "w", 1e-39F);
+                          }).get();
+    INFO(status.message());
+    REQUIRE(status.ok());
+    REQUIRE(job.WaitForEnds(2));
+    const auto weights = ReadSafetensors(job.folder.path() + "/final.safetensors");
+    REQUIRE(weights.ok());
+    std::memcpy(&firsts.emplace_back(), weights->data.data(), sizeof(float));
+  }
+  CHECK(firsts[0] < 0);
+  CHECK(firsts[0] == firsts[1]);
 }
 
 TEST_CASE("a shard with another job file is refused and ends", "[e2e]") {

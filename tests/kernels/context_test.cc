@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/common/flush_to_zero.h"
+
 namespace capstan::kernels {
 namespace {
 
@@ -39,6 +41,21 @@ TEST_CASE("two tasks of one parallel loop never run on the same lane at once", "
     });
   }
   CHECK(shared == 0);
+}
+
+TEST_CASE("helpers compute normally, whatever the thread that made them does", "[kernels][context]") {
+  std::atomic<int> helped{0}, normal{0};
+  {
+    const FlushToZero host;
+    CpuContext context(2);
+    context.ParallelFor(2, [&](std::int64_t, int lane) {
+      if (lane == 0) return helped.wait(0);  // so that the helper takes one of the two
+      normal = ComputesNormally() ? 1 : 0;
+      helped = 1;
+      helped.notify_all();
+    });
+  }
+  CHECK(normal == 1);
 }
 
 TEST_CASE("a context that was never used ends", "[kernels][context]") {

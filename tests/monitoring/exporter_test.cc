@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <list>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -28,25 +29,40 @@ std::unique_ptr<Exporter> StartOrFail(ExporterOptions options = {}) {
   return std::move(exporter).value();
 }
 
-// The whole answer, head included; the socket gives up after 10 s.
-std::string Send(const std::string& address, const std::string& request) {
-  const auto colon = address.rfind(':');
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval timeout{10, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
-  inet_pton(AF_INET, address.substr(0, colon).c_str(), &where.sin_addr);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 &&
-      send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
-    char buffer[4096];
-    for (ssize_t n; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+// A connection that says nothing until Ask; it waits 10 s at most.
+class Connection {
+ public:
+  explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto colon = address.rfind(':');
+    const timeval timeout{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
+    inet_pton(AF_INET, address.substr(0, colon).c_str(), &where.sin_addr);
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0;
   }
-  close(fd);
-  return answer;
-}
+  ~Connection() { close(fd_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  bool connected() const { return connected_; }
+  // The whole answer, head included.
+  std::string Ask(const std::string& request) {
+    std::string answer;
+    if (!connected_ || send(fd_, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
+      return answer;
+    char buffer[4096];
+    for (ssize_t n; (n = recv(fd_, buffer, sizeof buffer, 0)) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+    return answer;
+  }
+
+ private:
+  const int fd_;
+  bool connected_ = false;
+};
+
+std::string Send(const std::string& address, const std::string& request) { return Connection(address).Ask(request); }
 
 std::string Get(const std::string& address, const std::string& path) {
   return Send(address, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -144,6 +160,16 @@ TEST_CASE("scrapes from several threads beside a writing actor are whole", "[mon
   for (int i = 0; i < 100'000; ++i) shard->apply_seconds.Observe(1e-3);
   for (auto& scraper : scrapers) scraper.join();
   for (const auto& answer : answers) CHECK(Contains(answer, "\nprocess_open_fds "));
+}
+
+TEST_CASE("connections that say nothing do not hold up a scrape", "[monitoring]") {
+  const auto exporter = StartOrFail();
+  std::list<Connection> idle;
+  for (int i = 0; i < 50; ++i) {
+    idle.emplace_back(exporter->address());
+    REQUIRE(idle.back().connected());
+  }
+  CHECK(Contains(Get(exporter->address(), "/metrics"), "\nprocess_open_fds "));
 }
 
 TEST_CASE("when the exporter is gone its port is free again", "[monitoring]") {

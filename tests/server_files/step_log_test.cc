@@ -1,7 +1,14 @@
 #include "server/step_log.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 namespace capstan::server {
@@ -36,6 +43,85 @@ TEST_CASE("what is no finite number is null, as JSON has no word for it", "[serv
   CHECK(JsonNumber(-std::numeric_limits<double>::infinity()) == "null");
   CHECK(JsonNumber(-0.0) == "-0");
   CHECK(JsonNumber(1e300) == "1e+300");
+}
+
+struct LogFile {
+  LogFile() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "step-log-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    path = folder + "/metrics.jsonl";
+  }
+  ~LogFile() { std::filesystem::remove_all(folder); }
+  std::string Content() const {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void Write(const std::string& text) const { std::ofstream(path, std::ios::binary) << text; }
+  std::string folder, path;
+};
+
+std::vector<StepRecord> Steps(std::uint64_t first, std::uint64_t count) {
+  std::vector<StepRecord> records(count);
+  for (std::uint64_t i = 0; i < count; ++i) records[i].step = Step{first + i};
+  return records;
+}
+
+std::string Lines(const std::vector<StepRecord>& records) {
+  std::string lines;
+  for (const StepRecord& record : records) lines += StepLine(record) + "\n";
+  return lines;
+}
+
+// The disk is full for this process's files from here on.
+class FullDisk {
+ public:
+  explicit FullDisk(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  sighandler_t handler_;
+  rlimit before_{};
+};
+
+TEST_CASE("a disk that is full leaves whole lines alone, and the log goes on behind them", "[server][step_log]") {
+  const LogFile file;
+  Result<StepLog> log = StepLog::Open(file.path);
+  REQUIRE(log.ok());
+  REQUIRE(log->Append(Steps(0, 2)).ok());
+  const std::size_t line = StepLine(StepRecord{}).size() + 1;
+  Status status;
+  {
+    const FullDisk full(line * 4 + line / 2);  // half of the fifth fits
+    status = log->Append(Steps(2, 4));
+  }
+  CHECK(status.code() == Code::kUnreachable);
+  CHECK(file.Content() == Lines(Steps(0, 4)));
+  CHECK(log->Append(Steps(4, 1)).ok());
+  CHECK(file.Content() == Lines(Steps(0, 5)));
+}
+
+TEST_CASE("a log that is opened again goes on behind its last whole line", "[server][step_log]") {
+  const LogFile file;
+  const std::string long_half = "{\"step\": " + std::string(100'000, '1');
+  for (const std::string& torn : {std::string(), std::string("{\"step\": 2, \"lo"), long_half}) {
+    file.Write(Lines(Steps(0, 2)) + torn);
+    Result<StepLog> log = StepLog::Open(file.path);
+    REQUIRE(log.ok());
+    CHECK(log->Append(Steps(2, 1)).ok());
+    CHECK(file.Content() == Lines(Steps(0, 3)));
+  }
+  file.Write(long_half);  // never a whole line
+  Result<StepLog> log = StepLog::Open(file.path);
+  REQUIRE(log.ok());
+  CHECK(file.Content().empty());
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ def read_tree(root):
         for name in sorted(files):
             path = os.path.relpath(os.path.join(folder, name), root)
             extension = os.path.splitext(name)[1]
-            if extension in TEXT and name != "LICENSE" and not os.path.islink(os.path.join(root, path)):
+            if extension in TEXT and name != "LICENSE" and name not in SKIPPED and not os.path.islink(os.path.join(root, path)):
                 sources[path] = Source(root, path)
     return sources
 

@@ -37,6 +37,17 @@ TEST_CASE("the last column is the class unless another is named", "[csv]") {
   CHECK(Read("1,2,0\n0,4,2\n", {.label_column = -3})->labels == first->labels);
 }
 
+TEST_CASE("a byte order mark at the beginning is read over, and only there", "[csv]") {
+  const auto marked = Read(
+      "\xEF\xBB\xBF"
+      "1,2,0\n3,4,1\n");
+  REQUIRE(marked.ok());
+  CHECK(marked->inputs == std::vector<float>{1, 2, 3, 4});
+  CHECK_THAT(Message("1,2,0\n\xEF\xBB\xBF"
+                     "3,4,1\n"),
+             Contains("t.csv:2:"));
+}
+
 TEST_CASE("headers, blanks, line ends and signs are read over", "[csv]") {
   const auto table = Read("a,b\r\n +1.5 ,\t1\r\n\r\n-2e-1,0", {.header_lines = 1});
   REQUIRE(table.ok());
@@ -74,5 +85,5 @@ TEST_CASE("a label that is no class is refused", "[csv]") {
 TEST_CASE("a table without rows or without commas is refused", "[csv]") {
   CHECK_THAT(Message(""), Contains("no rows in it"));
   CHECK_THAT(Message("a,b\n", {.header_lines = 1}), Contains("no rows in it"));
-  CHECK_THAT(Message("1;2;3\n"), Contains("1 columns separated by commas"));
+  CHECK_THAT(Message("1;2;3\n"), Contains("1 column separated by commas"));
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "common/float_control.h"
 #include "common/hash.h"
 #include "common/job_config.h"
 #include "worker/client/gradient_check.h"
@@ -196,6 +197,7 @@ float* NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
 }
 
 void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
+  const FloatControl float_control;
   if (first > last || last >= catalog_->tensors().size() || segments_missing_.empty()) {
     (void)Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + ") names no tensors").ok();
     return;
@@ -255,6 +257,7 @@ Status NetworkClient::CheckWholeGradient() {
 }
 
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
+  const FloatControl float_control;
   if (!sums_ || slots_begun_ == 0 || work_.slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
   }

@@ -63,6 +63,21 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
       message.header);
 }
 
+std::size_t Session::unstaged_pushes() const {
+  std::size_t count = 0;
+  for (const auto& [shard, link] : links_) count += link.pushes.size();
+  return count;
+}
+
+std::optional<PendingPushes::Round> Session::OldestPush() const {
+  std::optional<PendingPushes::Round> oldest;
+  for (const auto& [shard, link] : links_) {
+    const auto own = link.pushes.oldest();
+    if (own && (!oldest || own->round < oldest->round)) oldest = own;
+  }
+  return oldest;
+}
+
 Session::ShardLink* Session::LinkOf(PeerId peer) {
   for (auto& [shard, link] : links_) {
     if (link.peer == peer) return &link;
@@ -146,7 +161,6 @@ void Session::EnterGeneration(const View& view, Instant now) {
   VoidRound();
   generation_ = view.generation;
   step_ = view.step;
-  pushes_.clear();
   ends_.clear();
   done_slots_.clear();
   clocks_.clear();
@@ -236,9 +250,7 @@ bool Session::ChooseSyncWork(Instant now, Outbox* out) {
 
 bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
   // Gradients of one earlier round may still be on their way, not of two.
-  for (const PendingPush& push : pushes_) {
-    if (push.round < round_) return false;
-  }
+  if (const auto oldest = OldestPush(); oldest && oldest->round < round_) return false;
   std::erase_if(clocks_, [&](const auto& entry) { return !Has(view_->slots, entry.first); });
   std::optional<SlotIndex> slowest;
   for (SlotIndex slot : view_->slots) {
@@ -379,14 +391,12 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
 }
 
 void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
-  SettleStaged(staged);
+  SettleStaged(link, staged);
   if (staged.passed) DropPassed(link->address.shard, staged.step);
   if (staged.step == link->credit_step) link->credit = std::max(link->credit, staged.credit);
   if (Synchronous() && staged.step == link->credit_step && staged.credit < link->credit) {
     // Our first guess was above the shard's window: what it turned away goes out again as the window moves.
-    for (PendingPush& push : pushes_) {
-      if (push.shard == link->address.shard && push.position >= staged.credit) push.sent = false;
-    }
+    link->pushes.TurnedAway(staged.credit);
     link->credit = staged.credit;
   }
   SendAllowed(link, now, out, false);
@@ -415,12 +425,10 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   }
 }
 
-void Session::SettleStaged(const Staged& staged) {
+void Session::SettleStaged(ShardLink* link, const Staged& staged) {
   for (const Staged::Entry& entry : staged.held) {
-    std::erase_if(pushes_, [&](const PendingPush& push) {
-      return push.header.step == staged.step && push.header.block == entry.block &&
-             entry.node.Contains(push.header.node);
-    });
+    if (entry.block >= placement_.size() || placement_[entry.block] != link->address.shard) continue;
+    link->pushes.Settle(position_in_shard_[entry.block], staged.step, entry.node);
   }
   for (SlotIndex slot : staged.ended) {
     std::erase_if(
@@ -430,7 +438,7 @@ void Session::SettleStaged(const Staged& staged) {
 
 // `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
 void Session::DropPassed(ShardIndex shard, Step passed) {
-  std::erase_if(pushes_, [&](const PendingPush& push) { return push.shard == shard && push.header.step <= passed; });
+  links_[shard].pushes.DropThrough(passed);
   std::erase_if(ends_, [&](const PendingEnd& end) { return end.shard == shard && end.header.step <= passed; });
 }
 
@@ -459,14 +467,12 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   push.header = {generation_,  link.address.incarnation, session_, PushStep(), node, block, samples,
                  payload_hash, Encoding::kFp32};
   push.payload = std::move(payload);
-  push.shard = shard;
-  push.position = position_in_shard_[block];
   push.round = round;
   if (link.credit_step != push.header.step || link.credit == 0) {
     link.credit_step = push.header.step;
     link.credit = Synchronous() ? options_.initial_credit : UINT32_MAX;
   }
-  pushes_.push_back(std::move(push));
+  link.pushes.Add(position_in_shard_[block], std::move(push));
   SendAllowed(&link, now, out, false);
 }
 
@@ -486,13 +492,8 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbo
 
 // Sends what the shard's credit allows; `again`: also what was sent and has not been acknowledged.
 void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again) {
-  bool sent = false;
-  for (PendingPush& push : pushes_) {
-    if (push.shard != link->address.shard || (push.sent && !again)) continue;
-    if (push.position >= link->credit) continue;
-    push.sent = sent = true;
-    out->Send(link->peer, push.header, push.payload);
-  }
+  const auto send = [&](const PendingPush& push) { out->Send(link->peer, push.header, push.payload); };
+  const bool sent = again ? link->pushes.SendAgain(link->credit, send) : link->pushes.SendNew(link->credit, send);
   if (!sent) return;
   if (!again) link->retry.Restart();  // only repetition waits longer and longer
   link->retry.Sent(now);
@@ -512,7 +513,8 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.generation = generation_;
   beat.computing = !AllStaged() || round_state_ == RoundState::kComputing ||
                    round_state_ == RoundState::kAskingCoverage || (round_state_ == RoundState::kPulling && announced_);
-  beat.step = pushes_.empty() ? step_ : pushes_.front().header.step;
+  const auto oldest = OldestPush();
+  beat.step = oldest ? oldest->step : step_;
   beat.view_sequence = view_ ? view_->sequence : 0;
   for (const auto& [shard, link] : links_) {
     if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
@@ -550,9 +552,7 @@ void Session::Tick(Instant now, Outbox* out) {
       out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
     }
     // Held back for lack of credit, and the word that the window moved may be lost: any answer tells the credit.
-    const bool held_back = std::any_of(pushes_.begin(), pushes_.end(),
-                                       [&](const PendingPush& p) { return p.shard == link.address.shard && !p.sent; });
-    if (held_back)
+    if (link.pushes.any_unsent())
       out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
     SendAllowed(&link, now, out, true);
     for (const PendingEnd& end : ends_) {
@@ -570,8 +570,7 @@ void Session::Tick(Instant now, Outbox* out) {
 // A pull of a version that is not there yet is no sign of trouble: it may wait for other workers.
 bool Session::AwaitsShard(const ShardLink& link) const {
   if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return std::any_of(pushes_.begin(), pushes_.end(),
-                     [&](const PendingPush& p) { return p.shard == link.address.shard; });
+  return !link.pushes.empty();
 }
 
 std::string Session::WaitingFor() const {

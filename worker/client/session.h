@@ -24,6 +24,7 @@
 #include "common/catalog.h"
 #include "common/job_config.h"
 #include "common/messages.h"
+#include "worker/client/pending_pushes.h"
 
 namespace capstan::client {
 
@@ -108,20 +109,12 @@ class Session {
   bool joined() const { return session_.value != 0; }
   Step step() const { return step_; }
   Generation generation() const { return generation_; }
-  std::size_t unstaged_pushes() const { return pushes_.size(); }
+  std::size_t unstaged_pushes() const;
   // Whom this session waits for, for people; empty when for nobody.
   std::string WaitingFor() const;
 
  private:
   enum class RoundState { kNone, kAskingCoverage, kPulling, kComputing };
-  struct PendingPush {
-    capstan::Push header;
-    Slice payload;
-    ShardIndex shard = 0;
-    std::size_t position = 0;  // in the shard's push order
-    std::uint64_t round = 0;
-    bool sent = false;
-  };
   struct PendingEnd {
     capstan::EndSlot header;
     ShardIndex shard = 0;
@@ -137,6 +130,7 @@ class Session {
     bool covered = false;  // its coverage of this round is known
     Backoff retry;
     Instant last_heard{};
+    PendingPushes pushes;  // not staged yet
   };
 
   void On(const View& view, Instant now, Outbox* out);
@@ -150,7 +144,7 @@ class Session {
   void VoidRound();
   void MoveToStep(Step step, Instant now, Outbox* out);
   void DropPassed(ShardIndex shard, Step passed);
-  void SettleStaged(const Staged& staged);
+  void SettleStaged(ShardLink* link, const Staged& staged);
   void BeginRound(Instant now, Outbox* out);
   void FinishCoverage(Instant now, Outbox* out);
   void BeginPull(Instant now, Outbox* out);
@@ -160,7 +154,8 @@ class Session {
   void ReturnToStepBefore();
   void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
   bool Covered(BlockIndex block, Node node) const;
-  bool AllStaged() const { return pushes_.empty() && ends_.empty(); }
+  bool AllStaged() const { return ends_.empty() && !OldestPush(); }
+  std::optional<PendingPushes::Round> OldestPush() const;
   // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
   bool ChooseSyncWork(Instant now, Outbox* out);
   bool ChooseAsyncWork(Instant now, Outbox* out);
@@ -208,7 +203,6 @@ class Session {
   std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
   std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
   std::map<ShardIndex, ShardLink> links_;
-  std::vector<PendingPush> pushes_;
   std::vector<PendingEnd> ends_;
   std::vector<Event> events_;
   Backoff join_retry_;

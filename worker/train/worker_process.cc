@@ -2,6 +2,7 @@
 
 #include <capstan/client.h>
 
+#include "common/float_control.h"
 #include "common/job_config.h"
 #include "kernels/context.h"
 #include "worker/train/model_factory.h"
@@ -46,6 +47,7 @@ void Mirror(const ClientCounters& counters, monitoring::TransportMetrics* metric
 
 Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
                  const std::shared_ptr<monitoring::TransportMetrics>& transport_metrics) {
+  const FloatControl float_control;
   ClientOptions client_options;
   client_options.coordinator = options.coordinator;
   client_options.worker = options.name;

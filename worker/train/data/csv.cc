@@ -12,6 +12,8 @@ namespace capstan::train {
 
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // what some programs begin a UTF-8 file with
+
 std::string_view Trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r");
   if (first == std::string_view::npos) return {};
@@ -31,6 +33,7 @@ class CsvReader {
   CsvReader(std::string name, const CsvOptions& options) : name_(std::move(name)), options_(options) {}
 
   Result<FeatureTable<float>> Read(std::string_view text) {
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
     while (!text.empty()) {
       const std::string_view line = Trim(TakeUntil('\n', &text));
       if (++line_ <= options_.header_lines || line.empty()) continue;
@@ -49,8 +52,8 @@ class CsvReader {
     columns_ = static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     first_row_line_ = line_;
     if (columns_ < 2 || columns_ > kCsvColumnsMax) {
-      return Invalid(Where() + std::to_string(columns_) + " columns separated by commas; wanted 2 to " +
-                     std::to_string(kCsvColumnsMax) + ", one of them the class");
+      return Invalid(Where() + std::to_string(columns_) + (columns_ == 1 ? " column" : " columns") +
+                     " separated by commas; wanted 2 to " + std::to_string(kCsvColumnsMax) + ", one of them the class");
     }
     const auto columns = static_cast<std::int64_t>(columns_);
     const std::int64_t label = options_.label_column + (options_.label_column < 0 ? columns : 0);
