@@ -3,10 +3,13 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 
 namespace capstan::cli {
 
@@ -24,6 +27,42 @@ std::string ShiftPort(const std::string& address, std::uint32_t offset) {
   const std::uint16_t port = PortOf(address);
   if (port == 0) return address;
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port + offset);
+}
+
+namespace {
+
+constexpr std::uint32_t kLowestPort = 10000;
+
+// Where the ports begin that the system deals out by itself.
+std::uint32_t FirstDealtPort() {
+  std::ifstream in("/proc/sys/net/ipv4/ip_local_port_range");
+  std::uint32_t first = 0;
+  return in >> first ? first : 0;
+}
+
+bool IsFree(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  const bool free = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return free;
+}
+
+}  // namespace
+
+std::string ChoosePort(const std::string& address) {
+  const std::uint32_t end = FirstDealtPort();
+  if (PortOf(address) != 0 || end <= kLowestPort) return address;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    std::uint32_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) break;
+    const auto port = static_cast<std::uint16_t>(kLowestPort + random % (end - kLowestPort));
+    if (IsFree(port)) return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+  }
+  return address;
 }
 
 Result<std::string> NumericHost(const std::string& address) {

@@ -15,11 +15,15 @@ namespace {
 
 CLI::App* DescribeLaunch(CLI::App* app, LaunchArguments* arguments) {
   CLI::App* launch = app->add_subcommand("launch", "Run a whole job on this machine.");
-  launch->add_option("JOB.toml", arguments->job_file, "the job file")->required();
+  launch->add_option("JOB.toml", arguments->job_file, "the job file; with --resume the run directory's by default");
   launch->add_option("--run-dir", arguments->run_dir,
                      "folder for what the run leaves behind (default: runs/NAME-TIME)");
   launch->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
       ->allow_extra_args(false);
+  launch->add_option("--max-restarts", arguments->max_restarts,
+                     "how often processes that are killed are started again, all together")
+      ->capture_default_str();
+  launch->add_flag("--resume", arguments->resume, "go on with the job of --run-dir from its newest snapshot");
   launch->add_flag("--print-config", arguments->print_config,
                    "print the job file with every default filled in, and end");
   return launch;

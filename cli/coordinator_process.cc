@@ -11,9 +11,12 @@
 #include "common/mailbox.h"
 #include "monitoring/exporter.h"
 #include "server/coordinator_loop.h"
+#include "server/file_coordinator_log.h"
 
 namespace capstan::cli {
 namespace {
+
+constexpr double kLogWaitSeconds = 10;  // for a former coordinator of this run directory to end
 
 JobId NewJobId() {
   JobId job;
@@ -34,7 +37,7 @@ class CoordinatorProcess {
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Beat();
-      if (signals_.stop_signal() != 0) loop_->RequestStop();
+      for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
       const std::optional<std::vector<ShardAddress>> shards = shards_.TryPop();
       if (shards && !events_.launched()) WriteDownShards(*shards);
     }
@@ -51,7 +54,8 @@ class CoordinatorProcess {
   Status HoldRunDirectory() {
     run_dir_ = options_.run_dir;
     if (events_.launched()) return {};  // the launcher holds it
-    CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::Create(run_dir_, options_.config.job.name));
+    CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory,
+                             RunDirectory::Take(run_dir_, options_.config.job.name, options_.begin));
     directory_.emplace(std::move(directory));
     run_dir_ = directory_->path();
     CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
@@ -63,6 +67,8 @@ class CoordinatorProcess {
     loop.coordinator.config = options_.config;
     loop.coordinator.job_file = PrintJobConfig(options_.config);
     loop.coordinator.job = NewJobId();
+    CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log",
+                                                                        kLogWaitSeconds));
     CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(options_.config.cluster.coordinator));
     loop.run_dir = run_dir_;
     loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };
@@ -116,6 +122,7 @@ class CoordinatorProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
+  int stops_asked_ = 0;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;
   std::string run_dir_;

@@ -80,8 +80,28 @@ void ShowResult(const JobConfig& config, const RunDirectory& directory, const Pr
 
 }  // namespace
 
+namespace {
+
+// The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they were.
+Result<JobConfig> LoadConfig(const LaunchArguments& arguments) {
+  if (!arguments.resume) {
+    if (arguments.job_file.empty()) return Invalid("say which job: capstan launch JOB.toml");
+    return LoadJobConfig(arguments.job_file, arguments.overrides);
+  }
+  const std::string own = arguments.run_dir + "/job.toml";
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, LoadJobConfig(own));
+  std::vector<std::string> overrides = arguments.overrides;
+  overrides.insert(overrides.begin(), "job.slots=" + std::to_string(begun.job.slots));
+  return LoadJobConfig(arguments.job_file.empty() ? own : arguments.job_file, overrides);
+}
+
+}  // namespace
+
 int RunLaunch(const LaunchArguments& arguments) {
-  Result<JobConfig> loaded = LoadJobConfig(arguments.job_file, arguments.overrides);
+  if (arguments.resume && arguments.run_dir.empty()) {
+    return Fail("--resume goes on with a run: say which by --run-dir", kExitUsage);
+  }
+  Result<JobConfig> loaded = LoadConfig(arguments);
   if (!loaded.ok()) return Fail(loaded.status().message(), kExitUsage);
   JobConfig config = std::move(*loaded);
   if (Status status = MakePathsAbsolute(&config.data); !status.ok()) return Fail(status.message(), kExitUsage);
@@ -91,7 +111,8 @@ int RunLaunch(const LaunchArguments& arguments) {
   }
   PrepareProcess();
   StopSignals signals;
-  const Result<RunDirectory> directory = RunDirectory::Create(arguments.run_dir, config.job.name);
+  const Result<RunDirectory> directory = RunDirectory::Take(
+      arguments.run_dir, config.job.name, arguments.resume ? RunBegin::kResume : RunBegin::kNew);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
   if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
     return Fail(status.message(), kExitFailed);
@@ -101,14 +122,13 @@ int RunLaunch(const LaunchArguments& arguments) {
               Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
               "; run directory " + directory->path());
   const auto start = std::chrono::steady_clock::now();
-  Launcher launcher(config, *directory, OwnFolder(), &signals, &screen);
+  Launcher launcher(config, *directory, OwnFolder(), arguments.max_restarts, &signals, &screen);
   const Status status = launcher.Run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();
   if (const int signal = signals.stop_signal(); signal != 0) {
-    return Fail("stopped at step " + std::to_string(launcher.progress().steps_done()) + "; the logs are in " +
-                    directory->path() + "/logs",
-                kExitSignal + signal);
+    const std::string where = status.ok() ? "stopped" : status.message();
+    return Fail(where + "\ncapstan: run directory: " + directory->path(), kExitSignal + signal);
   }
   if (!status.ok())
     return Fail(status.message() + "\ncapstan: the job failed; its logs are in " + directory->path() + "/logs",

@@ -1,6 +1,7 @@
 // capstan launch: a whole job on this machine.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@ namespace capstan::cli {
 struct LaunchArguments {
   std::string job_file, run_dir;
   std::vector<std::string> overrides;
+  std::uint32_t max_restarts = 100;
   bool print_config = false;
+  bool resume = false;
 };
 
 // Returns the exit code.

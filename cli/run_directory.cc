@@ -1,7 +1,6 @@
 #include "cli/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -17,6 +16,8 @@ namespace capstan::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kLockWaitSeconds = 10;  // for the processes of a former life to end
 
 constexpr int kSameSecondMax = 1000;
 
@@ -57,10 +58,10 @@ bool HoldsRun(const std::string& path) {
   return !error && size > 0;
 }
 
-std::string Holder(int fd) {
-  std::array<char, 32> pid{};
-  const ssize_t size = pread(fd, pid.data(), pid.size() - 1, 0);
-  return size > 0 ? " (process " + std::string(pid.data(), static_cast<std::size_t>(size)) + ")" : "";
+std::string Holder(const std::string& lock) {
+  std::ifstream in(lock);
+  std::string pid;
+  return in >> pid ? " (process " + pid + ")" : "";
 }
 
 }  // namespace
@@ -71,33 +72,49 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   } else {
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
   }
-  const std::string lock = path + "/lock";
-  const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return Unreachable("cannot write into the run directory " + path + ": " + std::strerror(errno));
-  RunDirectory directory(path, fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    directory.lock_fd_ = -1;
-    const std::string holder = Holder(fd);
-    close(fd);
-    return Invalid("the run directory " + path + " is in use by another job" + holder + "; give another --run-dir");
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, 0));
   if (HoldsRun(path)) {
-    return Invalid("the run directory " + path + " holds a run already; give another --run-dir or remove it");
+    return Invalid("the run directory " + path + " holds a run already; give another --run-dir, remove it, or go on " +
+                   "with it by --resume");
   }
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-    return Unreachable("cannot write " + lock + ": " + std::strerror(errno));
-  }
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder(path + "/logs"));
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder(path + "/pids"));
+  std::error_code error;
+  fs::remove_all(path + "/snapshots", error);  // of a start that failed
+  if (error) return Unreachable("cannot remove " + path + "/snapshots: " + error.message());
+  CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
   return directory;
 }
 
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+Result<RunDirectory> RunDirectory::Open(const std::string& path) {
+  if (path.empty()) return Invalid("--resume goes on with a run: say which by --run-dir");
+  if (std::error_code error; !fs::exists(path + "/snapshots/coordinator.log", error)) {
+    return Invalid("the run directory " + path + " holds no run that could be resumed; start one without --resume");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLockWaitSeconds));
+  CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
+  return directory;
+}
 
-RunDirectory::~RunDirectory() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+Result<RunDirectory> RunDirectory::Take(const std::string& path, const std::string& job_name, RunBegin begin) {
+  return begin == RunBegin::kResume ? Open(path) : Create(path, job_name);
+}
+
+Result<RunDirectory> RunDirectory::Lock(const std::string& path, double wait_seconds) {
+  Result<FileLock> lock = FileLock::Acquire(path + "/lock", wait_seconds);
+  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+    return Invalid("the run directory " + path + " is in use by another job" + Holder(path + "/lock") +
+                   "; give another --run-dir");
+  }
+  if (!lock.ok()) return Unreachable("cannot write into the run directory " + path + ": " + lock.status().message());
+  return RunDirectory(path, std::move(*lock));
+}
+
+Status RunDirectory::Prepare() const {
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_.descriptor(), 0) != 0 || pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) < 0) {
+    return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));
+  }
+  for (const char* folder : {"/logs", "/pids", "/snapshots"}) CAPSTAN_RETURN_IF_ERROR(MakeFolder(path_ + folder));
+  return {};
 }
 
 Status WriteFile(const std::string& path, const std::string& text) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "common/file_lock.h"
 
 namespace capstan::cli {
 
@@ -19,22 +20,26 @@ struct Endpoints {
   std::map<std::string, std::string> metrics;  // by process
 };
 
+enum class RunBegin { kNew, kResume };
+
 class RunDirectory {
  public:
   // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME, with -2, -3, ... behind it
   // when there is one.
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
-  ~RunDirectory();
-  RunDirectory(RunDirectory&& other) noexcept;
-  RunDirectory& operator=(RunDirectory&&) = delete;
-
+  // One that holds a run, to go on with it. Waits a while for the processes of its former life to end.
+  static Result<RunDirectory> Open(const std::string& path);
+  // Create or Open.
+  static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
  private:
-  RunDirectory(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  static Result<RunDirectory> Lock(const std::string& path, double wait_seconds);
+  Status Prepare() const;
+  RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
-  int lock_fd_;
+  FileLock lock_;
 };
 
 // pids/PROCESS. The folder is made if need be.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
@@ -9,12 +10,15 @@
 #include "cli/server_processes.h"
 #include "monitoring/exporter.h"
 #include "server/optimizer.h"
+#include "server/rocks_snapshot_store.h"
 #include "server/shard_loop.h"
 
 namespace capstan::cli {
 namespace {
 
-// Rises from one start to the next.
+constexpr double kStoreWaitSeconds = 10;  // for a former process of this server to end
+
+// Rises from one start to the next, as far as the clock does.
 Incarnation NewIncarnation() {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count())};
@@ -45,8 +49,7 @@ class ServerProcess {
       : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
-    if (!events_.launched() && !options_.run_dir.empty())
-      CAPSTAN_RETURN_IF_ERROR(WritePid(options_.run_dir, name(), getpid()));
+    if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir(), name(), getpid()));
     CAPSTAN_RETURN_IF_ERROR(StartShards());
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
@@ -61,12 +64,27 @@ class ServerProcess {
  private:
   std::string name() const { return "server-" + std::to_string(options_.index); }
 
+  // Where its shards keep their snapshots. Without a run directory, the same one at every start.
+  Result<std::unique_ptr<server::SnapshotStore>> OpenStore(ShardIndex shard) {
+    const std::string folder = run_dir() + "/snapshots";
+    const std::vector<ShardIndex> orphans = server::FindOrphans(folder, options_.config.shard_count());
+    return server::RocksSnapshotStore::Open(folder, shard, kStoreWaitSeconds, orphans);
+  }
+
+  std::string run_dir() const {
+    return options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
+  }
+
   Status StartShards() {
     const std::uint32_t count = options_.config.cluster.shards_per_server;
+    std::error_code error;
+    std::filesystem::create_directories(run_dir(), error);
+    if (error) return Unreachable("cannot make the run directory " + run_dir() + ": " + error.message());
     const Incarnation incarnation = NewIncarnation();
     for (std::uint32_t i = 0; i < count; ++i) {
       server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
       CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(loop.listen));
+      CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(loop.shard.shard));
       loop.on_notice = [this](const Notice& notice) {
         Say(notice.severity, notice.text);
         events_.Notice(notice.severity, notice.text);

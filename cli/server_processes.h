@@ -8,6 +8,7 @@
 
 #include "cli/events.h"
 #include "cli/process.h"
+#include "cli/run_directory.h"
 #include "common/job_config.h"
 
 namespace capstan::cli {
@@ -17,6 +18,7 @@ struct ServerProcessOptions {
   std::string run_dir;         // coordinator: empty chooses one; server: may be empty
   std::string metrics_listen;  // empty: metrics.listen of the job file
   std::uint32_t index = 0;     // of the server
+  RunBegin begin = RunBegin::kNew;  // coordinator by hand
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

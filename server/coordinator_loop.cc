@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "common/float_control.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
 #include "server/request_metrics.h"
@@ -60,6 +61,7 @@ void CoordinatorLoop::RequestStop() {
 }
 
 void CoordinatorLoop::Run() {
+  const FloatControl float_control;
   pthread_setname_np(pthread_self(), "coordinator");
   concluded_before_ = core_->concluded();
   if (concluded_before_) BeginFarewell({});

@@ -18,7 +18,7 @@
 
 #include "common/status.h"
 #include "server/coordinator_log.h"
-#include "server/file_lock.h"
+#include "common/file_lock.h"
 
 namespace capstan::server {
 

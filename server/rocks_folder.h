@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "server/file_lock.h"
+#include "common/file_lock.h"
 #include "server/snapshot.h"
 #include "server/snapshot_store.h"
 

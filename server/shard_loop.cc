@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 
+#include "common/float_control.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
+#include "server/memory_snapshot_store.h"
 
 namespace capstan::server {
 namespace {
@@ -28,13 +30,30 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   options.shard.coordinator = loop->coordinator_;
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::ShardMetrics>();
-  loop->core_ = std::make_unique<Shard>(options.shard, loop->metrics_);
-  loop->outgoing_ =
-      std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
-  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
+  if (!options.store) options.store = std::make_unique<MemorySnapshotStore>();
   loop->options_ = std::move(options);
+  CAPSTAN_ASSIGN_OR_RETURN(loop->options_.shard.life, loop->BeginLife());
+  loop->options_.shard.incarnation = loop->options_.shard.life.incarnation;
+  loop->options_.shard.parts = loop->options_.store->List();
+  loop->options_.shard.connect = [raw = loop.get()](const std::string& endpoint) { return raw->ConnectTo(endpoint); };
+  loop->core_ = std::make_unique<Shard>(loop->options_.shard, loop->metrics_);
+  loop->disk_ = std::make_unique<ShardDiskThread>(loop->options_.shard.shard, loop->options_.store.get(),
+                                                  [raw = loop.get()] { raw->transport_->Wake(); });
+  loop->outgoing_ =
+      std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), loop->options_.on_notice);
+  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
+}
+
+// A life of its own, on disk before the shard says anything.
+Result<ShardLife> ShardLoop::BeginLife() {
+  ShardLife life = options_.store->life();
+  life.shard = options_.shard.shard;
+  // Above every life that this directory remembers; where it is new, above those that another directory may.
+  life.incarnation = std::max(life.incarnation.Next(), options_.shard.incarnation);
+  CAPSTAN_RETURN_IF_ERROR(options_.store->Remember(life));
+  return life;
 }
 
 ShardLoop::~ShardLoop() {
@@ -48,6 +67,7 @@ void ShardLoop::RequestStop() {
 }
 
 void ShardLoop::Run() {
+  const FloatControl float_control;
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());
   const Instant tick_every = options_.shard.mode == Mode::kAsync ? kTickEveryWithoutSteps : kTickEvery;
   started_ = Now();
@@ -62,6 +82,7 @@ void ShardLoop::Run() {
     const int delivered =
         transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     if (outgoing_->waiting()) outgoing_->Retry();
+    TakeDiskResults(Now());
     CountBatch(delivered);
     if (delivered == 0) continue;
     core_->Flush(&out_);
@@ -120,6 +141,32 @@ void ShardLoop::SendOut() {
   }
   (void)outgoing_->Send(&out_.envelopes);
   out_.Clear();
+  SubmitDiskWork();
+}
+
+void ShardLoop::SubmitDiskWork() {
+  for (DiskWork& work : core_->TakeDiskWork()) disk_work_.push_back(std::move(work));
+  while (!disk_work_.empty() && disk_->Submit(std::move(disk_work_.front())).ok()) disk_work_.pop_front();
+}
+
+void ShardLoop::TakeDiskResults(Instant now) {
+  while (std::optional<DiskResult> result = disk_->TakeResult()) {
+    const auto* remembered = std::get_if<LifeRemembered>(&*result);
+    if (remembered != nullptr && !remembered->status.ok() && outcome_.ok()) {
+      outcome_ = remembered->status;  // a shard that cannot write down who it is must not go on
+    }
+    core_->Handle(std::move(*result), now, &out_);
+    SendOut();
+  }
+}
+
+PeerId ShardLoop::ConnectTo(const std::string& endpoint) {
+  const auto known = neighbours_.find(endpoint);
+  if (known != neighbours_.end()) return known->second;
+  const Result<PeerId> peer = transport_->Connect(endpoint);
+  if (!peer.ok()) return {};
+  neighbours_[endpoint] = *peer;
+  return *peer;
 }
 
 bool ShardLoop::Over() const { return stop_requested_.load() || core_->shut_down() || !outcome_.ok(); }

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,11 +21,13 @@
 #include "server/outgoing.h"
 #include "server/request_metrics.h"
 #include "server/shard.h"
+#include "server/shard_disk_thread.h"
 
 namespace capstan::server {
 
 struct ShardLoopOptions {
-  ShardOptions shard;        // its coordinator and endpoint are filled in by the loop
+  ShardOptions shard;  // its coordinator, endpoint, life and parts are filled in by the loop
+  std::unique_ptr<SnapshotStore> store;  // its directory; none: it lives and dies with the loop
   std::string listen;        // host:port; port 0 takes a free one
   std::string advertise;     // host that others reach it by; empty: the host of `listen`
   std::string coordinator;   // host:port
@@ -56,6 +60,10 @@ class ShardLoop {
   void CountBatch(int messages);
   void Tick(Instant now);
   void SendOut();
+  void TakeDiskResults(Instant now);
+  void SubmitDiskWork();
+  Result<ShardLife> BeginLife();
+  PeerId ConnectTo(const std::string& endpoint);
   bool Over() const;
 
   ShardLoopOptions options_;
@@ -65,6 +73,9 @@ class ShardLoop {
   std::shared_ptr<monitoring::ShardMetrics> metrics_;
   std::unique_ptr<Shard> core_;
   std::unique_ptr<Outgoing> outgoing_;
+  std::unique_ptr<ShardDiskThread> disk_;
+  std::deque<DiskWork> disk_work_;            // not yet taken by disk_
+  std::map<std::string, PeerId> neighbours_;  // other shards, by endpoint
   std::unique_ptr<ShardTimes> times_;
   PeerId coordinator_;
   std::string endpoint_;

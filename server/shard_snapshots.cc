@@ -11,6 +11,15 @@ namespace {
 
 SnapshotId IdOf(const SnapshotDone& done) { return {done.generation, done.version}; }
 
+Fetched NoBlock(const Fetch& fetch, std::string why) {
+  Fetched none;
+  none.snapshot = fetch.snapshot;
+  none.part = fetch.part;
+  none.block = fetch.block;
+  none.failure = std::move(why);
+  return none;
+}
+
 }  // namespace
 
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
@@ -98,9 +107,7 @@ void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
     return part.id == fetch.snapshot && part.part == fetch.part;
   });
   if (!here) {
-    Fetched none{fetch.snapshot, fetch.part, fetch.block};
-    none.failure = "that part is not here";
-    return out->Send(from, std::move(none));
+    return out->Send(from, NoBlock(fetch, "that part is not here"));
   }
   if (peer_reads_ >= kPeerReadsMax) return;  // it will be asked for again
   ++peer_reads_;
@@ -142,9 +149,7 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
 void Shard::On(PeerRead result, Instant, Outbox* out) {
   --peer_reads_;
   if (!result.status.ok()) {
-    Fetched none{result.fetch.snapshot, result.fetch.part, result.fetch.block};
-    none.failure = result.status.message();
-    return out->Send(result.peer, std::move(none));
+    return out->Send(result.peer, NoBlock(result.fetch, result.status.message()));
   }
   for (std::uint32_t array = 0; array < result.arrays.size(); ++array) {
     Fetched fetched;

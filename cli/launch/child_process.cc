@@ -12,6 +12,8 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/process.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -114,6 +116,18 @@ bool ChildProcess::Reap() {
   if (ended() || waitpid(pid_, &status, WNOHANG) != pid_) return false;
   wait_status_ = status;
   return true;
+}
+
+bool ChildProcess::was_killed() const {
+  CAPSTAN_CHECK(ended());
+  return WIFSIGNALED(*wait_status_);
+}
+
+bool ChildProcess::was_told_to_end() const {
+  CAPSTAN_CHECK(ended());
+  if (!WIFEXITED(*wait_status_)) return false;
+  const int code = WEXITSTATUS(*wait_status_);
+  return code == kExitSignal + SIGTERM || code == kExitSignal + SIGINT || code == kExitSignal + SIGHUP;
 }
 
 std::string ChildProcess::HowItEnded() const {

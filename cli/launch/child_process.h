@@ -35,6 +35,10 @@ class ChildProcess {
   bool Reap();
   bool ended() const { return wait_status_.has_value(); }
   bool succeeded() const { return wait_status_ == 0; }
+  // By a signal that it did not expect. Requires ended().
+  bool was_killed() const;
+  // By a signal that it answered by ending in good order. Requires ended().
+  bool was_told_to_end() const;
   // "exited with code 1", "was killed by signal 9 (Killed)". Requires ended().
   std::string HowItEnded() const;
   void Signal(int signal) const;

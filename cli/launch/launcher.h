@@ -1,14 +1,17 @@
-// Launcher: runs a whole job on this machine: starts its processes, watches them, ends them together.
+// Launcher: runs a whole job on this machine: starts its processes, watches them, starts again those that are killed,
+// ends them together.
 //
 // Kind:   used by main's thread, which must be the only one when processes are started.
 // Limits: kStopSeconds for processes that were asked to end; then they are killed.
-// Fails:  the first thing that goes wrong ends the job; its message is outcome's. A coordinator that is silent for
-//         limits.stall is such a thing: of all others the coordinator says whom it waits for.
+// Fails:  a process that says that it failed ends the job, with its message; one that is killed is started again, at
+//         most max_restarts times in all. So does a coordinator that is silent for limits.stall: of all others the
+//         coordinator says whom it waits for.
 // Why:    one event loop over signals, the processes' events and the clock; nothing polls faster than people read.
 #pragma once
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +27,13 @@ namespace capstan::cli {
 class Launcher {
  public:
   static constexpr int kStopSeconds = 10;
+  static constexpr int kLastSnapshotSeconds = 70;  // for the coordinator, which takes it before it ends
+  static constexpr std::chrono::milliseconds kRestartFirst{100}, kRestartLongest{2000};
   static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
 
   // `binaries`: the folder of capstan-server and capstan-worker. All but `binaries` outlive the launcher.
-  Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, StopSignals* signals,
-           Screen* screen);
+  Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::uint32_t max_restarts,
+           StopSignals* signals, Screen* screen);
 
   // Until the job is done, has failed or was stopped, and no process is left.
   Status Run();
@@ -38,14 +43,30 @@ class Launcher {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Status Start(const std::string& name, const std::string& program, std::vector<std::string> arguments);
+  // A process of the job, in whichever of its lives.
+  struct Member {
+    std::string name, program;
+    std::vector<std::string> arguments;
+    std::optional<ChildProcess> process;
+    std::optional<Clock::time_point> restart_at;
+    std::chrono::milliseconds next_wait = kRestartFirst;
+    std::uint64_t steps_at_start = 0;
+
+    bool ended() const { return process->ended() && !restart_at; }
+  };
+
+  Status Add(const std::string& name, const std::string& program, std::vector<std::string> arguments);
+  Status Start(Member* member);
+  void Restart(Member* member, Clock::time_point now);
+  void StartDueMembers(Clock::time_point now);
   Status StartCoordinator();
   Status StartMembers();
   void Wait();
   void TakeEvents();
   void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
-  void ReapChildren();
+  void ReapChildren(Clock::time_point now);
+  void SeeEnd(Member* member, Clock::time_point now);
   // The coordinator beats: says that it does not, every limits.report, and fails after limits.stall.
   void WatchCoordinator(Clock::time_point now);
   void ShowProgress(Clock::time_point now);
@@ -62,10 +83,13 @@ class Launcher {
   Progress progress_;
   Endpoints endpoints_;
   std::map<std::string, std::vector<std::string>> server_addresses_;
-  std::vector<ChildProcess> children_;  // the coordinator first
+  std::vector<Member> members_;  // the coordinator first
+  const std::uint32_t max_restarts_;
+  std::uint32_t restarts_ = 0;
   std::size_t ready_ = 0;
   Status failure_;
   bool stopping_ = false;
+  bool last_snapshot_asked_ = false;
   Clock::time_point kill_at_{}, next_plain_line_{};
   Clock::time_point coordinator_heard_{}, next_report_{};
   bool silence_said_ = false;

@@ -1,4 +1,4 @@
-#include "server/file_lock.h"
+#include "common/file_lock.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstring>
 
-namespace capstan::server {
+namespace capstan {
 
 namespace {
 
@@ -66,4 +66,4 @@ FileLock::~FileLock() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace capstan::server {
+namespace capstan {
 
 class FileLock {
  public:
@@ -33,4 +33,4 @@ class FileLock {
   int descriptor_;
 };
 
-}  // namespace capstan::server
+}  // namespace capstan
