@@ -137,7 +137,7 @@ void CheckDirectory(const std::string& folder, const Ledger& ledger) {
 
 TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one that was said to be written",
           "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string folder = run.path() + "/snapshots";
   RandomStream random(31);
   Ledger ledger;
@@ -156,7 +156,7 @@ TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one th
 }
 
 TEST_CASE("a coordinator killed while it appends leaves all that it was promised", "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string path = run.path() + "/log";
   RandomStream random(32);
   std::uint64_t promised = 0;
@@ -180,7 +180,7 @@ TEST_CASE("a coordinator killed while it appends leaves all that it was promised
 
 TEST_CASE("a directory in use by another process is refused, and is free when that one ends or is killed",
           "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string folder = run.path() + "/snapshots";
   const bool killed = GENERATE(false, true);
   Child child("hold", folder);
