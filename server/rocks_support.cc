@@ -63,7 +63,6 @@ rocksdb::Options StrictOptions(rocksdb::Env* env) {
   options.bytes_per_sync = std::uint64_t{4} << 20;
   options.write_buffer_size = std::size_t{1} << 20;
   options.max_open_files = 64;
-  options.advise_random_on_open = false;  // blocks are read in order, and are large
   options.max_background_jobs = 2;
   options.max_manifest_file_size = std::size_t{1} << 20;
   options.info_log = std::make_shared<NoLogger>();
