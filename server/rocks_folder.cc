@@ -90,11 +90,15 @@ Status LockFailed(const Status& status, const std::string& path) {
 RocksFolder::RocksFolder(std::string path, ShardIndex part)
     : path_(std::move(path)), part_(part), env_(CreatePrivateEnv()) {}
 
-RocksFolder::~RocksFolder() {
+RocksFolder::~RocksFolder() { Close(); }
+
+void RocksFolder::Close() {
   if (database_ == nullptr) return;
   for (const Family& family : families_) (void)database_->DestroyColumnFamilyHandle(family.handle);
-  if (life_family_ != nullptr) (void)database_->DestroyColumnFamilyHandle(life_family_);
+  families_.clear();
+  if (life_family_ != nullptr) (void)database_->DestroyColumnFamilyHandle(std::exchange(life_family_, nullptr));
   (void)database_->Close();
+  database_.reset();
 }
 
 Result<std::unique_ptr<RocksFolder>> RocksFolder::Open(const std::string& path, ShardIndex part, Access access,
@@ -202,7 +206,7 @@ Result<std::optional<ShardLife>> RocksFolder::ReadLife() const {
 }
 
 Status RocksFolder::WriteLife(const ShardLife& life) {
-  RecoverFromFullDisk();
+  CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   rocksdb::WriteOptions durable;
   durable.sync = true;
   return Note(database_->Put(durable, life_family_, kLifeKey, EncodeShardLife(life)));
@@ -210,10 +214,12 @@ Status RocksFolder::WriteLife(const ShardLife& life) {
 
 // ---- snapshots -----------------------------------------------------------------------------------------------------
 
-const RocksFolder::Family* RocksFolder::Find(SnapshotId id) const {
+Result<const RocksFolder::Family*> RocksFolder::Find(SnapshotId id) const {
+  if (database_ == nullptr) return Unreachable(path_ + ": the disk failed, and the database could not be opened again");
   const auto found =
       std::find_if(families_.begin(), families_.end(), [id](const Family& family) { return family.id == id; });
-  return found != families_.end() ? &*found : nullptr;
+  if (found == families_.end()) return Invalid(NameOf(id) + " is not here");
+  return &*found;
 }
 
 std::vector<SnapshotPart> RocksFolder::List() const {
@@ -225,15 +231,13 @@ std::vector<SnapshotPart> RocksFolder::List() const {
 }
 
 Result<SnapshotHeader> RocksFolder::ReadHeader(SnapshotId id) const {
-  const Family* family = Find(id);
-  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
+  CAPSTAN_ASSIGN_OR_RETURN(const Family* const family, Find(id));
   if (!family->damage.ok()) return family->damage;
   return family->header;
 }
 
 Status RocksFolder::ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const {
-  const Family* family = Find(id);
-  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
+  CAPSTAN_ASSIGN_OR_RETURN(const Family* const family, Find(id));
   const std::string where = NameOf(id) + ", block " + std::to_string(block) + ", array " + std::to_string(array);
   rocksdb::PinnableSlice value;
   const rocksdb::Status read = database_->Get(rocksdb::ReadOptions(), family->handle, ArrayKey(block, array), &value);
@@ -250,7 +254,7 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
   if (image.header.part != part_) return Invalid(path_ + ": a part of another shard is not written here");
   const std::uint64_t bytes = BytesOf(image);
   CAPSTAN_RETURN_IF_ERROR(CheckSpace(bytes));
-  RecoverFromFullDisk();
+  CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   Result<PartFiles> written = WritePartFiles(incoming(), SnapshotOptions(env_.get()), std::move(image), cancelled);
   Result<Family> family = written.ok() ? Ingest(written->paths, std::move(written->header)) : written.status();
   ClearIncoming();
@@ -265,9 +269,9 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
 
 // All files or none become the family's.
 Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& paths, SnapshotHeader header) {
-  const Family* old = Find(header.id);
+  const Result<const Family*> old = Find(header.id);
   Family family{.id = header.id,
-                .rewrite = old != nullptr ? old->rewrite + 1 : 0,
+                .rewrite = old.ok() ? old.value()->rewrite + 1 : 0,
                 .handle = nullptr,
                 .damage = {},
                 .header = std::move(header)};
@@ -279,8 +283,7 @@ Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& 
   options.write_global_seqno = false;
   const Status ingested = Note(database_->IngestExternalFile(family.handle, paths, options));
   if (ingested.ok()) return family;
-  (void)database_->DropColumnFamily(family.handle);  // else the next start does it
-  (void)database_->DestroyColumnFamilyHandle(family.handle);
+  (void)database_->DestroyColumnFamilyHandle(family.handle);  // without a header; the next opening clears it away
   return ingested;
 }
 
@@ -292,9 +295,8 @@ Status RocksFolder::DropShadowed(SnapshotId id, std::uint64_t newest_rewrite) {
 }
 
 Status RocksFolder::Remove(SnapshotId id) {
-  const Family* family = Find(id);
-  if (family == nullptr) return Invalid(NameOf(id) + " is not here");
-  RecoverFromFullDisk();
+  CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
+  CAPSTAN_ASSIGN_OR_RETURN(const Family* const family, Find(id));
   return Drop(static_cast<std::size_t>(family - families_.data()));
 }
 
@@ -319,12 +321,21 @@ Status RocksFolder::CheckSpace(std::uint64_t bytes) const {
 }
 
 Status RocksFolder::Note(const rocksdb::Status& status) {
-  was_full_ = was_full_ || status.IsNoSpace();
+  broken_ = broken_ || !status.ok();
   return FromRocks(status, path_);
 }
 
-void RocksFolder::RecoverFromFullDisk() {
-  if (std::exchange(was_full_, false)) was_full_ = !database_->Resume().ok();
+// A write that failed is not repeated on a database that saw it fail: what is on disk is read again, and counts. While
+// that cannot be written to, it can be read.
+Status RocksFolder::ReopenIfBroken() {
+  if (!broken_) return {};
+  Close();
+  const Status opened = OpenDatabase(Access::kWrite);
+  broken_ = !opened.ok();
+  if (opened.ok()) return {};
+  Close();
+  CAPSTAN_RETURN_IF_ERROR(OpenDatabase(Access::kRead));
+  return opened;
 }
 
 void RocksFolder::ClearIncoming() const {

@@ -70,11 +70,12 @@ class RocksFolder {
   Status Drop(std::size_t index);
   Result<Family> Ingest(const std::vector<std::string>& files, SnapshotHeader header);
   Status CheckSpace(std::uint64_t bytes) const;
-  void RecoverFromFullDisk();
+  Status ReopenIfBroken();
+  void Close();
   Status Note(const rocksdb::Status& status);
   std::string incoming() const { return path_ + "/incoming"; }
   void ClearIncoming() const;
-  const Family* Find(SnapshotId id) const;
+  Result<const Family*> Find(SnapshotId id) const;
   std::string NameOf(SnapshotId id) const;
 
   std::string path_;
@@ -84,7 +85,7 @@ class RocksFolder {
   std::unique_ptr<rocksdb::DB> database_;
   rocksdb::ColumnFamilyHandle* life_family_ = nullptr;
   std::vector<Family> families_;  // ascending
-  bool was_full_ = false;         // the database may refuse to write until it is told that there is space again
+  bool broken_ = false;           // a write has failed: the database is opened anew before the next one
 };
 
 }  // namespace capstan::server

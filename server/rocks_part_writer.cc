@@ -46,7 +46,9 @@ class BlockRangeWriter {
 
  private:
   Status WriteAll(std::size_t begin, std::size_t end) {
-    rocksdb::SstFileWriter file(rocksdb::EnvOptions(options_), options_);
+    // What was written last is what a shard that starts again reads first: it may stay in memory.
+    rocksdb::SstFileWriter file(rocksdb::EnvOptions(options_), options_, /*column_family=*/nullptr,
+                                /*invalidate_page_cache=*/false);
     CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Open(path_), path_));
     for (std::size_t i = begin; i < end; ++i) {
       if (cancelled_->load()) return Refused("the snapshot was given up");

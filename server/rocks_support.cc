@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
 
 namespace capstan::server {
@@ -26,10 +27,6 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
                            std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* context) override {
     return MakePrivate(path, target()->NewWritableFile(path, options, file, context));
   }
-  IOStatus NewLogger(const std::string& path, const IOOptions& options, std::shared_ptr<rocksdb::Logger>* logger,
-                     IODebugContext* context) override {
-    return MakePrivate(path, target()->NewLogger(path, options, logger, context));
-  }
   IOStatus LockFile(const std::string& path, const IOOptions& options, rocksdb::FileLock** lock,
                     IODebugContext* context) override {
     return MakePrivate(path, target()->LockFile(path, options, lock, context));
@@ -40,6 +37,14 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
     if (!made.ok() || chmod(path.c_str(), 0600) == 0) return made;
     return IOStatus::IOError(path, std::strerror(errno));
   }
+};
+
+// Failures come back as statuses; and a log file on a full disk is what RocksDB ends the process for.
+class NoLogger : public rocksdb::Logger {
+ public:
+  NoLogger() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
+  using Logger::Logv;
+  void Logv(const char* /*format*/, va_list /*arguments*/) override {}
 };
 
 }  // namespace
@@ -60,9 +65,7 @@ rocksdb::Options StrictOptions(rocksdb::Env* env) {
   options.max_open_files = 64;
   options.max_background_jobs = 2;
   options.max_manifest_file_size = std::size_t{1} << 20;
-  options.max_log_file_size = std::size_t{1} << 20;
-  options.keep_log_file_num = 2;
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  options.info_log = std::make_shared<NoLogger>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   rocksdb::BlockBasedTableOptions table;

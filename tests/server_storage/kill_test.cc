@@ -113,7 +113,7 @@ struct Ledger {
       std::uint64_t version = 0, digest = 0;
       words >> what >> version >> digest;
       INFO(line);
-      REQUIRE((what == "written" || what == "removing"));
+      REQUIRE((what == "begin" || what == "written" || what == "removing"));
       if (what == "removing") removing.insert(version);
       if (what == "written") written[version] = digest;
     }
@@ -137,15 +137,15 @@ void CheckDirectory(const std::string& folder, const Ledger& ledger) {
 
 TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one that was said to be written",
           "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string folder = run.path() + "/snapshots";
   RandomStream random(31);
   Ledger ledger;
   int in_the_middle = 0;
   for (int round = 0; round < 12 || (in_the_middle == 0 && round < 60); ++round) {
     Child child("snapshots", folder);
-    child.WaitForLines(random.Below(6));
-    child.WatchFor(std::chrono::microseconds(random.Below(40'000)));
+    child.WaitForLines(random.Below(12));
+    child.WatchFor(std::chrono::microseconds(random.Below(10'000)));
     ledger.Take(child.Kill());
     std::error_code none;
     if (files::directory_iterator(folder + "/shard-0/incoming", none) != files::directory_iterator()) ++in_the_middle;
@@ -156,7 +156,7 @@ TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one th
 }
 
 TEST_CASE("a coordinator killed while it appends leaves all that it was promised", "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string path = run.path() + "/log";
   RandomStream random(32);
   std::uint64_t promised = 0;
@@ -180,7 +180,7 @@ TEST_CASE("a coordinator killed while it appends leaves all that it was promised
 
 TEST_CASE("a directory in use by another process is refused, and is free when that one ends or is killed",
           "[server][storage][kill]") {
-  const TempFolder run;
+  const TempFolder run(TempFolder::Where::kDisk);
   const std::string folder = run.path() + "/snapshots";
   const bool killed = GENERATE(false, true);
   Child child("hold", folder);

@@ -1,12 +1,14 @@
 // A process that writes until it is killed, and says on its standard output what it has been promised.
 //
-//   server_storage_child snapshots FOLDER   writes snapshots, keeps two:  "written VERSION DIGEST", "removing VERSION"
-//   server_storage_child log PATH           appends sessions:            "appended NUMBER"
+//   server_storage_child snapshots FOLDER   writes snapshots, keeps two: "begin VERSION", "written VERSION DIGEST",
+//                                           "removing VERSION"
+//   server_storage_child log PATH           appends sessions: "appended NUMBER"
 //   server_storage_child hold FOLDER        opens the store, "open", and waits for the end of its standard input
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "server/file_coordinator_log.h"
 #include "server/rocks_snapshot_store.h"
@@ -34,7 +36,9 @@ int WriteSnapshots(const std::string& folder) {
   std::uint64_t version = parts.empty() ? 1 : parts.back().id.version.value;  // written once more: it is replaced
   while (true) {
     const SnapshotId id{{1}, {version}};
-    const auto written = store.value()->Write(MakeImage(id, 0, kChildShape), kNotCancelled);
+    SnapshotImage image = MakeImage(id, 0, kChildShape);
+    Say("begin " + std::to_string(version));
+    const auto written = store.value()->Write(std::move(image), kNotCancelled);
     if (!written.ok()) return Fail(written.status());
     Say("written " + std::to_string(version) + " " + std::to_string(written->digest));
     parts = store.value()->List();

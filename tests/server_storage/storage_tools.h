@@ -22,8 +22,13 @@ namespace capstan::server {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "capstan-storage-XXXXXX").string();
+  enum class Where { kMemory, kDisk };
+
+  // In memory, where the system has such a place: nothing here is about power that fails.
+  explicit TempFolder(Where where = Where::kMemory) {
+    const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
+    const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string path = (parent / "capstan-storage-XXXXXX").string();
     CAPSTAN_CHECK(mkdtemp(path.data()) != nullptr);
     path_ = path;
   }

@@ -59,6 +59,7 @@ PLANTED = [
     ("library", "worker/train/gzip.h", "#pragma once\n#include <zlib.h>\n", 2),
     ("library", "common/flags.h", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),
     ("library", "common/json.h", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
+    ("library", "server/tables.h", "#pragma once\n#include <rocksdb/db.h>\n", 2),
     ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
     ("library", "common/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),
     ("library", "server/simd.h", "#pragma once\n#include <immintrin.h>\n", 2),
