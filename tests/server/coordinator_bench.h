@@ -43,7 +43,7 @@ class CoordinatorBench {
     for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
     CoordinatorOptions options;
     options.config = config;
-    options.job_file = "the job file";
+    options.job_file = PrintJobConfig(config);
     options.job = JobId{1, 2};
     options.block_elements = kBlockElements;
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);

@@ -139,7 +139,7 @@ TEST_CASE("a gradient that is not finite fails the job and names tensor, slot an
   bad.report.slots[0].loss_sum = NAN;
   bench.Send(bench.shards[1].peer, bad);
   CHECK(bench.coordinator->state() == State::kFailed);
-  const std::string& failure = bench.coordinator->failure();
+  const std::string& failure = bench.coordinator->failure().message();
   INFO(failure);
   CHECK(failure.find("\"b\"") != std::string::npos);
   CHECK(failure.find("slot 1 (worker \"w1\")") != std::string::npos);

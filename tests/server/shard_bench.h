@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "server/memory_snapshot_store.h"
 #include "server/shard.h"
 
 namespace capstan::server {
@@ -50,6 +51,7 @@ class ShardBench {
   void Tick(Instant later = {}) {
     now += later;
     shard->Tick(now, &out_);
+    WorkDisk();
   }
   // The answers of one kind to one peer since they were last taken.
   template <class T>
@@ -151,6 +153,7 @@ class ShardBench {
   }
   std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
 
+  MemorySnapshotStore disk;
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
   std::vector<Slice> payloads;  // of all messages taken
@@ -159,7 +162,14 @@ class ShardBench {
  private:
   void Handle(PeerId from, Header header, Slice payload) {
     shard->Handle(from, {std::move(header), std::move(payload)}, now, &out_);
+    WorkDisk();
     shard->Flush(&out_);
+  }
+  // The disk does at once what it is asked to.
+  void WorkDisk() {
+    for (std::vector<DiskWork> work; !(work = shard->TakeDiskWork()).empty();) {
+      for (DiskWork& piece : work) shard->Handle(CarryOut(std::move(piece), &disk), now, &out_);
+    }
   }
 
   const ShardBenchOptions options_;
