@@ -155,13 +155,13 @@ Status RocksFolder::TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>
     const ParsedName name = ParseFamilyName(handle->GetName()).value_or(ParsedName{});
     families_.push_back({.id = name.id, .rewrite = name.rewrite, .handle = handle, .damage = {}, .header = {}});
   }
-  std::sort(families_.begin(), families_.end(),
-            [](const Family& a, const Family& b) { return std::tie(a.id, a.rewrite) < std::tie(b.id, b.rewrite); });
+  std::sort(families_.begin(), families_.end(), Precedes);
   for (std::size_t i = families_.size(); i-- > 0;) {
     Family& family = families_[i];
     const Result<std::string> bytes = Get(family.handle, HeaderKey());
     const bool leftover = bytes.status().code() == Code::kInvalid;
-    const bool shadowed = i + 1 < families_.size() && families_[i + 1].id == family.id;
+    const Family* next = i + 1 < families_.size() ? &families_[i + 1] : nullptr;
+    const bool shadowed = next != nullptr && next->id == family.id && next->damage.ok();
     if (!leftover && !shadowed) {
       family.damage = bytes.status();
       if (bytes.ok()) LoadHeader(&family, bytes.value());
@@ -262,8 +262,8 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
   const SnapshotId id = family->id;
   const std::uint64_t rewrite = family->rewrite, digest = family->header.Digest();
   families_.push_back(std::move(family).value());
-  CAPSTAN_RETURN_IF_ERROR(DropShadowed(id, rewrite));
-  std::sort(families_.begin(), families_.end(), [](const Family& a, const Family& b) { return a.id < b.id; });
+  std::sort(families_.begin(), families_.end(), Precedes);
+  CAPSTAN_RETURN_IF_ERROR(DropReplaced(id, rewrite));
   return SnapshotStore::Written{.digest = digest, .bytes = bytes};
 }
 
@@ -287,9 +287,16 @@ Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& 
   return ingested;
 }
 
-Status RocksFolder::DropShadowed(SnapshotId id, std::uint64_t newest_rewrite) {
+bool RocksFolder::Precedes(const Family& a, const Family& b) {
+  return std::tie(a.id, a.rewrite) < std::tie(b.id, b.rewrite);
+}
+
+// What a snapshot that has just been written stands for, and what nobody can read any more.
+Status RocksFolder::DropReplaced(SnapshotId id, std::uint64_t rewrite) {
   for (std::size_t i = families_.size(); i-- > 0;) {
-    if (families_[i].id == id && families_[i].rewrite < newest_rewrite) CAPSTAN_RETURN_IF_ERROR(Drop(i));
+    const Family& family = families_[i];
+    const bool replaced = family.id == id && family.rewrite < rewrite;
+    if (replaced || family.damage.code() == Code::kCorrupt) CAPSTAN_RETURN_IF_ERROR(Drop(i));
   }
   return {};
 }

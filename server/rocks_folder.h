@@ -66,7 +66,8 @@ class RocksFolder {
   Status TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles, Access access);
   Result<std::string> Get(rocksdb::ColumnFamilyHandle* family, const std::string& key) const;
   void LoadHeader(Family* family, const std::string& bytes) const;
-  Status DropShadowed(SnapshotId id, std::uint64_t newest_rewrite);
+  static bool Precedes(const Family& a, const Family& b);
+  Status DropReplaced(SnapshotId id, std::uint64_t rewrite);
   Status Drop(std::size_t index);
   Result<Family> Ingest(const std::vector<std::string>& files, SnapshotHeader header);
   Status CheckSpace(std::uint64_t bytes) const;

@@ -130,6 +130,33 @@ TEST_CASE("what a process left half done is cleared away", "[server][storage][ro
   CHECK(files::is_empty(path + "/incoming"));
 }
 
+TEST_CASE("a part whose header is damaged is not listed, and goes when the next one is written",
+          "[server][storage][rocks]") {
+  const TempFolder run;
+  const std::vector<SnapshotPart> parts = MakeDirectory(run.path());
+  const std::string path = run.path() + "/snapshots/shard-0";
+  const std::string stated = "\"id\":[2,20]";
+  int damaged = 0;
+  for (const auto& entry : files::directory_iterator(path)) {
+    std::string bytes = entry.path().extension() == ".sst" ? ReadWholeFile(entry.path()) : "";
+    const std::size_t at = bytes.find(stated);
+    if (at == std::string::npos) continue;
+    bytes[at] ^= 1;
+    WriteWholeFile(entry.path(), bytes);
+    ++damaged;
+  }
+  REQUIRE(damaged == 1);
+  auto store = Open(run.path()).value();
+  CHECK(store->List() == std::vector<SnapshotPart>{parts[0]});
+  CHECK(store->ReadHeader(parts[1].id, 0).status().code() == Code::kCorrupt);
+  CHECK(Families(path).size() == 3);
+  REQUIRE(store->Write(MakeImage(Id(2, 20), 0), kNotCancelled).ok());
+  CHECK(store->List() == parts);
+  store.reset();
+  CHECK(Families(path).size() == 3);
+  CHECK(Open(run.path()).value()->List() == parts);
+}
+
 TEST_CASE("a database that lost the file it begins with is not begun anew", "[server][storage][rocks]") {
   const TempFolder run;
   MakeDirectory(run.path());

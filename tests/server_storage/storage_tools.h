@@ -115,7 +115,7 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   return work;
 }
 
-// Loads a part through CarryOut: its status, or kCorrupt when it is good and the bytes are not those of MakeImage.
+// Loads a part through CarryOut: its status, or kStale when it is good and the bytes are not those of MakeImage.
 inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
                              ImageShape shape = {}) {
   const SnapshotImage like = MakeImage(id, part, shape);
@@ -126,7 +126,8 @@ inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex par
     for (std::uint32_t a = 0; a < shape.array_count; ++a) {
       const Slice& wanted = like.arrays[i][a];
       const BufferRef& got = work.targets[i].arrays[a];
-      if (std::memcmp(wanted.data, got->data(), wanted.size) != 0) return Corrupt("WRONG BYTES were called good");
+      if (std::memcmp(wanted.data, got->data(), wanted.size) != 0)
+        return {Code::kStale, "WRONG BYTES were called good"};
     }
   }
   return {};
