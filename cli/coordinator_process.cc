@@ -11,7 +11,7 @@
 #include "common/mailbox.h"
 #include "monitoring/exporter.h"
 #include "server/coordinator_loop.h"
-#include "server/file_coordinator_log.h"
+#include "server/storage/file_coordinator_log.h"
 
 namespace capstan::cli {
 namespace {

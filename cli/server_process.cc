@@ -10,7 +10,7 @@
 #include "cli/server_processes.h"
 #include "monitoring/exporter.h"
 #include "server/optimizer.h"
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/rocks_snapshot_store.h"
 #include "server/shard_loop.h"
 
 namespace capstan::cli {

@@ -14,7 +14,7 @@
 #include "common/buffer.h"
 #include "common/catalog.h"
 #include "server/block_update.h"
-#include "server/snapshot.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::server {
 

@@ -27,7 +27,7 @@
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
-#include "server/shard_disk.h"
+#include "server/storage/shard_disk.h"
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
 

@@ -5,7 +5,7 @@
 #include "common/float_control.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
-#include "server/memory_snapshot_store.h"
+#include "server/storage/memory_snapshot_store.h"
 
 namespace capstan::server {
 namespace {

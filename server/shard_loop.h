@@ -21,7 +21,7 @@
 #include "server/outgoing.h"
 #include "server/request_metrics.h"
 #include "server/shard.h"
-#include "server/shard_disk_thread.h"
+#include "server/storage/shard_disk_thread.h"
 
 namespace capstan::server {
 

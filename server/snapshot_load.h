@@ -18,7 +18,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "server/shard_disk.h"
+#include "server/storage/shard_disk.h"
 
 namespace capstan::server {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/hash.h"
-#include "server/memory_snapshot_store.h"
+#include "server/storage/memory_snapshot_store.h"
 #include "server/shard.h"
 
 namespace capstan::server {

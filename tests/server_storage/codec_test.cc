@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "server/log_record_codec.h"
-#include "server/sealed_text.h"
-#include "server/shard_life_codec.h"
+#include "server/storage/log_record_codec.h"
+#include "server/storage/sealed_text.h"
+#include "server/storage/shard_life_codec.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

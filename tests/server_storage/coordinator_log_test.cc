@@ -7,8 +7,8 @@
 #include <csignal>
 #include <thread>
 
-#include "server/file_coordinator_log.h"
-#include "server/sealed_text.h"
+#include "server/storage/file_coordinator_log.h"
+#include "server/storage/sealed_text.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

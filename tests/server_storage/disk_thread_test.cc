@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "server/memory_snapshot_store.h"
-#include "server/shard_disk_thread.h"
+#include "server/storage/memory_snapshot_store.h"
+#include "server/storage/shard_disk_thread.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "server/file_coordinator_log.h"
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

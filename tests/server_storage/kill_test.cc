@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
-#include "server/file_coordinator_log.h"
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/child_shape.h"
 #include "tests/server_storage/storage_tools.h"
 

@@ -2,7 +2,7 @@
 #include <rocksdb/db.h>
 #include <sys/stat.h>
 
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

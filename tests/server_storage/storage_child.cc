@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "server/file_coordinator_log.h"
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/child_shape.h"
 #include "tests/server_storage/storage_tools.h"
 

@@ -15,7 +15,7 @@
 #include "common/hash.h"
 #include "common/random.h"
 #include "server/coordinator_log.h"
-#include "server/shard_disk.h"
+#include "server/storage/shard_disk.h"
 #include "tests/common_wire/message_fields.h"
 
 namespace capstan::server {

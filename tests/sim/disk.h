@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/snapshot_store.h"
+#include "server/storage/snapshot_store.h"
 
 namespace capstan::sim {
 

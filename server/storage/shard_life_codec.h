@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/status.h"
-#include "server/snapshot.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::server {
 

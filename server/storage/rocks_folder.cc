@@ -1,4 +1,4 @@
-#include "server/rocks_folder.h"
+#include "server/storage/rocks_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,10 +13,10 @@
 #include <tuple>
 #include <utility>
 
-#include "server/rocks_part_writer.h"
-#include "server/rocks_support.h"
-#include "server/shard_disk.h"
-#include "server/shard_life_codec.h"
+#include "server/storage/rocks_part_writer.h"
+#include "server/storage/rocks_support.h"
+#include "server/storage/shard_disk.h"
+#include "server/storage/shard_life_codec.h"
 
 namespace capstan::server {
 

@@ -1,4 +1,4 @@
-#include "server/snapshot.h"
+#include "server/storage/snapshot.h"
 
 #include <algorithm>
 #include <cstring>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "server/snapshot_store.h"
+#include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
 

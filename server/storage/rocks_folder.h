@@ -22,8 +22,8 @@
 
 #include "common/status.h"
 #include "common/file_lock.h"
-#include "server/snapshot.h"
-#include "server/snapshot_store.h"
+#include "server/storage/snapshot.h"
+#include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
 

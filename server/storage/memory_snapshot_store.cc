@@ -1,4 +1,4 @@
-#include "server/memory_snapshot_store.h"
+#include "server/storage/memory_snapshot_store.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 #include <exception>
 
-#include "server/sealed_text.h"
-#include "server/shard_disk.h"
-#include "server/storage_json.h"
+#include "server/storage/sealed_text.h"
+#include "server/storage/shard_disk.h"
+#include "server/storage/storage_json.h"
 
 namespace capstan::server {
 

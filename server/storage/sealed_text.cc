@@ -1,4 +1,4 @@
-#include "server/sealed_text.h"
+#include "server/storage/sealed_text.h"
 
 #include "common/hash.h"
 

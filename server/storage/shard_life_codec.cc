@@ -1,9 +1,9 @@
-#include "server/shard_life_codec.h"
+#include "server/storage/shard_life_codec.h"
 
 #include <exception>
 
-#include "server/sealed_text.h"
-#include "server/storage_json.h"
+#include "server/storage/sealed_text.h"
+#include "server/storage/storage_json.h"
 
 namespace capstan::server {
 

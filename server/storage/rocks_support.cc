@@ -1,4 +1,4 @@
-#include "server/rocks_support.h"
+#include "server/storage/rocks_support.h"
 
 #include <rocksdb/file_system.h>
 #include <rocksdb/table.h>

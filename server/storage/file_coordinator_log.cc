@@ -1,4 +1,4 @@
-#include "server/file_coordinator_log.h"
+#include "server/storage/file_coordinator_log.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "server/log_record_codec.h"
-#include "server/sealed_text.h"
+#include "server/storage/log_record_codec.h"
+#include "server/storage/sealed_text.h"
 
 namespace capstan::server {
 

@@ -15,8 +15,8 @@
 
 #include "common/messages.h"
 #include "common/status.h"
-#include "server/snapshot.h"
-#include "server/snapshot_store.h"
+#include "server/storage/snapshot.h"
+#include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
 

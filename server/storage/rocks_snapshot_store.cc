@@ -1,4 +1,4 @@
-#include "server/rocks_snapshot_store.h"
+#include "server/storage/rocks_snapshot_store.h"
 
 #include <sys/stat.h>
 
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "server/rocks_folder.h"
+#include "server/storage/rocks_folder.h"
 
 namespace capstan::server {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/hash.h"
-#include "server/shard_disk.h"
+#include "server/storage/shard_disk.h"
 
 namespace capstan::server {
 

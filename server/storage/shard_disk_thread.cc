@@ -1,4 +1,4 @@
-#include "server/shard_disk_thread.h"
+#include "server/storage/shard_disk_thread.h"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include "server/rocks_part_writer.h"
+#include "server/storage/rocks_part_writer.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "common/hash.h"
-#include "server/rocks_support.h"
-#include "server/shard_disk.h"
+#include "server/storage/rocks_support.h"
+#include "server/storage/shard_disk.h"
 
 namespace capstan::server {
 

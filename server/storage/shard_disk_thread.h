@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/mailbox.h"
-#include "server/shard_disk.h"
+#include "server/storage/shard_disk.h"
 
 namespace capstan::server {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "server/snapshot.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::server {
 

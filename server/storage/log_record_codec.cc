@@ -1,9 +1,9 @@
-#include "server/log_record_codec.h"
+#include "server/storage/log_record_codec.h"
 
 #include <exception>
 
 #include "common/wire_codec.h"
-#include "server/storage_json.h"
+#include "server/storage/storage_json.h"
 
 namespace capstan::server {
 
