@@ -90,7 +90,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
                                      ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
                                      done.failure);
     metrics_->snapshots_failed.Add(1);
-    last_snapshot_failed_ = true;
+    last_snapshot_failed_ = id.version.value >= step_.value;  // else the last one is still to be tried
     snapshot_.reset();
     given_up_ = id;
     out->Send(from, MakeSnapshotsKept());
