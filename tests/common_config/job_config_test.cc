@@ -116,8 +116,7 @@ TEST_CASE("words that are not built yet are refused as such", "[config]") {
       std::string("data.augment=true"), std::string("optimizer.kind=lars"), std::string("optimizer.kind=lamb"),
       std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
       std::string("worker.device=emulated"), std::string("worker.precision=bf16"), std::string("worker.precision=fp16"),
-      std::string("worker.recompute=true"), std::string("security.keys=k"),
-      std::string("allreduce.wire=fp16"));
+      std::string("worker.recompute=true"), std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -297,7 +296,8 @@ TEST_CASE("snapshots are taken once a minute and two are kept, unless the job sa
   const SnapshotSection usual = Parse(kSmallest).snapshot;
   CHECK(usual == SnapshotSection{0, 60, 2});
   CHECK(usual.enabled());
-  const JobConfig config = Parse(std::string(kSmallest) + "[snapshot]\nevery_steps = 50\nevery_seconds = 0\nkeep = 3\n");
+  const JobConfig config =
+      Parse(std::string(kSmallest) + "[snapshot]\nevery_steps = 50\nevery_seconds = 0\nkeep = 3\n");
   CHECK(config.snapshot == SnapshotSection{50, 0, 3});
   CHECK(config.snapshot.enabled());
   CHECK(Parse(PrintJobConfig(config)) == config);
@@ -307,7 +307,8 @@ TEST_CASE("snapshots are taken once a minute and two are kept, unless the job sa
 }
 
 TEST_CASE("at least two snapshots are kept, and none of the numbers is negative", "[config]") {
-  CHECK_THAT(Message(kSmallest, {"snapshot.keep=1"}), Contains("snapshot.keep is 1; wanted a whole number from 2 to 64"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.keep=1"}),
+             Contains("snapshot.keep is 1; wanted a whole number from 2 to 64"));
   CHECK_THAT(Message(kSmallest, {"snapshot.keep=0"}), Contains("from 2 to 64"));
   CHECK_THAT(Message(kSmallest, {"snapshot.keep=65"}), Contains("from 2 to 64"));
   CHECK_THAT(Message(kSmallest, {"snapshot.every_steps=-1"}), Contains("snapshot.every_steps is -1"));
@@ -338,19 +339,19 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
     const char* section;
     const char* now;
   };
-  for (const Bound& bound : {Bound{"job.slots=5", "[job]", "slots = 5"}, Bound{"job.seed=2", "[job]", "seed = 2"},
-                             Bound{"job.steps=11", "[job]", "steps = 11"},
-                             Bound{"job.mode=async", "[job]", "mode = \"async\""},
-                             Bound{"job.global_batch=16", "[job]", "global_batch = 16"},
-                             Bound{"optimizer.lr=0.5", "[optimizer]", "lr = 0.5"},
-                             Bound{"optimizer.clip_norm=1", "[optimizer]", "clip_norm = 1"},
-                             Bound{"schedule.warmup_steps=1", "[schedule]", "warmup_steps = 1"},
-                             Bound{"model.dropout=0.1", "[model]", "dropout = 0.1"},
-                             Bound{"worker.accumulate=2", "[worker]", "accumulate = 2"},
-                             Bound{"data.label_column=3", "[data]", "label_column = 3"}}) {
+  for (const Bound& bound :
+       {Bound{"job.slots=5", "[job]", "slots = 5"}, Bound{"job.seed=2", "[job]", "seed = 2"},
+        Bound{"job.steps=11", "[job]", "steps = 11"}, Bound{"job.mode=async", "[job]", "mode = \"async\""},
+        Bound{"job.global_batch=16", "[job]", "global_batch = 16"},
+        Bound{"optimizer.lr=0.5", "[optimizer]", "lr = 0.5"},
+        Bound{"optimizer.clip_norm=1", "[optimizer]", "clip_norm = 1"},
+        Bound{"schedule.warmup_steps=1", "[schedule]", "warmup_steps = 1"},
+        Bound{"model.dropout=0.1", "[model]", "dropout = 0.1"},
+        Bound{"worker.accumulate=2", "[worker]", "accumulate = 2"},
+        Bound{"data.label_column=3", "[data]", "label_column = 3"}}) {
     INFO(bound.override);
-    CHECK_THAT(difference(bound.override), StartsWith(bound.section) && Contains("it was begun with") &&
-                                               Contains(std::string("now ") + bound.now));
+    CHECK_THAT(difference(bound.override),
+               StartsWith(bound.section) && Contains("it was begun with") && Contains(std::string("now ") + bound.now));
   }
   CHECK_THAT(difference("optimizer.lr=0.5"), Equals("[optimizer]: it was begun with lr = 0.001, now lr = 0.5"));
   // A key that the other kind does not have shifts the lines; the kind itself comes first.
