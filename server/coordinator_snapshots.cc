@@ -72,7 +72,8 @@ void Coordinator::SendPins(Instant now, Outbox* out) {
 }
 
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
-  if ((state_ != State::kRunning && state_ != State::kFinished) || !running_ || !IsShard(from, done.shard)) return;
+  const bool runs = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
+  if (!runs || !IsShard(from, done.shard)) return;
   if (done.generation != generation_ || done.incarnation != running_->incarnations[done.shard]) return;
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;
@@ -89,7 +90,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
                                      ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
                                      done.failure);
     metrics_->snapshots_failed.Add(1);
-    last_snapshot_failed_ = true;
+    last_snapshot_failed_ = id.version.value >= step_.value;  // else the last one is still to be tried
     snapshot_.reset();
     given_up_ = id;
     out->Send(from, MakeSnapshotsKept());
