@@ -37,6 +37,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
 
 void Checks::SeeShard(std::size_t index, const Shard& shard, const Coordinator*) {
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
+  if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (!server::HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
@@ -50,6 +51,16 @@ void Checks::SeeShard(std::size_t index, const Shard& shard, const Coordinator*)
          " differs between generations");
   }
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+}
+
+// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
+void Checks::SeeStaleness(const Shard& shard) {
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const auto& last = shard.sequence_numbers(local);
+    const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
+    if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
+    if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
+  }
 }
 
 // All Commits of one (generation, step) are equal but for the term.

@@ -40,6 +40,7 @@ class Checks {
     if (outcome_->violation.empty()) outcome_->violation = std::move(what);
   }
   void SeeShard(std::size_t index, const server::Shard& shard, const server::Coordinator* coordinator);
+  void SeeStaleness(const server::Shard& shard);
   void SeeCommit(Commit commit);
   void SeeDisks(const std::vector<SimDisk>& disks);
   void SeeManifest(const server::Coordinator& coordinator, const std::vector<SimDisk>& disks);

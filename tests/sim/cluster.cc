@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/random.h"
+#include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/optimizer.h"
 #include "server/shard.h"
@@ -150,6 +151,7 @@ class Cluster {
     options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
     options.coordinator = PeerId{kCoordinator};
     options.mode = options_.mode;
+    options.staleness = config_.job.staleness;
     options.seed = 5;
     options.config_hash = HashJobConfig(config_);
     options.optimizer = server::MakeOptimizerRule(config_.optimizer);
@@ -246,7 +248,7 @@ class Cluster {
       const std::size_t index = delivery.to - kShards;
       if (index >= shards_.size() || !shards_[index].core || Postponed(delivery, shards_[index].paused_until)) return;
       shards_[index].core->Handle(from, delivery.message, now_, &out);
-      if (Chance(0.7)) shards_[index].core->Flush(&out);  // batches differ
+      if (Chance(0.7)) shards_[index].core->Flush(now_, &out);  // batches differ
       AfterShard(index, &out);
     }
     checks_->See(coordinator_.core.get(), Cores(), disks_);
@@ -311,7 +313,7 @@ class Cluster {
       shard.disk_work.pop_front();
       shard.core->Handle(server::CarryOut(std::move(work), &disks_[index]), now_, &out);
     }
-    shard.core->Flush(&out);
+    shard.core->Flush(now_, &out);
     shard.core->Tick(now_, &out);
     AfterShard(index, &out);
   }
@@ -500,7 +502,7 @@ class Cluster {
       if (outcome_.violation.empty()) outcome_.violation = WhoIsMissing();
       return;
     }
-    if (options_.mode == Mode::kAsync) checks_->EveryPushCountedOnce(Cores());
+    if (!server::HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Cores());
     outcome_.weights.assign(catalog_->element_count(), NAN);
     for (const SimShard& shard : shards_) {
       for (std::size_t local = 0; local < shard.core->store().size(); ++local) {

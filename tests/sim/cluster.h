@@ -22,6 +22,7 @@ namespace capstan::sim {
 struct ClusterOptions {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
+  std::uint64_t staleness = 1;  // of mode bounded
   std::uint32_t shards = 2;
   std::uint32_t workers = 2;
   SlotIndex slots = 3;
