@@ -112,7 +112,7 @@ int SnapshotCommand::Run() const {
   if (snapshot_->got_subcommand("export")) return Export();
   if (snapshot_->got_subcommand("import")) return Import();
   if (snapshot_->got_subcommand("delete")) return Delete();
-  std::fputs(snapshot_->help().c_str(), stderr);
+  std::fputs(snapshot_->help("capstan").c_str(), stderr);
   return kExitUsage;
 }
 

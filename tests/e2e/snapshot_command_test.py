@@ -1,4 +1,4 @@
-"""capstan snapshot: what it lists, finds damaged, writes out, takes in and deletes, beside a job that runs and after it."""
+"""capstan snapshot: what it lists, finds damaged, writes out, takes in and deletes, also beside a job that runs."""
 import glob
 import hashlib
 import json
@@ -218,6 +218,7 @@ class SnapshotCommandTest(harness.JobTest):
         self.rows("import", job, weights, "--set", "job.mode=async", run="further")
         self.resume("further")
         self.assertNotEqual(self.digest("further", "final.safetensors"), self.digest("run", "final.safetensors"))
+        self.assertLess(self.metrics("further")[0]["loss"], self.metrics("run")[0]["loss"])
 
     def test_weights_that_do_not_fit_are_all_named_and_nothing_is_made(self):
         self.run_job(steps=1)
@@ -250,7 +251,7 @@ class SnapshotCommandTest(harness.JobTest):
         self.assertIn("no tensor", self.snapshot("import", job, self.path("renamed.safetensors"), "--map", "x=y",
                                                  run="other", code=2)[1])
 
-    def test_a_part_of_another_job_and_an_edited_log_are_noticed_and_a_torn_line_is_not_minded(self):
+    def test_a_part_of_another_job_and_an_edited_log_are_noticed_and_a_torn_line_is_none(self):
         self.run_job(run="one", steps=4)
         self.run_job(run="two", steps=4)
         shutil.rmtree(self.path("one", "snapshots", "shard-0"))
