@@ -6,6 +6,7 @@
 
 #include "server/admission.h"
 #include "server/coordinator_text.h"
+#include "server/manifests.h"
 
 namespace capstan::server {
 
@@ -46,6 +47,7 @@ Instant Coordinator::Seconds(double seconds) {
 
 void Coordinator::Replay() {
   const std::vector<LogRecord> records = log_->records();
+  manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
   for (const LogRecord& record : records) {
     std::visit(
         [&](const auto& body) {
@@ -64,14 +66,8 @@ void Coordinator::Replay() {
             recover_ = body;
             generation_ = body.generation;
             running_.reset();
-            // What is newer than the snapshot gone back to cannot be used.
-            while (!manifests_.empty() && manifests_.back().id != body.snapshot) manifests_.pop_back();
           }
           if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
-          if constexpr (std::is_same_v<Body, ManifestRecord>) {
-            manifests_.push_back(body);
-            DropOldManifests();
-          }
           if constexpr (std::is_same_v<Body, DoneRecord>) {
             concluded_ = true;
             if (state_ != State::kFailed) state_ = State::kFinished;

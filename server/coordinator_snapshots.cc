@@ -4,6 +4,7 @@
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
+#include "server/manifests.h"
 
 namespace capstan::server {
 
@@ -130,18 +131,13 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
                                 std::to_string(manifest.bytes >> 10) + " KiB)");
   manifests_.push_back(std::move(manifest));
-  DropOldManifests();
+  DropOldManifests(options_.config.snapshot.keep, &manifests_);
   for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
 }
 
 void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) {
   const bool known = std::find(shard->parts.begin(), shard->parts.end(), part) != shard->parts.end();
   if (!known && shard->parts.size() < kPartsMax) shard->parts.push_back(part);
-}
-
-void Coordinator::DropOldManifests() {
-  const std::size_t keep = std::max<std::size_t>(2, options_.config.snapshot.keep);
-  while (manifests_.size() > keep) manifests_.erase(manifests_.begin());
 }
 
 SnapshotsKept Coordinator::MakeSnapshotsKept() const {
