@@ -68,7 +68,7 @@ class Cluster {
     catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());
     checks_ = std::make_unique<Checks>(options_, &outcome_);
     markers_ = std::make_unique<Markers>(options_, &outcome_);
-    disks_.resize(kShardsMax);
+    disks_.resize(std::max(kShardsMax, options.shards));
     for (SimDisk& disk : disks_) {
       disk.set_flaw(flaw_);
       disk.set_kills_when_full(options_.full_disks_kill);
