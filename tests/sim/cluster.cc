@@ -234,6 +234,26 @@ class Cluster {
     queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message, zombie});
   }
 
+  // Words that decide something are remembered apart: there are few of them.
+  void Replay(const Delivery& delivery) {
+    const Header& header = delivery.message.header;
+    const bool decides = std::holds_alternative<Reset>(header) || std::holds_alternative<Commit>(header) ||
+                         std::holds_alternative<Redo>(header) || std::holds_alternative<Prepared>(header) ||
+                         std::holds_alternative<Committed>(header) || std::holds_alternative<ResetDone>(header) ||
+                         std::holds_alternative<SnapshotDone>(header) || std::holds_alternative<Hello>(header);
+    std::deque<Delivery>& history = history_[decides ? 1 : 0];
+    history.push_back(delivery);
+    if (history.size() > 200) history.pop_front();
+    if (!Chance(options_.replays)) return;
+    const std::deque<Delivery>& choice = history_[Chance(0.5) && !history_[1].empty() ? 1 : 0];
+    if (choice.empty()) return;
+    Delivery again = choice[random_.Below(choice.size())];
+    again.at = now_ + Up_to(3);
+    again.order = ++order_;
+    queue_.push(std::move(again));
+    Count("older message delivered again");
+  }
+
   // A bit of a gradient or of weights flips.
   void Damage(Message* message) {
     const bool of_blocks =
@@ -302,6 +322,7 @@ class Cluster {
             checks_->Describe(delivery.message.header));
     }
     if (const auto clog = clogs_.find(delivery.to); clog != clogs_.end() && Postponed(delivery, clog->second)) return;
+    if (options_.replays > 0 && !Calm()) Replay(delivery);
     const PeerId from{delivery.from};
     if (delivery.to == kCoordinator) {
       if (zombie_.core) DeliverToCoordinator(&zombie_, delivery);
@@ -365,8 +386,7 @@ class Cluster {
   }
 
   void AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {
-    std::vector<server::StepRecord> records = coordinator->core->TakeRecords();
-    if (coordinator == &coordinator_) checks_->Take(std::move(records));
+    checks_->Take(coordinator->core->TakeRecords());  // also of one that was replaced: it writes the same file
     Send(kCoordinator, out, coordinator == &zombie_);
   }
 
@@ -701,6 +721,7 @@ class Cluster {
   std::uint64_t order_ = 0, messages_ = 0;
   std::map<std::uint64_t, Instant> clogs_;  // until when nothing reaches it
   World world_;
+  std::array<std::deque<Delivery>, 2> history_;
   std::unique_ptr<Markers> markers_;
   std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> mutant_seen_;
   std::map<std::uint64_t, std::uint64_t> mutant_numbers_;

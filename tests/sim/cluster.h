@@ -48,6 +48,7 @@ struct ClusterOptions {
   // Since edition 2 of RandomOptions.
   double damaged_payloads = 0.0;   // probability that a bit of a payload flips on its way
   double repeated_late = 0.0;      // probability that a message comes again, up to ten seconds later
+  double replays = 0.0;            // probability that a delivery brings some older message along
   double clock_jumps = 0.0;        // a process's clock jumps ahead
   double same_names = 0.0;         // a second process joins under a name that is in use
   double clogs = 0.0;              // some processes get nothing for a while, and then all of it

@@ -69,6 +69,7 @@ const std::vector<std::string>& MarkerNames(Mode mode) {
       "blocks fetched from another shard",
       "payload damaged on its way",
       "message delivered again after seconds",
+      "older message delivered again",
       "clock jumps",
       "network clogs",
   };

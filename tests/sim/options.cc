@@ -49,6 +49,7 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.clock_jumps = rate(4, 1.0);
   options.same_names = rate(4, 1.0);
   options.clogs = rate(4, 1.0);
+  options.replays = rate(4, 0.05);
   options.aimed_crashes = rate(4, 0.2);
   if (pick(6) == 0) options.tensor_sizes = {3, 2};  // fewer blocks than shards
   options.workers_stay_away = pick(2) == 0;
@@ -107,6 +108,7 @@ std::string Describe(const ClusterOptions& options) {
   add("damage", options.damage);
   add("damaged payloads", options.damaged_payloads);
   add("repeated late", options.repeated_late);
+  add("replays", options.replays);
   add("clock jumps", options.clock_jumps);
   add("same names", options.same_names);
   add("clogs", options.clogs);
