@@ -317,6 +317,10 @@ class Cluster {
     const Delivery delivery = queue_.top();
     queue_.pop();
     now_ = std::max(now_, delivery.at);
+    if (const auto lost = lost_through_.find(delivery.from);
+        lost != lost_through_.end() && delivery.order <= lost->second) {
+      return Count("messages lost with their sender");
+    }
     if (options_.trace) {
       Trace(std::to_string(delivery.from) + " -> " + std::to_string(delivery.to) + " " +
             checks_->Describe(delivery.message.header));
@@ -490,7 +494,9 @@ class Cluster {
   // Something has just reached one shard, and perhaps not the others.
   void Aim(std::size_t index) {
     if (Calm() || options_.aimed_crashes <= 0 || !Chance(options_.aimed_crashes)) return;
-    if (coordinator_.core && Chance(0.7)) {
+    const bool coordinator = coordinator_.core && Chance(0.7);
+    if (Chance(0.7)) lost_through_[coordinator ? kCoordinator : kShards + index] = order_;
+    if (coordinator) {
       KillCoordinator();
     } else {
       KillShard(index);
@@ -720,6 +726,7 @@ class Cluster {
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0, messages_ = 0;
   std::map<std::uint64_t, Instant> clogs_;  // until when nothing reaches it
+  std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
   World world_;
   std::array<std::deque<Delivery>, 2> history_;
   std::unique_ptr<Markers> markers_;

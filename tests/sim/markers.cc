@@ -313,11 +313,8 @@ void Markers::Stage(const World& world) {
   if (world.coordinator == nullptr || world.coordinator->state() != Coordinator::State::kRunning) return;
   if (world.coordinator->term() == running_term_) return;
   running_term_ = world.coordinator->term();
-  // A generation that was running before this term: it was taken over.
-  const auto known = std::any_of(commit_terms_.begin(), commit_terms_.end(), [&](const auto& entry) {
-    return entry.first.first == world.coordinator->generation() && entry.second < running_term_;
-  });
-  if (known) Count("coordinator resumed a running generation");
+  const auto [first, added] = ran_since_.try_emplace(world.coordinator->generation(), running_term_);
+  if (!added) Count("coordinator resumed a running generation");
 }
 
 }  // namespace capstan::sim

@@ -60,7 +60,8 @@ class Markers {
   std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // taken: by whom
   std::map<std::uint64_t, Term> view_terms_;                   // newest, by worker
   StepName worker_died_at_, shard_died_at_;
-  Term running_term_;
+  Term running_term_;                        // newest that was seen running,
+  std::map<Generation, Term> ran_since_;  // and the first of each generation
   bool redoing_ = false;
 };
 
