@@ -194,7 +194,7 @@ class ShardBench {
   void LetDiskGo() {
     holds_disk_ = false;
     WorkDisk();
-    shard->Flush(&out_);
+    shard->Flush(now, &out_);
   }
   void HoldDisk() { holds_disk_ = true; }
 

@@ -19,7 +19,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (shards[i] != nullptr && shards[i]->shut_down()) Fail("a shard was told to end");
     if (shards[i] == nullptr || !shards[i]->serving()) continue;
-    SeeShard(i, *shards[i], coordinator);
+    SeeShard(i, shards);
     if (!running || shards[i]->generation() != coordinator->generation()) continue;
     lowest = std::min(lowest, shards[i]->version().value);
     highest = std::max(highest, shards[i]->version().value);
@@ -35,13 +35,15 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
   if (running) SeeManifest(*coordinator, disks);
 }
 
-void Checks::SeeShard(std::size_t index, const Shard& shard, const Coordinator*) {
+void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards) {
+  const Shard& shard = *shards[index];
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
   if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (!server::HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
   if (generation == shard.generation() && shard.version() < version) Fail("a version fell within a generation");
+  if (generation == shard.generation() && shard.version() > version) SeePublished(shard, shards);
   generation = shard.generation();
   version = shard.version();
   const std::uint64_t digest = shard.Digest();
@@ -51,6 +53,29 @@ void Checks::SeeShard(std::size_t index, const Shard& shard, const Coordinator*)
          " differs between generations");
   }
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+}
+
+// A shard publishes only an attempt that all shards of the generation prepared.
+void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& shards) {
+  for (const Shard* other : shards) {
+    if (other == nullptr || !other->serving() || other->generation() != shard.generation()) continue;
+    if (other->version() >= shard.version()) continue;
+    const std::uint32_t attempt = shard.last_commit() ? shard.last_commit()->attempt : 0;
+    if (!other->prepared() || other->attempt() != attempt) Fail("I1: a step is published that not all have prepared");
+  }
+}
+
+void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push) {
+  if (push.generation != shard.generation() || push.incarnation != life) Fail("I3: a push of another life was counted");
+  if (server::HasGlobalSteps(options_.mode)) {
+    if (push.step.value != before.value) Fail("I3: a push of another step was counted");
+    return;
+  }
+  const std::tuple key{index, push.generation, push.block, push.node.begin};
+  const auto [newest, added] = counted_.try_emplace(key, push.step);
+  if (added) return;
+  if (push.step != newest->second.Next()) Fail("I4: a push was counted twice, or one was left out");
+  newest->second = push.step;
 }
 
 // A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
@@ -127,7 +152,7 @@ void Checks::Add(const monitoring::CoordinatorMetrics& m) {
   outcome_->counts["snapshots taken"] += m.snapshots_taken.value();
   outcome_->counts["snapshots given up"] += m.snapshots_failed.value();
   outcome_->counts["snapshots passed over"] += m.snapshots_passed_over.value();
-  outcome_->counts["snapshots found unusable"] += m.snapshots_bad.value();
+  outcome_->counts["fallback to an older snapshot"] += m.snapshots_bad.value();
 }
 
 void Checks::Add(const monitoring::ShardMetrics& m) {

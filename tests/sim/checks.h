@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "monitoring/metrics.h"
@@ -32,6 +33,9 @@ class Checks {
   void Add(const monitoring::CoordinatorMetrics& metrics);
   void Add(const monitoring::ShardMetrics& metrics);
 
+  // A shard in this life counted this push, as it was sent. `before`: the shard's version then.
+  void PushCounted(const server::Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push);
+
   // A line for traces.
   static std::string Describe(const Header& header);
 
@@ -39,7 +43,8 @@ class Checks {
   void Fail(std::string what) {
     if (outcome_->violation.empty()) outcome_->violation = std::move(what);
   }
-  void SeeShard(std::size_t index, const server::Shard& shard, const server::Coordinator* coordinator);
+  void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
+  void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
   void SeeStaleness(const server::Shard& shard);
   void SeeCommit(Commit commit);
   void SeeDisks(const std::vector<SimDisk>& disks);
@@ -51,6 +56,7 @@ class Checks {
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;  // of a shard's state
   std::map<std::size_t, std::pair<Generation, Version>> seen_;        // by shard
   std::map<std::size_t, server::ShardLife> lives_;                    // by disk
+  std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest
   std::map<Step, double> losses_;
   Term term_;
   Generation generation_;

@@ -13,8 +13,11 @@
 #include "server/coordinator.h"
 #include "server/optimizer.h"
 #include "server/shard.h"
+#include "tests/sim/addresses.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/log.h"
+#include "tests/sim/markers.h"
 #include "tests/sim/model.h"
 #include "tests/sim/worker.h"
 
@@ -27,61 +30,50 @@ using server::Shard;
 
 constexpr Instant kMillisecond = std::chrono::milliseconds(1);
 constexpr double kTickSeconds = 0.025;
-// Addresses of processes: the coordinator; shard i is kShards + i; a worker's life n is kWorkers + n.
-constexpr std::uint64_t kCoordinator = 1, kShards = 100, kWorkers = 1000;
-constexpr std::uint32_t kShardsMax = 4;
 
 struct Delivery {
   Instant at{};
   std::uint64_t order = 0;
   std::uint64_t from = 0, to = 0;
   Message message;
+  bool zombie = false;  // from a coordinator that was replaced
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
-};
-
-// What a coordinator that was replaced believes to be its log.
-class LostLog : public server::CoordinatorLog {
- public:
-  Status Append(server::LogRecord) override { return Unreachable("the log belongs to another coordinator"); }
-  const std::vector<server::LogRecord>& records() const override { return none_; }
-
- private:
-  std::vector<server::LogRecord> none_;
 };
 
 struct SimCoordinator {
   std::unique_ptr<Coordinator> core;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
   Instant paused_until{};
+  Instant ahead{};  // of its clock
 };
 
 struct SimShard {
   std::unique_ptr<Shard> core;
   std::shared_ptr<monitoring::ShardMetrics> metrics;
+  Incarnation life;
   std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // done at that time
   Instant paused_until{};
-};
-
-// The log of the coordinator that is alive; a zombie's appends go nowhere.
-class FencedLog : public server::CoordinatorLog {
- public:
-  explicit FencedLog(server::CoordinatorLog* log) : log_(log) {}
-  Status Append(server::LogRecord record) override { return log_->Append(std::move(record)); }
-  const std::vector<server::LogRecord>& records() const override { return log_->records(); }
-  void Fence() { log_ = &lost_; }
-
- private:
-  LostLog lost_;
-  server::CoordinatorLog* log_;
+  Instant ahead{};
 };
 
 class Cluster {
  public:
-  explicit Cluster(const ClusterOptions& options)
-      : options_(options), random_(options.seed, 1), config_(MakeConfig(options)), tensors_(MakeCatalog(options)) {
+  Cluster(const ClusterOptions& options, const Mutant* mutant)
+      : options_(options),
+        mutant_(mutant),
+        flaw_(mutant != nullptr ? mutant->flaw : Flaw::kNone),
+        random_(options.seed, 1),
+        config_(MakeConfig(options)),
+        tensors_(MakeCatalog(options)),
+        records_(flaw_) {
     catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());
     checks_ = std::make_unique<Checks>(options_, &outcome_);
-    disks_.resize(kShardsMax);
+    markers_ = std::make_unique<Markers>(options_, &outcome_);
+    disks_.resize(std::max(kShardsMax, options.shards));
+    for (SimDisk& disk : disks_) {
+      disk.set_flaw(flaw_);
+      disk.set_kills_when_full(options_.full_disks_kill);
+    }
     StartCoordinator();
     shards_.resize(options.shards);
     for (std::uint32_t i = 0; i < options.shards; ++i) StartShard(i);
@@ -126,13 +118,14 @@ class Cluster {
     logs_.push_back(log_);
     coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();
     coordinator_.core = std::make_unique<Coordinator>(std::move(options), log_.get(), coordinator_.metrics, now_);
-    coordinator_.paused_until = {};
+    coordinator_.paused_until = coordinator_.ahead = {};
     Trace("coordinator starts, term " + std::to_string(coordinator_.core->term().value));
   }
 
   void StopCoordinator() {
     checks_->Add(*coordinator_.metrics);
     coordinator_.core.reset();
+    records_.Crash();
   }
 
   void StartShard(std::uint32_t index) {
@@ -140,7 +133,7 @@ class Cluster {
     server::ShardLife life = disk.life();
     life.shard = index;
     life.incarnation = life.incarnation.Next();
-    (void)disk.Remember(life);
+    if (!disk.Remember(life).ok()) return Count("shards that cannot start on a full disk");
     server::ShardOptions options;
     options.shard = index;
     options.shard_count = static_cast<std::uint32_t>(shards_.size());
@@ -151,7 +144,7 @@ class Cluster {
     options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
     options.coordinator = PeerId{kCoordinator};
     options.mode = options_.mode;
-    options.staleness = config_.job.staleness;
+    options.staleness = options_.staleness;
     options.seed = 5;
     options.config_hash = HashJobConfig(config_);
     options.optimizer = server::MakeOptimizerRule(config_.optimizer);
@@ -159,6 +152,7 @@ class Cluster {
     options.block_elements = options_.block_elements;
     SimShard& shard = shards_[index];
     shard = {};
+    shard.life = life.incarnation;
     shard.metrics = std::make_shared<monitoring::ShardMetrics>();
     shard.core = std::make_unique<Shard>(std::move(options), shard.metrics);
     Trace("shard " + std::to_string(index) + " starts, incarnation " + std::to_string(life.incarnation.value));
@@ -168,12 +162,16 @@ class Cluster {
   void KillShard(std::size_t index) {
     SimShard& shard = shards_[index];
     Trace("shard " + std::to_string(index) + " dies");
+    const bool writing = !shard.disk_work.empty() &&
+                         std::holds_alternative<server::WriteSnapshot>(shard.disk_work.front().second);
+    markers_->ShardDies(Look(), index, writing);
     if (!shard.disk_work.empty() && Chance(0.5)) {
       (void)server::CarryOut(std::move(shard.disk_work.front().second), &disks_[index]);
       Count("disk work done, shard dead before it knew");
     }
     checks_->Add(*shard.metrics);
     shard = {};
+    disks_[index].Crash();
     Count("shard crashes");
   }
 
@@ -181,7 +179,8 @@ class Cluster {
     const std::uint64_t node = kWorkers + ++worker_lives_;
     workers_.emplace(node, std::make_unique<SimWorker>(SimWorker::Settings{
                                node, name, &options_, &tensors_, catalog_.get(), pool_.get(), &random_,
-                               PeerId{kCoordinator}}));
+                               PeerId{kCoordinator}, flaw_}));
+    markers_->WorkerStarts(Look());
     Trace("worker " + name + " starts as " + std::to_string(node));
   }
 
@@ -192,35 +191,127 @@ class Cluster {
     });
   }
 
-  void Send(std::uint64_t from, Outbox* outbox) {
+  // What can be seen from outside.
+  const World& Look() {
+    world_.coordinator = coordinator_.core.get();
+    world_.shards.resize(shards_.size());
+    world_.incarnations.resize(shards_.size());
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      world_.shards[i] = shards_[i].core.get();
+      world_.incarnations[i] = shards_[i].life;
+    }
+    world_.now = now_;
+    return world_;
+  }
+
+  void Send(std::uint64_t from, Outbox* outbox, bool zombie = false) {
     for (const Notice& notice : outbox->notices) {
       if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
     }
-    for (const Envelope& envelope : outbox->envelopes) {
-      Count("messages");
+    for (Envelope& envelope : outbox->envelopes) {
+      ++messages_;
+      if (from == kCoordinator) markers_->SentByCoordinator(envelope, zombie);
+      if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
       if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
         Count("messages lost");
         continue;
       }
-      Enqueue(from, envelope);
+      if (!Calm() && options_.damaged_payloads > 0 && Chance(options_.damaged_payloads)) Damage(&envelope.message);
+      Enqueue(from, envelope, zombie);
       if (!Calm() && Chance(options_.duplication)) {
         Count("messages doubled");
-        Enqueue(from, envelope);
+        Enqueue(from, envelope, zombie);
+      }
+      if (!Calm() && options_.repeated_late > 0 && Chance(options_.repeated_late)) {
+        Count("message delivered again after seconds");
+        queue_.push({now_ + Up_to(10000), ++order_, from, envelope.to.value, envelope.message, zombie});
       }
     }
     outbox->Clear();
   }
 
-  void Enqueue(std::uint64_t from, const Envelope& envelope) {
+  void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie) {
     Instant delay = Up_to(3);
     if (!Calm() && Chance(options_.late)) delay += Up_to(3000);
-    queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message});
+    queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message, zombie});
+  }
+
+  // Words that decide something are remembered apart: there are few of them.
+  void Replay(const Delivery& delivery) {
+    const Header& header = delivery.message.header;
+    const bool decides = std::holds_alternative<Reset>(header) || std::holds_alternative<Commit>(header) ||
+                         std::holds_alternative<Redo>(header) || std::holds_alternative<Prepared>(header) ||
+                         std::holds_alternative<Committed>(header) || std::holds_alternative<ResetDone>(header) ||
+                         std::holds_alternative<SnapshotDone>(header) || std::holds_alternative<Hello>(header);
+    std::deque<Delivery>& history = history_[decides ? 1 : 0];
+    history.push_back(delivery);
+    if (history.size() > 200) history.pop_front();
+    if (!Chance(options_.replays)) return;
+    const std::deque<Delivery>& choice = history_[Chance(0.5) && !history_[1].empty() ? 1 : 0];
+    if (choice.empty()) return;
+    Delivery again = choice[random_.Below(choice.size())];
+    again.at = now_ + Up_to(3);
+    again.order = ++order_;
+    queue_.push(std::move(again));
+    Count("older message delivered again");
+  }
+
+  // A bit of a gradient or of weights flips.
+  void Damage(Message* message) {
+    const bool of_blocks =
+        std::holds_alternative<Push>(message->header) || std::holds_alternative<Weights>(message->header);
+    if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
+    BufferRef copy = pool_->Take();
+    std::memcpy(copy->data(), message->payload.data, message->payload.size);
+    copy->data()[random_.Below(message->payload.size)] ^= std::byte{1};
+    const std::byte* data = copy->data();
+    message->payload = {std::move(copy), data, message->payload.size};
+    Count("payload damaged on its way");
+  }
+
+  Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message) {
+    Tampering tampering;
+    tampering.world = &Look();
+    tampering.from = from;
+    tampering.to = to;
+    tampering.message = message;
+    tampering.seen = &mutant_seen_;
+    tampering.numbers = &mutant_numbers_;
+    return tampering;
+  }
+
+  void SendForged(const Tampering& tampering) {
+    for (const Tampering::Forged& forged : tampering.also) {
+      Enqueue(forged.from, {PeerId{forged.to}, forged.message}, false);
+    }
+  }
+
+  bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope) {
+    Tampering tampering = MakeTampering(from, envelope->to.value, envelope->message);
+    tampering.from_zombie = zombie;
+    mutant_->send(&tampering);
+    envelope->message = tampering.message;
+    SendForged(tampering);
+    return !tampering.drop;
+  }
+
+  // What the receiver acts on: the message as it was sent, unless a rule is broken.
+  std::vector<Message> Arriving(const Delivery& delivery, const Coordinator* receiver) {
+    if (mutant_ == nullptr || !mutant_->deliver) return {delivery.message};
+    Tampering tampering = MakeTampering(delivery.from, delivery.to, delivery.message);
+    tampering.receiver = receiver;
+    tampering.from_zombie = delivery.zombie;
+    mutant_->deliver(&tampering);
+    SendForged(tampering);
+    std::vector<Message> messages = std::move(tampering.before);
+    if (!tampering.drop) messages.push_back(std::move(tampering.message));
+    return messages;
   }
 
   // What arrives at a process that stands still waits in its socket.
   bool Postponed(const Delivery& delivery, Instant paused_until) {
     if (paused_until <= now_) return false;
-    queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message});
+    queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie});
     return true;
   }
 
@@ -228,42 +319,81 @@ class Cluster {
     const Delivery delivery = queue_.top();
     queue_.pop();
     now_ = std::max(now_, delivery.at);
+    if (const auto lost = lost_through_.find(delivery.from);
+        lost != lost_through_.end() && delivery.order <= lost->second) {
+      return Count("messages lost with their sender");
+    }
     if (options_.trace) {
       Trace(std::to_string(delivery.from) + " -> " + std::to_string(delivery.to) + " " +
             checks_->Describe(delivery.message.header));
     }
+    if (const auto clog = clogs_.find(delivery.to); clog != clogs_.end() && Postponed(delivery, clog->second)) return;
+    if (options_.replays > 0 && !Calm()) Replay(delivery);
     const PeerId from{delivery.from};
-    Outbox out;
     if (delivery.to == kCoordinator) {
-      if (zombie_.core) DeliverToCoordinator(&zombie_, from, delivery.message);
+      if (zombie_.core) DeliverToCoordinator(&zombie_, delivery);
       if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
-        DeliverToCoordinator(&coordinator_, from, delivery.message);
+        DeliverToCoordinator(&coordinator_, delivery);
       }
     } else if (delivery.to >= kWorkers) {
       const auto worker = workers_.find(delivery.to);
       if (worker == workers_.end() || Postponed(delivery, worker->second->paused_until)) return;
-      worker->second->Handle(from, delivery.message, now_, &out);
+      markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
+      Outbox out;
+      for (const Message& message : Arriving(delivery, nullptr)) {
+        worker->second->Handle(from, message, now_ + worker->second->ahead, &out);
+      }
       Send(delivery.to, &out);
     } else {
       const std::size_t index = delivery.to - kShards;
       if (index >= shards_.size() || !shards_[index].core || Postponed(delivery, shards_[index].paused_until)) return;
-      shards_[index].core->Handle(from, delivery.message, now_, &out);
-      if (Chance(0.7)) shards_[index].core->Flush(now_, &out);  // batches differ
-      AfterShard(index, &out);
+      DeliverToShard(index, delivery);
     }
-    checks_->See(coordinator_.core.get(), Cores(), disks_);
+    See();
   }
 
-  void DeliverToCoordinator(SimCoordinator* coordinator, PeerId from, const Message& message) {
+  void See() {
+    checks_->See(coordinator_.core.get(), Look().shards, disks_);
+    markers_->Stage(world_);
+  }
+
+  void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery) {
+    markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
     Outbox out;
-    coordinator->core->Handle(from, message, now_, &out);
+    for (const Message& message : Arriving(delivery, coordinator->core.get())) {
+      coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->ahead, &out);
+    }
     AfterCoordinator(coordinator, &out);
   }
 
+  void DeliverToShard(std::size_t index, const Delivery& delivery) {
+    SimShard& shard = shards_[index];
+    markers_->ToShard(Look(), delivery.from, index, delivery.message, delivery.zombie);
+    const Version before = shard.core->version();
+    const std::uint64_t counted = shard.metrics->pushes_staged.value();
+    const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
+    Outbox out;
+    for (const Message& message : Arriving(delivery, nullptr)) {
+      shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out);
+    }
+    if (const auto* push = std::get_if<Push>(&delivery.message.header)) {
+      if (shard.metrics->pushes_staged.value() > counted) {
+        markers_->Staged(delivery.from, index, *push);
+        checks_->PushCounted(*shard.core, shard.life, index, before, *push);
+      }
+      if (shard.metrics->pushes_duplicate.value() > repeated) markers_->Repeated(delivery.from, *push);
+    }
+    const bool matters = shard.core->version() != before || std::holds_alternative<Redo>(delivery.message.header) ||
+                         std::holds_alternative<Reset>(delivery.message.header) ||
+                         std::holds_alternative<SnapshotsKept>(delivery.message.header);
+    if (Chance(0.7)) shard.core->Flush(now_, &out);  // batches differ
+    AfterShard(index, &out);
+    if (matters) Aim(index);
+  }
+
   void AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {
-    std::vector<server::StepRecord> records = coordinator->core->TakeRecords();
-    if (coordinator == &coordinator_) checks_->Take(std::move(records));
-    Send(kCoordinator, out);
+    checks_->Take(coordinator->core->TakeRecords());  // also of one that was replaced: it writes the same file
+    Send(kCoordinator, out, coordinator == &zombie_);
   }
 
   void AfterShard(std::size_t index, Outbox* out) {
@@ -276,18 +406,12 @@ class Cluster {
     Send(kShards + index, out);
   }
 
-  std::vector<const Shard*> Cores() const {
-    std::vector<const Shard*> cores;
-    for (const SimShard& shard : shards_) cores.push_back(shard.core.get());
-    return cores;
-  }
-
   // ---- time
   void TickAll() {
     Outbox out;
     for (SimCoordinator* coordinator : {&zombie_, &coordinator_}) {
       if (!coordinator->core || coordinator->paused_until > now_) continue;
-      coordinator->core->Tick(now_, &out);
+      coordinator->core->Tick(now_ + coordinator->ahead, &out);
       AfterCoordinator(coordinator, &out);
     }
     for (std::size_t i = 0; i < shards_.size(); ++i) TickShard(i);
@@ -295,13 +419,13 @@ class Cluster {
     for (const auto& [node, worker] : workers_) workers.push_back(worker.get());
     for (SimWorker* worker : workers) {
       if (worker->paused_until > now_) continue;
-      worker->Tick(now_, &out);
+      worker->Tick(now_ + worker->ahead, &out);
       Send(worker->node(), &out);
       if (!worker->violation().empty()) outcome_.violation = worker->violation();
     }
     if (!Calm()) InjectFaults();
     RestartTheDead();
-    checks_->See(coordinator_.core.get(), Cores(), disks_);
+    See();
   }
 
   void TickShard(std::size_t index) {
@@ -311,10 +435,17 @@ class Cluster {
     while (!shard.disk_work.empty() && shard.disk_work.front().first <= now_) {
       server::DiskWork work = std::move(shard.disk_work.front().second);
       shard.disk_work.pop_front();
-      shard.core->Handle(server::CarryOut(std::move(work), &disks_[index]), now_, &out);
+      server::DiskResult result = server::CarryOut(std::move(work), &disks_[index]);
+      markers_->DiskWorked(Look(), result);
+      const auto* remembered = std::get_if<server::LifeRemembered>(&result);
+      if (remembered != nullptr && !remembered->status.ok()) {  // as its loop does
+        Count("shards ended by a full disk");
+        return KillShard(index);
+      }
+      shard.core->Handle(std::move(result), now_ + shard.ahead, &out);
     }
     shard.core->Flush(now_, &out);
-    shard.core->Tick(now_, &out);
+    shard.core->Tick(now_ + shard.ahead, &out);
     AfterShard(index, &out);
   }
 
@@ -335,6 +466,11 @@ class Cluster {
     if (Strikes(options_.partitions)) Part();
     if (Strikes(options_.joins_and_leaves)) JoinOrLeave();
     InjectDiskFaults();
+    if (Strikes(options_.clock_jumps)) JumpClock();
+    if (Strikes(options_.clogs)) Clog();
+    if (!workers_.empty() && workers_.size() < 6 && Strikes(options_.same_names)) {
+      StartWorker(RandomWorker()->second->name());
+    }
   }
 
   void InjectDiskFaults() {
@@ -357,13 +493,53 @@ class Cluster {
     }
   }
 
+  // Something has just reached one shard, and perhaps not the others.
+  void Aim(std::size_t index) {
+    if (Calm() || options_.aimed_crashes <= 0 || !Chance(options_.aimed_crashes)) return;
+    const bool coordinator = coordinator_.core && Chance(0.7);
+    if (Chance(0.7)) lost_through_[coordinator ? kCoordinator : kShards + index] = order_;
+    if (coordinator) {
+      KillCoordinator();
+    } else {
+      KillShard(index);
+    }
+    Count("aimed crashes");
+  }
+
+  // Up to twice a worker's lease, at once.
+  void JumpClock() {
+    const std::size_t which = random_.Below(1 + shards_.size() + workers_.size());
+    const Instant by = Up_to(8000);
+    if (which == 0) {
+      coordinator_.ahead += by;
+    } else if (which <= shards_.size()) {
+      shards_[which - 1].ahead += by;
+    } else {
+      RandomWorker()->second->ahead += by;
+    }
+    Count("clock jumps");
+  }
+
+  // One after the other some processes' networks clog; each has an end of its own.
+  void Clog() {
+    std::vector<std::uint64_t> nodes = {kCoordinator};
+    for (std::size_t i = 0; i < shards_.size(); ++i) nodes.push_back(kShards + i);
+    for (const auto& [node, worker] : workers_) nodes.push_back(node);
+    std::erase_if(clogs_, [&](const auto& clog) { return clog.second <= now_; });
+    for (std::uint64_t node : nodes) {
+      if (Chance(0.4)) clogs_[node] = now_ + Up_to(4000);
+    }
+    Count("network clogs");
+  }
+
   void KillCoordinator() {
     Trace("coordinator dies");
     Count("coordinator crashes");
-    if (coordinator_.core->state() == Coordinator::State::kResetting) Count("coordinator dies between RECOVER and RUNNING");
+    markers_->CoordinatorDies(Look());
     if (!Chance(options_.zombies)) return StopCoordinator();
     // It only seems dead: another one takes its place and its log, and it goes on for a while.
     log_->Fence();
+    records_.Crash();
     zombie_ = std::move(coordinator_);
     coordinator_ = {};
     zombie_until_ = now_ + Up_to(3000);
@@ -413,6 +589,7 @@ class Cluster {
       std::swap(partition.from, partition.to);
       partitions_.push_back(partition);
     }
+    markers_->Parted(partition.from, partition.to, shards_.size());
     std::erase_if(partitions_, [&](const Partition& p) { return p.until <= now_; });
     Count("partitions");
   }
@@ -426,6 +603,7 @@ class Cluster {
   void KillWorker() {
     const auto victim = RandomWorker();
     Count("worker crashes");
+    markers_->WorkerDies(Look(), victim->first, victim->second->has_work());
     Trace("worker " + std::to_string(victim->first) + " dies");
     dead_workers_.push_back({victim->second->name(), now_ + Up_to(2000)});
     workers_.erase(victim);
@@ -446,6 +624,7 @@ class Cluster {
   void RestartTheDead() {
     if (Calm()) {
       zombie_.core.reset();
+      clogs_.clear();
       for (SimDisk& disk : disks_) disk.set_full(false);
     }
     if (!coordinator_.core && (Calm() || Chance(0.05))) StartCoordinator();
@@ -461,7 +640,10 @@ class Cluster {
       it = dead_workers_.erase(it);
     }
     std::erase_if(workers_, [](const auto& entry) { return entry.second->exited(); });
-    if (workers_.empty() && !Done()) StartWorker("w0");
+    if (!workers_.empty() || Done()) return;
+    markers_->NoWorkers(Look());
+    const bool away = options_.workers_stay_away && !Calm() && (!dead_workers_.empty() || !Chance(0.05));
+    if (!away) StartWorker("w0");
   }
 
   // ---- the end
@@ -492,6 +674,7 @@ class Cluster {
   }
 
   void Finish() {
+    outcome_.counts["messages"] = messages_;
     outcome_.finished = outcome_.violation.empty() && Done();
     outcome_.ended_at = now_;
     if (coordinator_.core) checks_->Add(*coordinator_.metrics);
@@ -502,7 +685,7 @@ class Cluster {
       if (outcome_.violation.empty()) outcome_.violation = WhoIsMissing();
       return;
     }
-    if (!server::HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Cores());
+    if (!server::HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Look().shards);
     outcome_.weights.assign(catalog_->element_count(), NAN);
     for (const SimShard& shard : shards_) {
       for (std::size_t local = 0; local < shard.core->store().size(); ++local) {
@@ -519,11 +702,13 @@ class Cluster {
   };
 
   const ClusterOptions options_;
+  const Mutant* const mutant_;
+  const Flaw flaw_;
   RandomStream random_;
   JobConfig config_;
   const std::vector<TensorSpec> tensors_;
   std::unique_ptr<Catalog> catalog_;
-  server::MemoryCoordinatorLog records_;
+  SimLog records_;
   std::shared_ptr<FencedLog> log_;  // of the coordinator that is alive
   std::vector<std::shared_ptr<FencedLog>> logs_;
   std::unique_ptr<BufferPool> pool_ = std::make_unique<BufferPool>(4096);
@@ -541,7 +726,14 @@ class Cluster {
   std::vector<Partition> partitions_;
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
-  std::uint64_t order_ = 0;
+  std::uint64_t order_ = 0, messages_ = 0;
+  std::map<std::uint64_t, Instant> clogs_;  // until when nothing reaches it
+  std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
+  World world_;
+  std::array<std::deque<Delivery>, 2> history_;
+  std::unique_ptr<Markers> markers_;
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> mutant_seen_;
+  std::map<std::uint64_t, std::uint64_t> mutant_numbers_;
   Instant now_{}, last_tick_{};
   std::unique_ptr<Checks> checks_;
   Outcome outcome_;
@@ -549,6 +741,6 @@ class Cluster {
 
 }  // namespace
 
-Outcome RunCluster(const ClusterOptions& options) { return Cluster(options).Run(); }
+Outcome RunCluster(const ClusterOptions& options, const Mutant* mutant) { return Cluster(options, mutant).Run(); }
 
 }  // namespace capstan::sim

@@ -46,13 +46,25 @@ struct ClusterOptions {
   double slow_disk = 0.0;        // probability that a piece of disk work takes up to two seconds
   double full_disks = 0.0;       // a disk is full for a while
   double damage = 0.0;           // a bit of the newest snapshot flips, at most once a run, when there is an older one
+  // Since edition 2 of RandomOptions.
+  double damaged_payloads = 0.0;   // probability that a bit of a payload flips on its way
+  double repeated_late = 0.0;      // probability that a message comes again, up to ten seconds later
+  double replays = 0.0;            // probability that a delivery brings some older message along
+  double clock_jumps = 0.0;        // a process's clock jumps ahead
+  double same_names = 0.0;         // a second process joins under a name that is in use
+  double clogs = 0.0;              // some processes get nothing for a while, and then all of it
+  double aimed_crashes = 0.0;      // probability that somebody dies at a moment that matters
+  bool workers_stay_away = false;  // when all are gone, none comes at once
+  bool full_disks_kill = false;    // a shard that cannot write down who it is ends, as in production
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event
 };
 
+struct Mutant;
+
 struct Outcome {
-  bool finished = false;
+  bool finished = false;  // in time, and with nothing violated
   std::string violation;       // empty: none
   std::vector<float> weights;  // flat space, final
   std::vector<server::StepRecord> records;
@@ -60,6 +72,7 @@ struct Outcome {
   Instant ended_at{};
 };
 
-Outcome RunCluster(const ClusterOptions& options);
+// `mutant`: what is broken; null: nothing.
+Outcome RunCluster(const ClusterOptions& options, const Mutant* mutant = nullptr);
 
 }  // namespace capstan::sim

@@ -1,5 +1,6 @@
 #include "tests/sim/disk.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/hash.h"
@@ -10,7 +11,10 @@ using server::SnapshotHeader;
 using server::SnapshotImage;
 
 Status SimDisk::Remember(const server::ShardLife& life) {
+  if (full_ && kills_when_full_) return Unreachable("the disk is full");
   life_ = life;
+  if (flaw_ == Flaw::kIncarnationForgotten) life_.incarnation = {};
+  if (flaw_ == Flaw::kGenerationForgotten) life_.generation = {};
   return {};
 }
 
@@ -32,16 +36,37 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
   for (std::size_t i = 0; i < part.header.blocks.size(); ++i) {
     SnapshotHeader::Block& block = part.header.blocks[i];
     for (std::uint32_t array = 0; array < part.header.array_count; ++array) {
-      const std::span<const std::byte> bytes = image.arrays[i][array].bytes();
+      const std::span<const std::byte> whole = image.arrays[i][array].bytes();
+      std::vector<std::byte> bytes(whole.begin(), whole.end());
+      Spoil(block.block, array, &bytes);
       block.hashes[array] = Hash64(bytes);
-      part.arrays[{block.block, array}].assign(bytes.begin(), bytes.end());
+      part.arrays[{block.block, array}] = bytes;
       written.bytes += bytes.size();
     }
   }
   written.digest = part.header.Digest();
+  if (flaw_ == Flaw::kNoSequenceNumbers) {
+    for (SnapshotHeader::Block& block : part.header.blocks) std::fill(block.last.begin(), block.last.end(), 0);
+    written.digest = part.header.Digest();
+  }
   const std::pair key{part.header.id, part.header.part};
   parts_.insert_or_assign(key, std::move(part));
+  newest_ = key;
   return written;
+}
+
+// What a flawed disk writes instead.
+void SimDisk::Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const {
+  if (flaw_ == Flaw::kNoOptimizerState && array > 0) std::fill(bytes->begin(), bytes->end(), std::byte{0});
+  if (flaw_ == Flaw::kDamageHashed && !bytes->empty()) bytes->front() ^= std::byte{1};
+  if (flaw_ != Flaw::kOlderArrays || !newest_) return;
+  const auto& before = parts_.at(*newest_).arrays;
+  if (const auto found = before.find({block, array}); found != before.end()) *bytes = found->second;
+}
+
+void SimDisk::Crash() {
+  if (flaw_ == Flaw::kWriteNotDurable && newest_) parts_.erase(*newest_);
+  newest_.reset();
 }
 
 const SimDisk::Part* SimDisk::Find(SnapshotId id, ShardIndex part) const {
@@ -71,6 +96,7 @@ Status SimDisk::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std:
 
 Status SimDisk::Remove(SnapshotId id, ShardIndex part) {
   parts_.erase({id, part});
+  if (newest_ == std::pair{id, part}) newest_.reset();
   for (SimDisk* orphan : orphans_) (void)orphan->Remove(id, part);
   return {};
 }

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/storage/snapshot_store.h"
+#include "tests/sim/mutants.h"
 
 namespace capstan::sim {
 
@@ -30,6 +32,10 @@ class SimDisk : public server::SnapshotStore {
   void set_full(bool full) { full_ = full; }
   // Flips a bit of one array of this part; false when it is not here.
   bool Damage(SnapshotId id, std::uint64_t random);
+  void set_flaw(Flaw flaw) { flaw_ = flaw; }
+  void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
+  // Its shard dies.
+  void Crash();
   bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
 
  private:
@@ -42,7 +48,11 @@ class SimDisk : public server::SnapshotStore {
   server::ShardLife life_;
   std::map<std::pair<SnapshotId, ShardIndex>, Part> parts_;
   std::vector<SimDisk*> orphans_;
-  bool full_ = false;
+  void Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const;
+
+  bool full_ = false, kills_when_full_ = false;
+  Flaw flaw_ = Flaw::kNone;
+  std::optional<std::pair<SnapshotId, ShardIndex>> newest_;  // not durable, if flawed
 };
 
 }  // namespace capstan::sim

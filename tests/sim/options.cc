@@ -6,7 +6,7 @@
 
 namespace capstan::sim {
 
-ClusterOptions RandomOptions(std::uint64_t seed) {
+ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   RandomStream random(seed, 2);
   const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
   // Each kind of trouble is absent from many runs, so that what hides behind another one is met too.
@@ -42,6 +42,18 @@ ClusterOptions RandomOptions(std::uint64_t seed) {
   options.full_disks = rate(4, 0.5);
   options.damage = rate(3, 2.0);
   options.calm_after = std::chrono::seconds(2 + pick(20));
+  if (edition < 2) return options;
+  random = RandomStream(seed, 3);
+  options.damaged_payloads = rate(4, 0.05);
+  options.repeated_late = rate(4, 0.03);
+  options.clock_jumps = rate(4, 1.0);
+  options.same_names = rate(4, 1.0);
+  options.clogs = rate(4, 1.0);
+  options.replays = rate(4, 0.05);
+  options.aimed_crashes = rate(4, 0.2);
+  if (pick(6) == 0) options.tensor_sizes = {3, 2};  // fewer blocks than shards
+  options.workers_stay_away = pick(2) == 0;
+  options.full_disks_kill = pick(2) == 0;
   return options;
 }
 
@@ -63,7 +75,7 @@ ClusterOptions Undisturbed(ClusterOptions options) {
 std::string ReferenceKey(const ClusterOptions& options) {
   return std::to_string(options.slots) + "/" + std::to_string(options.steps) + "/" +
          std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
-         std::to_string(options.empty_slots);
+         std::to_string(options.empty_slots) + "/" + std::to_string(options.tensor_sizes.size());
 }
 
 std::string Describe(const ClusterOptions& options) {
@@ -94,6 +106,13 @@ std::string Describe(const ClusterOptions& options) {
   add("slow disk", options.slow_disk);
   add("full disks", options.full_disks);
   add("damage", options.damage);
+  add("damaged payloads", options.damaged_payloads);
+  add("repeated late", options.repeated_late);
+  add("replays", options.replays);
+  add("clock jumps", options.clock_jumps);
+  add("same names", options.same_names);
+  add("clogs", options.clogs);
+  add("aimed crashes", options.aimed_crashes);
   return text;
 }
 

@@ -9,7 +9,9 @@
 
 namespace capstan::sim {
 
-ClusterOptions RandomOptions(std::uint64_t seed);
+inline constexpr int kNewestEdition = 2;
+// `edition`: what befell jobs when a seed was written down; an older one is replayed without what came later.
+ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
 // The undisturbed run of the same job, with one worker and one shard.
 ClusterOptions Undisturbed(ClusterOptions options);
 // What the final bits may depend on.

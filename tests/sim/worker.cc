@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
-#include "worker/client/slot_sums.h"
 
 namespace capstan::sim {
 
@@ -21,7 +21,7 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   options.block_elements = settings_.options->block_elements;
   options.initial_credit = 1 + static_cast<std::uint32_t>(settings_.random->Below(20));
   options.first_retry = std::chrono::milliseconds(200);
-  options.connect = [](const std::string& endpoint) { return PeerId{100 + std::stoull(endpoint.substr(6))}; };
+  options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
   session_ = std::make_unique<Session>(std::move(options));
   weights_.assign(settings_.catalog->element_count(), NAN);
 }
@@ -40,7 +40,8 @@ void SimWorker::Run(Instant now, Outbox* out) {
   for (Session::Event& event : session_->TakeEvents()) {
     std::visit([&](auto& body) { OnEvent(body, now, out); }, event);
   }
-  const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; });
+  const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; }) ||
+                        (settings_.flaw == Flaw::kOldWeights && !arrived_.empty() && arrived_.front());
   if (has_work_ && now >= busy_until_ && complete) {
     Compute(now, out);
     has_work_ = false;
@@ -90,18 +91,49 @@ void SimWorker::OnEvent(Session::Failed& failed, Instant, Outbox*) {
   if (failed.status.code() != Code::kRefused) violation_ = "a worker failed: " + failed.status.message();
 }
 
+// Whose data a slot gets; what is computed when it is not its own, is wrong.
+std::uint32_t SimWorker::DataOf(SlotIndex slot, std::size_t index) const {
+  if (settings_.flaw == Flaw::kDataByPosition) return static_cast<SlotIndex>(index);
+  if (settings_.flaw == Flaw::kNotReproducible) return slot + 100 * static_cast<SlotIndex>(settings_.node % 7);
+  return slot;
+}
+
+// The sums of nodes, but from the last slot to the first.
+void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients, const std::vector<SlotSums::Part>& parts) const {
+  for (const SlotSums::Part& part : parts) {
+    if (part.node.IsLeaf() || !part.gradient) continue;
+    for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) {
+      float sum = 0.0F;
+      for (std::size_t index = work_.slots.size(); index-- > 0;) {
+        const SlotIndex slot = work_.slots[index];
+        if (slot < part.node.begin || slot >= part.node.end) continue;
+        const auto samples = static_cast<float>(SamplesOf(*settings_.options, work_.step, slot));
+        sum += gradients[index].As<float>()[i] * samples;
+      }
+      part.gradient.As<float>()[i] = sum;
+    }
+  }
+}
+
 void SimWorker::Compute(Instant now, Outbox* out) {
   const ClusterOptions& options = *settings_.options;
   const Catalog& catalog = *settings_.catalog;
   SlotSums sums(work_.slots, work_.slot_count);
-  for (SlotIndex slot : work_.slots) {
+  std::vector<BufferRef> gradients;
+  for (std::size_t index = 0; index < work_.slots.size(); ++index) {
+    const SlotIndex slot = work_.slots[index];
     BufferRef gradient = settings_.gradients->Take();
     for (std::uint64_t i = 0; i < catalog.element_count(); ++i) {
-      gradient.As<float>()[i] = GradientOf(weights_[i], work_.step, slot, i);
+      gradient.As<float>()[i] = GradientOf(weights_[i], work_.step, DataOf(slot, index), i);
+    }
+    if (settings_.flaw == Flaw::kSumInSlotOrder) {
+      gradients.push_back(settings_.gradients->Take());
+      std::memcpy(gradients.back()->data(), gradient->data(), catalog.element_count() * sizeof(float));
     }
     sums.BeginSlot(SamplesOf(options, work_.step, slot), std::move(gradient));
     sums.RangeReady(0, catalog.element_count());
   }
+  if (settings_.flaw == Flaw::kSumInSlotOrder) SumFromTheLast(gradients, sums.parts());
   for (std::size_t i = catalog.blocks().size(); i-- > 0;) {
     const Block& block = catalog.blocks()[i];
     for (const SlotSums::Part& part : sums.parts()) {

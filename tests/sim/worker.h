@@ -10,7 +10,9 @@
 
 #include "common/random.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/mutants.h"
 #include "worker/client/session.h"
+#include "worker/client/slot_sums.h"
 
 namespace capstan::sim {
 
@@ -25,6 +27,7 @@ class SimWorker {
     BufferPool* gradients = nullptr;
     RandomStream* random = nullptr;
     PeerId coordinator;
+    Flaw flaw = Flaw::kNone;
   };
   explicit SimWorker(Settings settings);
 
@@ -34,11 +37,14 @@ class SimWorker {
 
   std::uint64_t node() const { return settings_.node; }
   const std::string& name() const { return settings_.name; }
+  bool has_work() const { return has_work_; }
+  Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
   // What should never happen; empty: it has not.
   const std::string& violation() const { return violation_; }
   std::string WaitingFor() const { return session_->WaitingFor(); }
   Instant paused_until{};
+  Instant ahead{};  // of its clock
 
  private:
   void Run(Instant now, Outbox* out);
@@ -50,6 +56,8 @@ class SimWorker {
   void OnEvent(client::Session::Finished&, Instant, Outbox*) { exited_ = true; }
   void OnEvent(client::Session::Failed& failed, Instant, Outbox*);
   void Compute(Instant now, Outbox* out);
+  std::uint32_t DataOf(SlotIndex slot, std::size_t index) const;
+  void SumFromTheLast(const std::vector<BufferRef>& gradients, const std::vector<client::SlotSums::Part>& parts) const;
 
   const Settings settings_;
   std::unique_ptr<client::Session> session_;

@@ -1,0 +1,53 @@
+#include "tests/sim/judge.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "server/admission.h"
+
+namespace capstan::sim {
+
+ClusterOptions OptionsOf(const RunName& name) {
+  ClusterOptions options = RandomOptions(name.seed, name.edition);
+  options.mode = name.mode;
+  options.staleness = name.seed % 4;
+  return options;
+}
+
+std::string Judge::Try(const RunName& name, const Mutant* mutant, std::function<void(const std::string&)> trace) {
+  ClusterOptions options = OptionsOf(name);
+  options.trace = std::move(trace);
+  const Outcome outcome = RunCluster(options, mutant);
+  for (const auto& [what, count] : outcome.counts) counts_[what] += count;
+  return Examine(options, outcome);
+}
+
+std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome) {
+  if (!outcome.violation.empty()) return outcome.violation;
+  if (!outcome.finished) return "not finished";
+  if (server::HasGlobalSteps(options.mode)) {
+    std::vector<float>& reference = references_[ReferenceKey(options)];
+    if (reference.empty()) reference = RunCluster(Undisturbed(options)).weights;
+    return outcome.weights == reference ? "" : "other weights";
+  }
+  std::set<std::uint64_t> steps;  // a new coordinator may report the newest ones again
+  for (const server::StepRecord& record : outcome.records) steps.insert(record.step.value);
+  return steps.size() == options.steps ? "" : "steps without a record";
+}
+
+std::vector<RunName> ReadFailedSeeds(const std::string& path) {
+  std::vector<RunName> names;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    RunName name;
+    std::string mode;
+    if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
+    name.mode = mode == "async" ? Mode::kAsync : mode == "bounded" ? Mode::kBounded : Mode::kSync;
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace capstan::sim

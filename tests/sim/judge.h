@@ -1,0 +1,42 @@
+// Judge: runs one seed's job and says what is wrong with what came of it.
+//
+// Kind:   owned by one thread; keeps the undisturbed run of every kind of job it has met.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/sim/mutants.h"
+#include "tests/sim/options.h"
+
+namespace capstan::sim {
+
+// A run by its name: `sim --seed N [--async] [--edition E]`.
+struct RunName {
+  std::uint64_t seed = 1;
+  Mode mode = Mode::kSync;
+  int edition = kNewestEdition;
+};
+
+class Judge {
+ public:
+  // Empty: nothing is wrong. `mutant`: null for none; `trace`: null for none.
+  std::string Try(const RunName& name, const Mutant* mutant = nullptr,
+                  std::function<void(const std::string&)> trace = nullptr);
+  // Over all runs tried.
+  const std::map<std::string, std::uint64_t>& counts() const { return counts_; }
+
+ private:
+  std::string Examine(const ClusterOptions& options, const Outcome& outcome);
+
+  std::map<std::string, std::vector<float>> references_;
+  std::map<std::string, std::uint64_t> counts_;
+};
+
+ClusterOptions OptionsOf(const RunName& name);
+
+// The runs of failed_seeds.txt; empty when it cannot be read.
+std::vector<RunName> ReadFailedSeeds(const std::string& path);
+
+}  // namespace capstan::sim

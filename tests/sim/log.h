@@ -1,0 +1,66 @@
+// SimLog, FencedLog: the coordinator's log in a simulated cluster. It outlives the coordinator.
+//
+// Kind:   owned by the cluster; a FencedLog belongs to one life of a coordinator.
+// Why:    a coordinator that was replaced has no log; a flawed log loses what it had said was durable.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "server/coordinator_log.h"
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+class SimLog : public server::CoordinatorLog {
+ public:
+  explicit SimLog(Flaw flaw) : flaw_(flaw) {}
+
+  Status Append(server::LogRecord record) override {
+    records_.push_back(std::move(record));
+    return {};
+  }
+  const std::vector<server::LogRecord>& records() const override { return records_; }
+
+  // The coordinator dies: one of the two newest records is lost, if its kind is the flawed one.
+  void Crash() {
+    for (std::size_t back = 0; back < 2 && back < records_.size(); ++back) {
+      const auto record = records_.end() - 1 - static_cast<std::ptrdiff_t>(back);
+      if (!Lost(*record)) continue;
+      records_.erase(record);
+      return;
+    }
+  }
+
+ private:
+  bool Lost(const server::LogRecord& record) const {
+    switch (flaw_) {
+      case Flaw::kRecoverNotDurable: return std::holds_alternative<server::RecoverRecord>(record);
+      case Flaw::kRunningNotDurable: return std::holds_alternative<server::RunningRecord>(record);
+      case Flaw::kManifestNotDurable: return std::holds_alternative<server::ManifestRecord>(record);
+      case Flaw::kTermNotDurable: return std::holds_alternative<server::TermRecord>(record);
+      case Flaw::kSessionNotDurable: return std::holds_alternative<server::SessionRecord>(record);
+      default: return false;
+    }
+  }
+
+  const Flaw flaw_;
+  std::vector<server::LogRecord> records_;
+};
+
+// Of the coordinator that is alive; a zombie's appends go nowhere.
+class FencedLog : public server::CoordinatorLog {
+ public:
+  explicit FencedLog(server::CoordinatorLog* log) : log_(log) {}
+  Status Append(server::LogRecord record) override {
+    return log_ == nullptr ? Unreachable("the log belongs to another coordinator") : log_->Append(std::move(record));
+  }
+  const std::vector<server::LogRecord>& records() const override { return log_ == nullptr ? none_ : log_->records(); }
+  void Fence() { log_ = nullptr; }
+
+ private:
+  server::CoordinatorLog* log_;
+  std::vector<server::LogRecord> none_;
+};
+
+}  // namespace capstan::sim

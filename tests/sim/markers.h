@@ -1,0 +1,68 @@
+// Markers: which cases of CORNER_CASES.md a simulated job met, counted from outside: by what is sent and delivered, what
+// the cores say of themselves, and who dies when.
+//
+// Kind:   owned by the cluster.
+// Why:    a set of runs that never met a case proves nothing about it; sim_test fails when a marker stays at zero.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/coordinator.h"
+#include "server/shard.h"
+#include "server/storage/shard_disk.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+// All there are, those that a job of this mode can meet.
+const std::vector<std::string>& MarkerNames(Mode mode);
+
+class Markers {
+ public:
+  Markers(const ClusterOptions& options, Outcome* outcome) : options_(options), outcome_(outcome) {}
+
+  void SentByCoordinator(const Envelope& envelope, bool zombie);
+  void ToCoordinator(const World& world, const server::Coordinator& receiver, const Message& message);
+  void ToShard(const World& world, std::uint64_t from, std::size_t index, const Message& message, bool from_zombie);
+  // The push of this message was counted by the shard.
+  void Staged(std::uint64_t from, std::size_t index, const Push& push);
+  // It had been, by this push or another.
+  void Repeated(std::uint64_t from, const Push& push);
+  void ToWorker(const World& world, std::uint64_t to, Generation generation, const Message& message);
+  void WorkerDies(const World& world, std::uint64_t node, bool had_work);
+  void WorkerStarts(const World& world);
+  void ShardDies(const World& world, std::size_t index, bool writing);
+  void CoordinatorDies(const World& world);
+  void NoWorkers(const World& world);
+  void Parted(const std::set<std::uint64_t>& from, const std::set<std::uint64_t>& to, std::size_t shards);
+  void DiskWorked(const World& world, const server::DiskResult& result);
+  void Stage(const World& world);  // after every event
+
+ private:
+  void Count(const char* what) { ++outcome_->counts[what]; }
+  struct Pushes {  // of a worker's newest step
+    Generation generation;
+    Step step;
+    std::set<std::size_t> shards;
+  };
+  using StepName = std::pair<Generation, Step>;
+
+  const ClusterOptions& options_;
+  Outcome* const outcome_;
+  std::map<std::uint64_t, Pushes> pushes_;                     // by worker
+  std::map<StepName, Term> commit_terms_;                      // first term that sent it
+  std::map<std::pair<StepName, std::uint32_t>, Term> redo_terms_;
+  std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // taken: by whom
+  std::map<std::uint64_t, Term> view_terms_;                   // newest, by worker
+  StepName worker_died_at_, shard_died_at_;
+  Term running_term_;                        // newest that was seen running,
+  std::map<Generation, Term> ran_since_;  // and the first of each generation
+  bool redoing_ = false;
+};
+
+}  // namespace capstan::sim
