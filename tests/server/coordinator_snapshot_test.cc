@@ -196,6 +196,21 @@ TEST_CASE("a new coordinator completes the snapshot that the one before it asked
   CHECK(bench.Logged<ManifestRecord>().at(0).digests == std::vector<std::uint64_t>{10200, 10201});
 }
 
+TEST_CASE("a coordinator that comes back shows the generation and the newest snapshot of its log",
+          "[server][snapshot]") {
+  CoordinatorBench bench = Bench();
+  bench.Run();
+  RunTo(&bench, 4);
+  for (monitoring::Gauge* gauge :
+       {&bench.metrics->generation, &bench.metrics->snapshot_version, &bench.metrics->snapshot_bytes}) {
+    gauge->Set(0);  // another process begins
+  }
+  bench.Live();
+  CHECK(bench.metrics->generation.value() == 1);
+  CHECK(bench.metrics->snapshot_version.value() == 4);
+  CHECK(bench.metrics->snapshot_bytes.value() == 2000);
+}
+
 TEST_CASE("as many snapshots stay as the job says, over the coordinator's death too", "[server][snapshot]") {
   for (const std::uint32_t keep : {2U, 3U}) {
     CoordinatorBench bench = Bench(2, Mode::kSync, {2, 0, keep});
