@@ -39,6 +39,10 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
   metrics_->slots.Set(static_cast<double>(slot_count_));
   metrics_->term.Set(static_cast<double>(term_.value));
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+  if (manifests_.empty()) return;
+  metrics_->snapshot_version.Set(static_cast<double>(manifests_.back().id.version.value));
+  metrics_->snapshot_bytes.Set(static_cast<double>(manifests_.back().bytes));
 }
 
 Instant Coordinator::Seconds(double seconds) {

@@ -267,7 +267,7 @@ TEST_CASE("a block of another size, or an array that it does not have, is not ta
 }
 
 TEST_CASE("a header that is not the manifest's, or no header at all, is not believed", "[server][snapshot]") {
-  for (const int change : {0, 1, 2}) {
+  for (const int change : {0, 1, 2, 3}) {
     Loading loading;
     auto answers = loading.Answers();
     REQUIRE(BodyOf(&answers[0].second).block == kFetchHeader);
@@ -275,6 +275,14 @@ TEST_CASE("a header that is not the manifest's, or no header at all, is not beli
     if (change == 0) message.payload.size /= 2;
     if (change == 1) message.payload = {};
     if (change == 2) message.payload = answers[1].second.payload;  // the other part's
+    std::string text(reinterpret_cast<const char*>(message.payload.data), message.payload.size);
+    if (change == 3) {  // sound in itself, of another step
+      SnapshotHeader header = DecodeSnapshotHeader(text).value();
+      ++header.parameters.updates;
+      text = EncodeSnapshotHeader(header);
+      message.payload.data = reinterpret_cast<const std::byte*>(text.data());
+      message.payload.size = text.size();
+    }
     loading.Give(answers[0]);
     CHECK(!Complaint(&loading.reader).empty());
   }
