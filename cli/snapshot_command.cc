@@ -6,7 +6,6 @@
 
 #include "cli/process.h"
 #include "cli/snapshot/check_snapshot.h"
-#include "cli/snapshot/export_snapshot.h"
 #include "cli/snapshot/rows.h"
 #include "cli/snapshot/run_snapshots.h"
 
@@ -16,6 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using server::ManifestRecord;
+
+// A running job may delete snapshots while they are looked at: then what there is now is looked at.
+constexpr int kLooksMax = 5;
 
 int Fail(const Status& status) {
   std::fprintf(stderr, "capstan: %s\n", status.message().c_str());
@@ -117,12 +119,16 @@ int SnapshotCommand::Run() const {
 }
 
 int SnapshotCommand::List() const {
-  const Result<RunSnapshots> run = ReadRunSnapshots(run_dir_);
-  if (!run.ok()) return Fail(run.status());
   Json rows = Json::array();
-  for (const ManifestRecord& manifest : run->manifests) {
-    const std::vector<std::string> bad = BadParts(*run, manifest);
-    if (bad.empty() || StillExists(*run, manifest.id)) rows.push_back(RowOf(*run, manifest, bad));
+  for (int look = 0; look < kLooksMax; ++look) {
+    const Result<RunSnapshots> run = ReadRunSnapshots(run_dir_);
+    if (!run.ok()) return Fail(run.status());
+    rows = Json::array();
+    for (const ManifestRecord& manifest : run->manifests) {
+      const std::vector<std::string> bad = BadParts(*run, manifest);
+      if (bad.empty() || StillExists(*run, manifest.id)) rows.push_back(RowOf(*run, manifest, bad));
+    }
+    if (rows.size() == run->manifests.size()) break;
   }
   PrintRows(rows, output_);
   if (rows.empty()) Note("there is no snapshot in " + run_dir_ + " yet");
@@ -157,19 +163,29 @@ int SnapshotCommand::Verify() const {
 }
 
 int SnapshotCommand::Export() const {
-  const Result<RunSnapshots> run = ReadRunSnapshots(run_dir_);
-  if (!run.ok()) return Fail(run.status());
-  const Result<const ManifestRecord*> chosen = FindSnapshot(*run, step_);
-  if (!chosen.ok()) return Fail(chosen.status());
-  const ManifestRecord& manifest = **chosen;
-  const Result<Exported> exported =
-      ExportSnapshot(*run, manifest, to_, optimizer_ ? ExportContents::kWeightsAndState : ExportContents::kWeights);
-  if (!exported.ok()) return Fail(StillExists(*run, manifest.id) ? exported.status() : DeletedMeanwhile(manifest));
+  const ExportContents contents = optimizer_ ? ExportContents::kWeightsAndState : ExportContents::kWeights;
+  Status failure;
+  for (int look = 0; look < kLooksMax; ++look) {
+    const Result<RunSnapshots> run = ReadRunSnapshots(run_dir_);
+    if (!run.ok()) return Fail(run.status());
+    const Result<const ManifestRecord*> chosen = FindSnapshot(*run, step_);
+    if (!chosen.ok()) return Fail(chosen.status());
+    const ManifestRecord& manifest = **chosen;
+    const Result<Exported> exported = ExportSnapshot(*run, manifest, to_, contents);
+    if (exported.ok()) return ShowExported(manifest, *exported);
+    if (StillExists(*run, manifest.id)) return Fail(exported.status());
+    failure = DeletedMeanwhile(manifest);
+    if (step_) break;
+  }
+  return Fail(failure);
+}
+
+int SnapshotCommand::ShowExported(const ManifestRecord& manifest, const Exported& exported) const {
   const Json row = {{"file", to_},
                     {"step", manifest.id.version.value},
                     {"generation", manifest.id.generation.value},
-                    {"tensors", exported->tensors},
-                    {"bytes", exported->bytes}};
+                    {"tensors", exported.tensors},
+                    {"bytes", exported.bytes}};
   PrintRows(Json::array({row}), output_);
   return kExitDone;
 }

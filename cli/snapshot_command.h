@@ -11,6 +11,7 @@
 
 #include "cli/command_line.h"
 #include "cli/snapshot/delete_snapshots.h"
+#include "cli/snapshot/export_snapshot.h"
 #include "cli/snapshot/import_weights.h"
 
 namespace capstan::cli {
@@ -36,6 +37,7 @@ class SnapshotCommand {
   int List() const;
   int Verify() const;
   int Export() const;
+  int ShowExported(const server::ManifestRecord& manifest, const Exported& exported) const;
   int Import() const;
   int Delete() const;
 

@@ -40,8 +40,8 @@ def write_safetensors(path, tensors):
 class SnapshotCommandTest(harness.JobTest):
     def snapshot(self, command, *arguments, run="run", code=0):
         """stdout and stderr of capstan snapshot, which has to end with this code."""
-        done = subprocess.run([harness.program("capstan"), "snapshot", command, "--run-dir", self.path(run), *arguments],
-                              capture_output=True, text=True, timeout=harness.DEADLINE, cwd=self.folder)
+        words = [harness.program("capstan"), "snapshot", command, "--run-dir", self.path(run), *arguments]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=harness.DEADLINE, cwd=self.folder)
         self.assertEqual(done.returncode, code, f"{command} {arguments}: {done.stdout}{done.stderr}")
         return done.stdout, done.stderr
 
@@ -77,38 +77,50 @@ class SnapshotCommandTest(harness.JobTest):
                     files[os.path.join(folder, name)] = file.read()
         return files
 
+    def run_with_three_snapshots(self):
+        """The number of its steps. A snapshot that is due while one is written is passed over: a longer job has more."""
+        for steps in (200, 400, 1600, 6400):
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            self.run_job(steps=steps)
+            if len(self.steps()) == 3:
+                return steps
+        self.fail("of 1600 snapshots, three were not taken")
+
     def test_a_finished_run_is_listed_verified_exported_and_thinned_out(self):
-        self.run_job()
+        last = self.run_with_three_snapshots()
         rows = self.rows("list")
-        self.assertEqual([row["step"] for row in rows], [4, 8, 10])
+        steps = [row["step"] for row in rows]
+        self.assertEqual([step % 4 for step in steps], [0, 0, 0])
+        self.assertEqual(steps, sorted(set(steps)))
+        self.assertEqual(steps[-1], last)
         elements = sum(len(values) for _, values in self.final().values())
         for row in rows:
             self.assertEqual((row["generation"], row["shards"], row["whole"], row["problems"]), (1, 2, True, []))
             self.assertEqual(row["bytes"], 3 * elements)
             self.assertRegex(row["written"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         table = self.snapshot("list")[0].splitlines()
-        self.assertEqual([line.split()[0] for line in table], ["step", "4", "8", "10"])
+        self.assertEqual([line.split()[0] for line in table], ["step"] + [str(step) for step in steps])
         before = self.tree()
         checked = self.rows("verify")
         self.assertEqual([(row["step"], row["good"], row["bytes"]) for row in checked],
-                         [(step, True, 3 * elements) for step in (4, 8, 10)])
-        self.assertEqual(len(self.rows("verify", "--step", "8")), 1)
-        self.check_exports()
+                         [(step, True, 3 * elements) for step in steps])
+        self.assertEqual(len(self.rows("verify", "--step", str(steps[1]))), 1)
+        self.check_exports(steps)
         self.assertEqual(self.tree(), before, "looking at a run has changed it")
-        self.check_deletes()
+        self.check_deletes(steps)
 
-    def check_exports(self):
+    def check_exports(self, steps):
         self.snapshot("export", "--to", self.path("last.safetensors"))
         self.assertEqual(self.digest("last.safetensors"), self.digest("run", "final.safetensors"))
-        self.snapshot("export", "--step", "4", "--to", self.path("four.safetensors"))
-        four, metadata = read_safetensors(self.path("four.safetensors"))
+        self.snapshot("export", "--step", str(steps[0]), "--to", self.path("first.safetensors"))
+        first, metadata = read_safetensors(self.path("first.safetensors"))
         self.assertEqual(metadata, {"format": "pt"})
-        self.assertEqual(list(four), list(self.final()))
-        self.assertNotEqual(four, self.final())
+        self.assertEqual(list(first), list(self.final()))
+        self.assertNotEqual(first, self.final())
         self.snapshot("export", "--optimizer", "--to", self.path("state.safetensors"))
         tensors, metadata = read_safetensors(self.path("state.safetensors"))
-        self.assertEqual(metadata, {"format": "pt", "step": "10", "generation": "1", "updates": "10",
-                                    "optimizer": "adamw", "job": "small"})
+        self.assertEqual(metadata, {"format": "pt", "step": str(steps[-1]), "generation": "1",
+                                    "updates": str(steps[-1]), "optimizer": "adamw", "job": "small"})
         names = list(self.final())
         self.assertEqual(list(tensors), names + [f"{name}/exp_avg" for name in names] +
                          [f"{name}/exp_avg_sq" for name in names])
@@ -117,30 +129,34 @@ class SnapshotCommandTest(harness.JobTest):
             squares = struct.unpack(f"<{len(tensor[1]) // 4}f", tensors[f"{name}/exp_avg_sq"][1])
             self.assertGreaterEqual(min(squares), 0.0)
             self.assertGreater(max(squares), 0.0)
-        self.assertIn("there are those of 4, 8, 10", self.snapshot("export", "--step", "5", "--to", "x", code=2)[1])
+        self.assertIn("there are those of " + ", ".join(str(step) for step in steps),
+                      self.snapshot("export", "--step", "5", "--to", "x", code=2)[1])
         for bad in ("/proc/x.safetensors", self.path("no", "x.safetensors"), self.folder):
             message = self.snapshot("export", "--to", bad, code=1)[1]
             self.assertIn(f"{bad}.partial", message)
             self.assertFalse(os.path.exists(f"{bad}.partial"))
 
-    def check_deletes(self):
-        message = self.snapshot("delete", "--step", "10", code=1)[1]
+    def check_deletes(self, steps):
+        first, middle, last = (str(step) for step in steps)
+        message = self.snapshot("delete", "--step", last, code=1)[1]
         self.assertIn("the newest", message)
         self.snapshot("delete", "--all-but", "0", code=2)
         self.snapshot("delete", code=2)
-        self.assertEqual([row["step"] for row in self.rows("delete", "--step", "4")], [4])
-        self.assertEqual(self.steps(), [8, 10])
+        self.assertEqual(self.steps(), steps)
+        self.assertEqual([row["step"] for row in self.rows("delete", "--step", first)], steps[:1])
+        self.assertEqual(self.steps(), steps[1:])
         self.assertEqual(self.rows("delete", "--all-but", "2"), [])
         self.rows("verify")
-        self.snapshot("delete", "--step", "10", "--force")
-        self.assertEqual(self.steps(), [8])
-        self.assertIn("no snapshot would be left", self.snapshot("delete", "--step", "8", "--force", code=1)[1])
+        self.snapshot("delete", "--step", last, "--force")
+        self.assertEqual(self.steps(), [int(middle)])
+        self.assertIn("no snapshot would be left", self.snapshot("delete", "--step", middle, "--force", code=1)[1])
         before = self.digest("run", "final.safetensors")
-        self.resume("run")  # from 8, and the last steps once more
+        os.remove(self.path("run", "final.safetensors"))
+        self.resume("run")  # from the middle one, and the last steps once more
         self.assertEqual(self.digest("run", "final.safetensors"), before)
-        self.assertEqual(self.metrics()[-1]["step"], 9)
-        self.assertEqual(self.metrics()[-1]["generation"], 2)
-        self.assertEqual(self.steps(), [8, 10])
+        again = [step["step"] for step in self.metrics() if step["generation"] == 2]
+        self.assertEqual(again, list(range(int(middle), int(last))))
+        self.assertEqual(self.steps()[-1], int(last))
         self.rows("verify")
 
     def test_a_damaged_part_is_named_and_nothing_is_made_of_it(self):
@@ -178,14 +194,17 @@ class SnapshotCommandTest(harness.JobTest):
         self.assertIn('did you mean "export"?', wrong.stderr)
 
     def test_beside_a_running_job_all_is_read_and_nothing_changed(self):
-        with self.launch(self.job_file(steps=1000000), *SNAPSHOTS) as launch:
+        # Many are kept: it deletes old ones meanwhile, but not all that were there a moment ago.
+        with self.launch(self.job_file(steps=1000000), *SNAPSHOTS, "--set", "snapshot.keep=30") as launch:
             launch.wait_for_line("running: ")
             for _ in range(harness.DEADLINE * 10):
                 if len(self.steps()) >= 3:
                     break
-            for _ in range(5):  # it deletes old ones meanwhile
-                for row in self.rows("list"):
-                    self.assertEqual((row["shards"], row["problems"]), (2, []))
+            for _ in range(5):
+                rows = self.rows("list")
+                self.assertGreater(len(rows), 0)
+                self.assertEqual({(row["shards"], row["whole"]) for row in rows}, {(2, True)}, rows)
+                self.snapshot("export", "--to", self.path("running.safetensors"))
             for command in (("delete", "--all-but", "1"), ("import", self.path("job.toml"), "x")):
                 code = 1 if command[0] == "delete" else 2
                 self.snapshot(*command, code=code)
