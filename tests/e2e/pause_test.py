@@ -8,8 +8,8 @@ import recovery
 
 
 class PauseTest(recovery.RecoveryTest):
-    STEPS = 500
-    LONGER_THAN_LEASE = 3.2
+    STEPS, LEASE = 500, 1
+    LONGER_THAN_LEASE = 2.2
 
     def pause(self, launch, names):
         self.wait_for_steps(launch, 15)
