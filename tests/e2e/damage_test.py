@@ -162,7 +162,7 @@ class DamageTest(recovery.RecoveryTest):
             file.write(content)
 
     def test_a_torn_tail_of_the_log_is_fine(self):
-        for cut in (1, 20):
+        for cut in (1, 30):
             with self.subTest(cut):
                 path, lines = self.log_lines()
                 self.write_log(path, b"".join(lines) + lines[-1][:cut])
@@ -171,7 +171,7 @@ class DamageTest(recovery.RecoveryTest):
                 shutil.rmtree(self.path("run"))
 
     def test_a_flipped_byte_in_the_middle_of_the_log_is_named(self):
-        for number in (2, 4, -2):
+        for number in (3, -2):
             with self.subTest(number):
                 path, lines = self.log_lines()
                 number %= len(lines)

@@ -70,14 +70,18 @@ class FaultsTest(recovery.RecoveryTest):
             threading.Event().wait(rng.uniform(0.05, 0.3))
         return refused
 
-    def run_with(self, kinds, seconds=0.6):
+    def run_with(self, kinds, seconds=0.6, seed=None):
         seed = recovery.seed_of_today()
         recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
         self.began = time.monotonic()
         with self.job_through_proxies(seed) as (head, proxies, network):
             head.wait_for_line("running: ")
             refused = self.disturb(head, proxies, network, random.Random(seed), kinds, seconds)
-            self.assert_same_bits(head)
+            try:
+                self.assert_same_bits(head)
+            except AssertionError as error:
+                said = "\n".join(f"{process.name}:\n" + "\n".join(process.lines[-5:]) for process in self.others)
+                raise AssertionError(f"{error}\n{said}") from None
             for process in self.others:
                 self.assertEqual(process.wait(), 0, process.output)
         happened = {kind: sum(proxy.counts[kind] for proxy in proxies) for kind in kinds}

@@ -70,7 +70,9 @@ class KillTest(recovery.RecoveryTest):
         times = {}
         for index in range(int(os.environ.get("CAPSTAN_CHAOS_RUNS", "3"))):
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed + index} repeats the next run's choices")
-            kills, clock = self.run_with_random_kills(seed + index, f"run{index}")
+            kills, clock = [], None
+            with self.subTest(seed=seed + index):
+                kills, clock = self.run_with_random_kills(seed + index, f"run{index}")
             for moment, name in kills:
                 seconds = clock.first_step_after(moment + UNDER_WAY)
                 if seconds is not None:

@@ -72,7 +72,7 @@ class Network:
 
 
 class PartitionTest(recovery.RecoveryTest):
-    STEPS = 500
+    STEPS = 400
 
     @contextlib.contextmanager
     def job_in(self, network):
@@ -97,14 +97,14 @@ class PartitionTest(recovery.RecoveryTest):
         network.set_routes("del", pairs)
         healed = time.monotonic()
         done = recovery.count_records(self.path("run"))
-        self.wait_for_steps(head, 3)
+        recovery.poll(lambda: recovery.count_records(self.path("run")) > done or head.closed, "a step after the cut")
         again = time.monotonic() - healed
         warnings = [line for line in head.lines[lines:] if "warning: " in line]
         found = [line for line in warnings if all(name in line for name in named)]
         recovery.say(f"cut {' '.join('>'.join(pair) for pair in pairs)} for {seconds:.1f} s at step {done}, going on after "
                      f"{again:.1f} s: {found[0][13:150] if found else 'NOT NAMED'}")
         if not found:
-            self.not_named.append(f"{pairs}: no warning names {named}: {warnings}")
+            self.not_named.append(f"{pairs}: no warning names {named}:\n" + "\n".join(warnings))
 
     def test_cuts_between_two(self):
         seed = recovery.seed_of_today()
@@ -114,20 +114,19 @@ class PartitionTest(recovery.RecoveryTest):
         both = lambda a, b: ((a, b), (b, a))
         with Network() as network, self.job_in(network) as head:
             head.wait_for_line("running: ")
-            seconds = lambda: rng.uniform(2.5, 4)
-            self.cut(network, head, both("w1", "server-1"), seconds(), "w1", "server 1")
-            self.cut(network, head, both("coordinator", "server-1"), seconds(), "server 1")
-            self.cut(network, head, [("w0", "server-0")], seconds(), "w0", "server 0")
-            self.cut(network, head, [("server-0", "coordinator")], seconds(), "server 0")
-            self.cut(network, head, both("w0", "coordinator"), 6, "w0")
-            self.assertIn("its slots move", head.output)
-            self.cut(network, head, [("coordinator", "server-0"), ("coordinator", "server-1")], seconds(), "server")
+            # A worker says after 3 s of silence which shard it cannot reach; a shard that is silent for 3 s is named, too.
+            self.cut(network, head, both("w1", "server-1"), rng.uniform(5, 6), "w1", "server 1")
+            self.cut(network, head, both("coordinator", "server-1"), rng.uniform(3.3, 4), "server 1")
+            self.cut(network, head, [("w0", "server-0")], rng.uniform(5, 6), "w0", "server 0")
+            self.cut(network, head, [("server-0", "coordinator")], rng.uniform(3.3, 4), "server 0")
+            self.cut(network, head, [("coordinator", "server-0"), ("coordinator", "server-1")], rng.uniform(5, 6), "server")
+            self.cut(network, head, both("w0", "coordinator"), rng.uniform(3, 4), "w0", "its slots move")
             self.assert_same_bits(head)
-            for process in self.others:
-                self.assertEqual(process.wait(), 0, process.output)
+            for server in self.others[:2]:
+                self.assertEqual(server.wait(), 0, server.output)
         self.assertEqual({record["generation"] for record in recovery.records(self.path("run"))}, {1},
                          "a cut is no reason to go back")
-        self.assertEqual(self.not_named, [])
+        self.assertFalse(self.not_named, "\n".join(self.not_named))
 
 
 if __name__ == "__main__":
