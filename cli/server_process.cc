@@ -32,6 +32,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.memory_bytes_max =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   options.shard.mode = config.job.mode;
+  options.shard.staleness = config.job.staleness;
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
   options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);

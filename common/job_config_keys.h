@@ -58,8 +58,9 @@ struct Words {
   std::span<const std::string_view> later;
 };
 
-inline constexpr Word<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}};
-inline constexpr std::string_view kModesLater[] = {"bounded", "local", "allreduce"};
+inline constexpr Word<Mode> kModes[] = {
+    {"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}};
+inline constexpr std::string_view kModesLater[] = {"local", "allreduce"};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};
 inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}};
@@ -97,7 +98,7 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Integer({"slots"}, s.slots, {0, kMembersMax});
   v.Integer({"eval_every"}, s.eval_every, {});
   v.Choice({"on_nonfinite"}, s.on_nonfinite, {kPolicies, {}});
-  v.Later("staleness");
+  v.Integer({"staleness", {s.mode == Mode::kBounded, "mode = \"bounded\""}}, s.staleness, {0, std::int64_t{1} << 40});
   v.Later("sync_every");
   v.End();
 }

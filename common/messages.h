@@ -334,6 +334,7 @@ struct Weights {
   Generation generation;
   Incarnation incarnation;
   Version version;  // sync: of all blocks; async: of this block
+  Version asked;    // what the pull asked for
   std::uint32_t attempt = 0;
   bool tentative = false;
   BlockIndex block = 0;

@@ -384,6 +384,7 @@ struct HeaderWriter {
     out.setGeneration(m.generation.value);
     out.setIncarnation(m.incarnation.value);
     out.setVersion(m.version.value);
+    out.setAsked(m.asked.value);
     out.setAttempt(m.attempt);
     out.setBlock(m.block);
     out.setTentative(m.tentative);
@@ -640,8 +641,8 @@ struct HeaderReader {
             Numbers<BlockIndex>(in.getBlocks(), "blocks")};
   }
   Weights Read(wire::Weights::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, in.getAttempt(),    in.getTentative(),
-            in.getBlock(),        in.getStop(),          in.getLossScale(), in.getPayloadHash()};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, {in.getAsked()},   in.getAttempt(),
+            in.getTentative(),    in.getBlock(),         in.getStop(),      in.getLossScale(), in.getPayloadHash()};
   }
   Error Read(wire::Error::Reader in) {
     return {faults.Enum(in.getCode(), Code::kRefused, "an error's code"),

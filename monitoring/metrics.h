@@ -83,7 +83,8 @@ struct alignas(64) CoordinatorMetrics {
   OptionalGauge loss, validation_loss, gradient_norm, learning_rate;
 
   ByMemberState<Gauge> workers, shards;
-  Counter joins, joins_refused, leases_lost, slots_moved, recoveries;
+  Counter joins, joins_refused, leases_lost, slots_moved, slots_backed_up, recoveries;
+  Gauge waiting_seconds;  // since the newest step
   Counter snapshots_taken, snapshots_failed, snapshots_passed_over, snapshots_bad;
   Histogram<kStepSeconds> snapshot_seconds;  // from its version to its manifest
   Gauge snapshot_version, snapshot_bytes;    // of the newest

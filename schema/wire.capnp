@@ -370,6 +370,7 @@ struct Weights {
   stop @6 :Bool;
   lossScale @7 :Float32;
   payloadHash @8 :UInt64;
+  asked @9 :UInt64;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

@@ -32,12 +32,21 @@ inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t
 
 enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 
-// sync answers with exactly the version asked for; async with the newest of each block.
-inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published) {
+// sync answers with exactly the version asked for; async with the newest of each block; bounded does too, when the
+// slowest slot is at most `staleness` pushes behind. `wanted`: there, the clock of the slot that asks; `published`: the
+// slowest slot's.
+inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std::uint64_t staleness) {
   if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
+  if (mode == Mode::kBounded) {
+    const bool near = wanted < published || wanted.value - published.value <= staleness;
+    return near ? PullAdmission::kAnswer : PullAdmission::kPark;
+  }
   if (wanted < published) return PullAdmission::kStale;
   return wanted == published.Next() ? PullAdmission::kPark : PullAdmission::kTooEarly;
 }
+
+// Whether what a pull may see depends on the slowest slot's clock.
+inline bool PullsAreBounded(Mode mode) { return mode == Mode::kBounded; }
 
 // Whether steps of this mode are prepared by all shards and committed by the coordinator.
 inline bool HasGlobalSteps(Mode mode) { return mode == Mode::kSync; }

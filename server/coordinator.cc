@@ -12,6 +12,7 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
+constexpr std::size_t kStepsMeasured = 64;
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; a loop calls it ten times a second
 
@@ -347,6 +348,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
   step_ = step_.Next();
+  ForgetBackups();
   attempt_ = 0;
   parameters_ = verdict.next;
   last_progress_ = now;
@@ -403,6 +405,8 @@ void Coordinator::FinishWhenCommitted(Outbox* out) {
 void Coordinator::Record(StepRecord record, Instant now) {
   record.seconds = ToSeconds(now - last_commit_);
   last_commit_ = now;
+  if (step_seconds_.size() < kStepsMeasured) step_seconds_.resize(step_seconds_.size() + 1);
+  step_seconds_[next_step_second_++ % kStepsMeasured] = record.seconds;
   metrics_->step.Set(static_cast<double>(record.step.value));
   metrics_->samples.Add(record.samples);
   metrics_->step_seconds.Observe(record.seconds);
@@ -504,7 +508,9 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   }
   Advance(now, out);
   SendPending(now, out);
+  BackUpSlowWorkers(now, out);
   CheckDeadlines(now, out);
+  metrics_->waiting_seconds.Set(state_ == State::kFinished ? 0.0 : ToSeconds(now - last_progress_));
   metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
   const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
   const auto seen =

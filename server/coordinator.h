@@ -35,6 +35,9 @@ struct CoordinatorOptions {
   std::string job_file;  // canonical text, handed to workers
   JobId job;             // of a new job; an old one's is in the log
   std::uint32_t block_elements = kBlockElements;
+  // A worker that computes one step for so long, and for four times what nearly all steps take, is slow: its slots are
+  // given to another one as well.
+  Instant slow_after = std::chrono::seconds(30);
 };
 
 class Coordinator {
@@ -152,6 +155,10 @@ class Coordinator {
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
   void Reassign(Outbox* out);
+  void BackUpSlowWorkers(Instant now, Outbox* out);
+  Worker* FindIdleWorker();
+  void ForgetBackups();
+  Instant SlowAfter() const;
   void SendView(Worker* worker, Outbox* out) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
@@ -208,7 +215,9 @@ class Coordinator {
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
-  Instant first_prepared_{};  // of step_
+  Instant first_prepared_{};          // of step_
+  std::vector<double> step_seconds_;  // of the newest steps, as a ring
+  std::size_t next_step_second_ = 0;
   Backoff pending_backoff_, reset_backoff_, pin_backoff_;
 };
 

@@ -1,4 +1,7 @@
 // The coordinator and its workers: who may join, who has which slots, and what each is told.
+#include <algorithm>
+
+#include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
@@ -95,6 +98,9 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   }
   worker->peer = from;
   worker->last_heard = now;
+  const bool news =
+      worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
+  if (news) worker->since = now;
   worker->generation = beat.generation;
   worker->step = beat.step;
   worker->computing = beat.computing;
@@ -129,6 +135,57 @@ void Coordinator::Reassign(Outbox* out) {
   SendViews(out);
 }
 
+// What nearly all steps of late took no longer than, four times over.
+Instant Coordinator::SlowAfter() const {
+  if (step_seconds_.empty()) return options_.slow_after;
+  std::vector<double> sorted = step_seconds_;
+  const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
+  std::nth_element(sorted.begin(), p95, sorted.end());
+  return std::max(options_.slow_after, Seconds(4 * *p95));
+}
+
+// One that has done all its slots of the step under way.
+Worker* Coordinator::FindIdleWorker() {
+  Worker* idle = nullptr;
+  for (auto& [session, worker] : members_.workers()) {
+    const bool done = worker.generation == generation_ && !worker.computing && worker.backup.empty();
+    if (done && worker.step >= step_ && (idle == nullptr || worker.slots.size() < idle->slots.size())) idle = &worker;
+  }
+  return idle;
+}
+
+// Whoever is first counts; the other's push is compared and ignored.
+void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
+  if (state_ != State::kRunning || !HasGlobalSteps(options_.config.job.mode)) return;
+  const Instant limit = SlowAfter();
+  for (auto& [session, slow] : members_.workers()) {
+    const bool late = slow.computing && slow.generation == generation_ && slow.step == step_ && !slow.slots.empty() &&
+                      now - slow.since >= limit;
+    if (!late) continue;
+    Worker* helper = FindIdleWorker();
+    if (helper == nullptr || helper == &slow) return;
+    const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& entry) {
+      const auto& backup = entry.second.backup;
+      return std::find(backup.begin(), backup.end(), slow.slots.front()) != backup.end();
+    });
+    if (backed) continue;
+    helper->backup = slow.slots;
+    metrics_->slots_backed_up.Add(slow.slots.size());
+    out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(step_.value) + " for " +
+                                     WholeSeconds(now - slow.since) + "; \"" + helper->name +
+                                     "\" computes its slots as well");
+    ++view_sequence_;
+    SendView(helper, out);
+  }
+}
+
+void Coordinator::ForgetBackups() {
+  for (auto& [session, worker] : members_.workers()) {
+    if (!worker.backup.empty()) ++view_sequence_;  // heard of with the next Beat
+    worker.backup.clear();
+  }
+}
+
 View Coordinator::MakeView(const Worker* worker) const {
   View view;
   view.job = job_;
@@ -153,6 +210,8 @@ View Coordinator::MakeView(const Worker* worker) const {
   if (worker != nullptr) {
     view.session = worker->session;
     view.slots = worker->slots;
+    view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
+    std::sort(view.slots.begin(), view.slots.end());
   }
   return view;
 }

@@ -259,7 +259,8 @@ void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
   AckFor(from, step).held.push_back({block, node});
 }
 
-void Shard::Flush(Outbox* out) {
+void Shard::Flush(Instant now, Outbox* out) {
+  if (PullsAreBounded(options_.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
   for (auto& [key, ack] : acks_) {
     ack.generation = generation_;
     ack.incarnation = options_.incarnation;
@@ -432,7 +433,7 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
     return;
   }
-  switch (AdmitPull(options_.mode, pull.version, version_)) {
+  switch (AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness)) {
     case PullAdmission::kAnswer: AnswerPull(from, pull, out); return;
     case PullAdmission::kStale: Refuse(from, Code::kStale, "that version is gone", out); return;
     case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
@@ -455,6 +456,7 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
     weights.generation = generation_;
     weights.incarnation = options_.incarnation;
     weights.version = HasGlobalSteps(options_.mode) ? version_ : Version{progress_[local].updates};
+    weights.asked = pull.version;
     weights.attempt = last_commit_ ? last_commit_->attempt : 0;
     weights.block = block;
     weights.stop = parameters_.stop;
@@ -464,14 +466,23 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
   }
 }
 
+Version Shard::PullableVersion() const {
+  if (!PullsAreBounded(options_.mode)) return version_;
+  const std::vector<std::uint64_t> clocks = SlotClocks();
+  return Version{*std::min_element(clocks.begin(), clocks.end())};
+}
+
 void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
-  for (const ParkedPull& parked : parked_) {
-    if (parked.pull.version != version_) continue;  // asks again
-    metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
-    AnswerPull(parked.peer, parked.pull, out);
-  }
-  parked_.clear();
-  metrics_->waiting_pulls.Set(0);
+  const Version pullable = PullableVersion();
+  std::erase_if(parked_, [&](const ParkedPull& parked) {
+    const PullAdmission admission = AdmitPull(options_.mode, parked.pull.version, pullable, options_.staleness);
+    if (admission == PullAdmission::kAnswer) {
+      metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
+      AnswerPull(parked.peer, parked.pull, out);
+    }
+    return admission != PullAdmission::kPark;  // what is stale asks again
+  });
+  metrics_->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }
 
 // ---- repetition ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ struct ShardOptions {
   std::string endpoint;  // where workers reach it
   PeerId coordinator;    // the only peer whose coordinator messages are believed
   Mode mode = Mode::kSync;
+  std::uint64_t staleness = 0;  // of mode bounded
   std::uint64_t seed = 1;
   std::uint64_t config_hash = 0;
   OptimizerRule optimizer;
@@ -62,7 +63,7 @@ class Shard {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Sends the acknowledgements gathered since the last call: one message per peer and batch.
-  void Flush(Outbox* out);
+  void Flush(Instant now, Outbox* out);
   // Repeats what has not been answered. Call at least every 100 ms.
   void Tick(Instant now, Outbox* out);
   // What the disk is to do, in this order, and what came of it.
@@ -82,6 +83,8 @@ class Shard {
   std::uint64_t Digest() const { return store_->Digest(); }
   // Modes without global steps: pushes that have changed this local block.
   std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
+  // Per slot, the newest sequence number applied to this local block.
+  const std::vector<std::uint64_t>& sequence_numbers(std::size_t local) const { return progress_[local].last; }
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
   // Of payloads received and sums of them, not yet in a prepared version.
@@ -149,6 +152,8 @@ class Shard {
   void BeginStep();
   void AnswerPull(PeerId peer, const Pull& pull, Outbox* out);
   void AnswerParkedPulls(Instant now, Outbox* out);
+  // What pulls are measured by: the published version, or the clock of the slowest slot.
+  Version PullableVersion() const;
   Hello MakeHello() const;
   Prepared MakePrepared() const;
   Progress MakeProgress() const;

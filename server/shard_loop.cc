@@ -4,6 +4,7 @@
 
 #include "common/float_control.h"
 #include "monitoring/mirror_transport.h"
+#include "server/admission.h"
 #include "server/advertised_endpoint.h"
 #include "server/storage/memory_snapshot_store.h"
 
@@ -69,7 +70,7 @@ void ShardLoop::RequestStop() {
 void ShardLoop::Run() {
   const FloatControl float_control;
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());
-  const Instant tick_every = options_.shard.mode == Mode::kAsync ? kTickEveryWithoutSteps : kTickEvery;
+  const Instant tick_every = HasGlobalSteps(options_.shard.mode) ? kTickEvery : kTickEveryWithoutSteps;
   started_ = Now();
   Instant next_tick = started_;
   while (!Over()) {
@@ -85,7 +86,7 @@ void ShardLoop::Run() {
     TakeDiskResults(Now());
     CountBatch(delivered);
     if (delivered == 0) continue;
-    core_->Flush(&out_);
+    core_->Flush(Now(), &out_);
     SendOut();
     times_->Flushed(Now());
   }

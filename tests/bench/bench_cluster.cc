@@ -37,8 +37,9 @@ Status RunCoordinator(const JobConfig& config, const std::string& run_dir, Chann
 }
 
 Status RunShard(const JobConfig& config, ShardIndex index, const std::string& coordinator, const std::string& listen,
-                Channel& parent) {
+                std::unique_ptr<server::SnapshotStore> store, Channel& parent) {
   server::ShardLoopOptions options;
+  options.store = std::move(store);
   options.shard.shard = index;
   options.shard.shard_count = config.shard_count();
   options.shard.incarnation = Incarnation{1};
@@ -58,7 +59,8 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
 
 const char* CarrierName(Carrier carrier) { return carrier == Carrier::kTcp ? "tcp" : "ipc"; }
 
-Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job_file, Carrier carrier) {
+Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job_file, Carrier carrier,
+                                                          const MakeStore& make_store) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file, "the benchmark's job file"));
   std::unique_ptr<BenchCluster> cluster(new BenchCluster);
   std::string folder = std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX";
@@ -71,8 +73,13 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job
   for (ShardIndex index = 0; index < config.shard_count(); ++index) {
     const std::string listen =
         carrier == Carrier::kTcp ? "127.0.0.1:0" : "ipc://" + folder + "/shard-" + std::to_string(index);
-    cluster->processes_.push_back(ChildProcess::Fork(
-        [&](Channel& parent) { return RunShard(config, index, cluster->coordinator_, listen, parent); }));
+    cluster->processes_.push_back(ChildProcess::Fork([&](Channel& parent) -> Status {
+      std::unique_ptr<server::SnapshotStore> store;
+      if (make_store) {
+        CAPSTAN_ASSIGN_OR_RETURN(store, make_store(folder, index));
+      }
+      return RunShard(config, index, cluster->coordinator_, listen, std::move(store), parent);
+    }));
     CAPSTAN_RETURN_IF_ERROR(cluster->processes_.back().channel().Receive().status());
   }
   return cluster;

@@ -5,12 +5,14 @@
 // Why:    benchmarks run the loops that production runs, with addresses that a job file cannot name (ipc).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/job_config.h"
 #include "common/status.h"
+#include "server/storage/snapshot_store.h"
 #include "tests/bench/child_process.h"
 
 namespace capstan::bench {
@@ -21,7 +23,11 @@ const char* CarrierName(Carrier carrier);
 class BenchCluster {
  public:
   // One process for each of the job's shards.
-  static Result<std::unique_ptr<BenchCluster>> Start(const std::string& job_file, Carrier carrier);
+  // `make_store`, called in the shard's process, says where it keeps its snapshots; without it they stay in memory.
+  using MakeStore =
+      std::function<Result<std::unique_ptr<server::SnapshotStore>>(const std::string& run_dir, ShardIndex shard)>;
+  static Result<std::unique_ptr<BenchCluster>> Start(const std::string& job_file, Carrier carrier,
+                                                     const MakeStore& make_store = {});
   ~BenchCluster();
 
   // host:port

@@ -5,17 +5,20 @@
 #include "tests/bench/apply_bench.h"
 #include "tests/bench/memory_bench.h"
 #include "tests/bench/push_pull_bench.h"
+#include "tests/bench/snapshot_bench.h"
 #include "tests/bench/train_bench.h"
 
 namespace capstan::cli {
 
 std::span<const Bench> AllBenches() {
-  static const std::array<Bench, 4> kBenches = {{
+  static const std::array<Bench, 5> kBenches = {{
       {"apply", "a shard's fused reduce-and-update pass, beside the memory bandwidth",
        [] { return bench::MeasureApply({}); }},
       {"memory", "resident bytes per parameter of a shard and of a worker", [] { return bench::MeasureMemory({}); }},
       {"push-pull", "gradients out and weights in, beside raw ZeroMQ and a bare key-value server",
        [] { return bench::MeasurePushPull({}); }},
+      {"snapshot", "a snapshot on disk while a job trains, beside a raw write and beside the steps without one",
+       [] { return bench::MeasureSnapshot({}); }},
       {"train", "tokens and samples a second, beside PyTorch", [] { return bench::MeasureTraining({}); }},
   }};
   return kBenches;

@@ -7,6 +7,7 @@
 #include "tests/bench/apply_bench.h"
 #include "tests/bench/memory_bench.h"
 #include "tests/bench/push_pull_bench.h"
+#include "tests/bench/snapshot_bench.h"
 #include "tests/bench/train_bench.h"
 
 namespace capstan::bench {
@@ -39,6 +40,15 @@ TEST_CASE("apply gives a figure for one contribution and for two", "[bench]") {
   const std::vector<Figure> figures = MeasureApply({.model_mib = 2, .rounds = 1});
   REQUIRE(figures.size() == 2);
   CheckSound(figures);
+}
+
+TEST_CASE("snapshot gives the speed of the disk, the slowest step beside the median one, and the memory it takes",
+          "[bench]") {
+  const Result<std::vector<Figure>> figures = MeasureSnapshot({.state_mib = 24, .every_steps = 8, .snapshots = 2});
+  INFO((figures.ok() ? "" : figures.status().message()));
+  REQUIRE(figures.ok());
+  CHECK(figures->size() == 4);
+  CheckSound(*figures);
 }
 
 TEST_CASE("push-pull gives throughput, cost, requests and a round trip, over tcp and ipc, on one shard and on two",

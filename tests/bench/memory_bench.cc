@@ -17,7 +17,7 @@ constexpr double kWorkerBytes = 4 + 4;
 
 const char* const kJobFile =
     "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = 1000000\nglobal_batch = 1\n[model]\nkind = \"mlp\"\n"
-    "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"adamw\"\n";
+    "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"adamw\"\n[snapshot]\nevery_seconds = 0\n";
 
 Figure PerParameter(const std::string& name, std::uint64_t bytes, double parameters, double design) {
   const double value = static_cast<double>(bytes) / parameters;

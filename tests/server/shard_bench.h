@@ -163,7 +163,7 @@ class ShardBench {
   void Handle(PeerId from, Header header, Slice payload) {
     shard->Handle(from, {std::move(header), std::move(payload)}, now, &out_);
     WorkDisk();
-    shard->Flush(&out_);
+    shard->Flush(now, &out_);
   }
   // The disk does at once what it is asked to.
   void WorkDisk() {

@@ -38,6 +38,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
 void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards) {
   const Shard& shard = *shards[index];
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
+  if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (!server::HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
@@ -52,6 +53,16 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
          " differs between generations");
   }
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+}
+
+// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
+void Checks::SeeStaleness(const Shard& shard) {
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const auto& last = shard.sequence_numbers(local);
+    const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
+    if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
+    if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
+  }
 }
 
 // A shard publishes only an attempt that all shards of the generation prepared.
@@ -137,6 +148,7 @@ void Checks::Add(const monitoring::CoordinatorMetrics& m) {
   outcome_->counts["steps redone"] += m.steps_redone.value();
   outcome_->counts["steps skipped"] += m.steps_skipped.value();
   outcome_->counts["leases lost"] += m.leases_lost.value();
+  outcome_->counts["slots of a slow worker given to another as well"] += m.slots_backed_up.value();
   outcome_->counts["joins refused"] += m.joins_refused.value();
   outcome_->counts["snapshots taken"] += m.snapshots_taken.value();
   outcome_->counts["snapshots given up"] += m.snapshots_failed.value();

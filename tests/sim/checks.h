@@ -45,6 +45,7 @@ class Checks {
   }
   void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
   void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
+  void SeeStaleness(const server::Shard& shard);
   void SeeCommit(Commit commit);
   void SeeDisks(const std::vector<SimDisk>& disks);
   void SeeManifest(const server::Coordinator& coordinator, const std::vector<SimDisk>& disks);

@@ -11,6 +11,7 @@ namespace capstan::sim {
 ClusterOptions OptionsOf(const RunName& name) {
   ClusterOptions options = RandomOptions(name.seed, name.edition);
   options.mode = name.mode;
+  options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   return options;
 }
 
@@ -43,7 +44,7 @@ std::vector<RunName> ReadFailedSeeds(const std::string& path) {
     RunName name;
     std::string mode;
     if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
-    name.mode = mode == "async" ? Mode::kAsync : Mode::kSync;
+    name.mode = mode == "async" ? Mode::kAsync : mode == "bounded" ? Mode::kBounded : Mode::kSync;
     names.push_back(name);
   }
   return names;

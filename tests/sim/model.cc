@@ -7,6 +7,7 @@ namespace capstan::sim {
 JobConfig MakeConfig(const ClusterOptions& options) {
   JobConfig config;
   config.job.mode = options.mode;
+  config.job.staleness = options.mode == Mode::kBounded ? options.staleness : config.job.staleness;
   config.job.steps = options.steps;
   config.job.slots = options.slots;
   config.job.global_batch = options.slots;

@@ -5,7 +5,7 @@
 //   sim --seed N --runs M        M jobs from that seed on; names the seeds that fail, exits 1 if there are any
 //   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
 //   sim --mutants --runs M       all of them, as the table of MUTANTS.md
-//   sim ... --async              without global steps
+//   sim ... --async              without global steps; --bounded: with a bound on staleness
 //   sim ... --edition E          with what befell jobs then
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -37,6 +37,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->trace = true;
     } else if (word == "--async") {
       arguments->first.mode = Mode::kAsync;
+    } else if (word == "--bounded") {
+      arguments->first.mode = Mode::kBounded;
     } else if (word == "--mutants") {
       arguments->mutants = true;
     } else if (value == nullptr) {
@@ -66,6 +68,10 @@ struct Catch {
   std::uint64_t seed = 0;  // 0: none
   std::string how;
 };
+
+const char* ModeName(Mode mode) {
+  return mode == Mode::kSync ? "sync" : mode == Mode::kBounded ? "bounded" : "async";
+}
 
 Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -109,7 +115,8 @@ int TryMutants(const Arguments& arguments) {
     const std::string seeds = result.seed == 0 ? "–" : std::to_string(result.seed - first.seed + 1);
     const std::string how = result.how.substr(0, result.how.find_first_of(";("));
     std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(),
-                mutant.mode == Mode::kAsync ? "async" : "sync", seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
+                ModeName(mutant.mode), seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
+    std::fflush(stdout);
   }
   std::printf("\n%zu of %zu caught within %llu seeds\n", caught, tried,
               static_cast<unsigned long long>(arguments.runs));
@@ -144,7 +151,8 @@ int TrySeeds(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
-    std::fprintf(stderr, "usage: sim [--seed N] [--runs M] [--trace] [--async] [--edition E] [--mutant NAME | --mutants]\n");
+    std::fprintf(stderr,
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -114,7 +114,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
   weights_ = pool_->Take();
-  checks_ = config.job.mode == Mode::kAsync;
+  checks_ = config.job.mode != Mode::kSync;
   clip_norm_ = config.optimizer.clip_norm;
   on_nonfinite_ = config.job.on_nonfinite;
   holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip);

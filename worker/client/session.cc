@@ -152,7 +152,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (view.generation > generation_) EnterGeneration(view, now);
   if (std::exchange(slots_changed_, false)) {
     coverage_sure_ = false;
-    ReturnToStepBefore();
+    ChooseAgain();
   }
   if (application_ready_ && round_state_ == RoundState::kNone) BeginRound(now, out);
 }
@@ -267,9 +267,12 @@ bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
   return true;
 }
 
-// We wait for the next version, and are given slots: they are of the step before, whose weights are still held.
-void Session::ReturnToStepBefore() {
-  if (round_state_ != RoundState::kPulling || announced_ || !step_before_) return;
+// We wait for weights, and are given slots. Synchronous: they are of the step before, whose weights are still held. Else
+// a slower one may be among them, and it may be what the weights wait for.
+void Session::ChooseAgain() {
+  if (round_state_ != RoundState::kPulling) return;
+  if (!Synchronous()) return VoidRound();
+  if (announced_ || !step_before_) return;
   round_state_ = RoundState::kNone;
   step_ = Step{step_.value - 1};
   done_slots_ = std::move(step_before_->done_slots);
@@ -363,7 +366,7 @@ void Session::MoveToStep(Step step, Instant now, Outbox* out) {
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
   if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
   if (round_state_ != RoundState::kPulling || weights.tentative) return;
-  if (Synchronous() && weights.version.value != step_.value) return;
+  if ((Synchronous() ? weights.version : weights.asked).value != step_.value) return;  // of a round that was given up
   const auto place = std::lower_bound(link->blocks.begin(), link->blocks.end(), weights.block);
   if (place == link->blocks.end() || *place != weights.block) return;
   const auto index = static_cast<std::size_t>(place - link->blocks.begin());

@@ -151,7 +151,7 @@ class Session {
   void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
   void AnnounceWork(float loss_scale);
   bool PullComplete() const;
-  void ReturnToStepBefore();
+  void ChooseAgain();
   void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
   bool Covered(BlockIndex block, Node node) const;
   bool AllStaged() const { return ends_.empty() && !OldestPush(); }

@@ -1,0 +1,41 @@
+#include <catch2/catch.hpp>
+
+#include "tests/server/coordinator_bench.h"
+
+using namespace capstan;
+using namespace capstan::server;
+
+namespace {
+
+Beat BeatAt(CoordinatorBench& bench, const Join& join, std::uint64_t step, bool computing) {
+  Beat beat = bench.MakeBeat(join);
+  beat.generation = Generation{1};
+  beat.step = Step{step};
+  beat.computing = computing;
+  return beat;
+}
+
+}  // namespace
+
+TEST_CASE("a slow worker's slots are given to one that waits as well, for that step", "[server][coordinator]") {
+  CoordinatorBench bench(1, 2);
+  bench.Run();
+  const Join fast = bench.MakeJoin("w0"), slow = bench.MakeJoin("w1");
+  const std::size_t all = bench.config.job.slots;
+  const auto pass = [&](std::uint64_t step, int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      bench.Send(CoordinatorBench::PeerOf(fast), BeatAt(bench, fast, step + 1, false));
+      bench.Send(CoordinatorBench::PeerOf(slow), BeatAt(bench, slow, step, true));
+      bench.Tick(std::chrono::seconds(1));
+    }
+  };
+  pass(0, 25);
+  CHECK(bench.ViewOf(fast).slots.size() < all);
+  pass(0, 10);
+  CHECK(bench.ViewOf(fast).slots.size() == all);
+  CHECK(bench.ViewOf(slow).slots.size() < all);
+  CHECK(bench.metrics->slots_backed_up.value() == all / 2);
+  bench.DoStep(0);
+  pass(1, 1);
+  CHECK(bench.ViewOf(fast).slots.size() < all);
+}
