@@ -55,6 +55,16 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
 }
 
+// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
+void Checks::SeeStaleness(const Shard& shard) {
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const auto& last = shard.sequence_numbers(local);
+    const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
+    if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
+    if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
+  }
+}
+
 // A shard publishes only an attempt that all shards of the generation prepared.
 void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& shards) {
   for (const Shard* other : shards) {
@@ -76,16 +86,6 @@ void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index
   if (added) return;
   if (push.step != newest->second.Next()) Fail("I4: a push was counted twice, or one was left out");
   newest->second = push.step;
-}
-
-// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
-void Checks::SeeStaleness(const Shard& shard) {
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const auto& last = shard.sequence_numbers(local);
-    const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
-    if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
-    if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
-  }
 }
 
 // All Commits of one (generation, step) are equal but for the term.
@@ -148,6 +148,7 @@ void Checks::Add(const monitoring::CoordinatorMetrics& m) {
   outcome_->counts["steps redone"] += m.steps_redone.value();
   outcome_->counts["steps skipped"] += m.steps_skipped.value();
   outcome_->counts["leases lost"] += m.leases_lost.value();
+  outcome_->counts["slots of a slow worker given to another as well"] += m.slots_backed_up.value();
   outcome_->counts["joins refused"] += m.joins_refused.value();
   outcome_->counts["snapshots taken"] += m.snapshots_taken.value();
   outcome_->counts["snapshots given up"] += m.snapshots_failed.value();

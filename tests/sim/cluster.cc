@@ -111,6 +111,7 @@ class Cluster {
   void StartCoordinator() {
     server::CoordinatorOptions options;
     options.config = config_;
+    options.slow_after = options_.slow_after;
     options.job_file = PrintJobConfig(config_);
     options.job = JobId{1, options_.seed};
     options.block_elements = options_.block_elements;
@@ -144,7 +145,7 @@ class Cluster {
     options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
     options.coordinator = PeerId{kCoordinator};
     options.mode = options_.mode;
-    options.staleness = options_.staleness;
+    options.staleness = config_.job.staleness;
     options.seed = 5;
     options.config_hash = HashJobConfig(config_);
     options.optimizer = server::MakeOptimizerRule(config_.optimizer);
@@ -386,7 +387,7 @@ class Cluster {
     const bool matters = shard.core->version() != before || std::holds_alternative<Redo>(delivery.message.header) ||
                          std::holds_alternative<Reset>(delivery.message.header) ||
                          std::holds_alternative<SnapshotsKept>(delivery.message.header);
-    if (Chance(0.7)) shard.core->Flush(now_, &out);  // batches differ
+    if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
     AfterShard(index, &out);
     if (matters) Aim(index);
   }
@@ -444,7 +445,7 @@ class Cluster {
       }
       shard.core->Handle(std::move(result), now_ + shard.ahead, &out);
     }
-    shard.core->Flush(now_, &out);
+    shard.core->Flush(now_ + shard.ahead, &out);
     shard.core->Tick(now_ + shard.ahead, &out);
     AfterShard(index, &out);
   }

@@ -53,6 +53,8 @@ struct ClusterOptions {
   double clock_jumps = 0.0;        // a process's clock jumps ahead
   double same_names = 0.0;         // a second process joins under a name that is in use
   double clogs = 0.0;              // some processes get nothing for a while, and then all of it
+  double slow_computing = 0.0;     // probability that a worker computes up to six seconds, and says so
+  Instant slow_after = std::chrono::seconds(30);  // when another computes a worker's slots as well
   double aimed_crashes = 0.0;      // probability that somebody dies at a moment that matters
   bool workers_stay_away = false;  // when all are gone, none comes at once
   bool full_disks_kill = false;    // a shard that cannot write down who it is ends, as in production

@@ -11,7 +11,7 @@ namespace capstan::sim {
 ClusterOptions OptionsOf(const RunName& name) {
   ClusterOptions options = RandomOptions(name.seed, name.edition);
   options.mode = name.mode;
-  options.staleness = name.seed % 4;
+  options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   return options;
 }
 

@@ -12,7 +12,7 @@
 
 namespace capstan::sim {
 
-// A run by its name: `sim --seed N [--async] [--edition E]`.
+// A run by its name: `sim --seed N [--async | --bounded] [--edition E]`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;

@@ -22,8 +22,11 @@ class SimLog : public server::CoordinatorLog {
   }
   const std::vector<server::LogRecord>& records() const override { return records_; }
 
-  // The coordinator dies: one of the two newest records is lost, if its kind is the flawed one.
+  // The coordinator dies. Of what it had not written one of the two newest records is lost; what is never remembered
+  // is lost altogether.
   void Crash() {
+    if (flaw_ == Flaw::kTermForgotten) Forget<server::TermRecord>();
+    if (flaw_ == Flaw::kSessionForgotten) Forget<server::SessionRecord>();
     for (std::size_t back = 0; back < 2 && back < records_.size(); ++back) {
       const auto record = records_.end() - 1 - static_cast<std::ptrdiff_t>(back);
       if (!Lost(*record)) continue;
@@ -33,13 +36,16 @@ class SimLog : public server::CoordinatorLog {
   }
 
  private:
+  template <class Record>
+  void Forget() {
+    std::erase_if(records_, [](const auto& record) { return std::holds_alternative<Record>(record); });
+  }
+
   bool Lost(const server::LogRecord& record) const {
     switch (flaw_) {
       case Flaw::kRecoverNotDurable: return std::holds_alternative<server::RecoverRecord>(record);
       case Flaw::kRunningNotDurable: return std::holds_alternative<server::RunningRecord>(record);
       case Flaw::kManifestNotDurable: return std::holds_alternative<server::ManifestRecord>(record);
-      case Flaw::kTermNotDurable: return std::holds_alternative<server::TermRecord>(record);
-      case Flaw::kSessionNotDurable: return std::holds_alternative<server::SessionRecord>(record);
       default: return false;
     }
   }

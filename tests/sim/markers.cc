@@ -27,6 +27,7 @@ const std::vector<std::string>& MarkerNames(Mode mode) {
       "older process of a name refused",
       "view older than the worker's ignored",
       "two workers pushed one node",
+      "slots of a slow worker given to another as well",
       "push inside a node that is held",
       "push of a node replaces what is held inside",
       "push of an empty slot",
@@ -72,6 +73,23 @@ const std::vector<std::string>& MarkerNames(Mode mode) {
       "older message delivered again",
       "clock jumps",
       "network clogs",
+      "leases lost",
+      "messages lost",
+      "messages doubled",
+      "equal pushes compared and ignored",
+      "pushes ahead of the window or the step",
+      "steps redone",
+      "steps skipped",
+      "coordinator crashes",
+      "zombie coordinators",
+      "crashes of all",
+      "fewer shards",
+      "more shards",
+      "shards ended by a full disk",
+      "disk work done, shard dead before it knew",
+      "snapshots taken",
+      "snapshots given up",
+      "snapshots passed over",
   };
   static const std::vector<std::string> async = {
       "push of an older generation refused",
@@ -83,6 +101,13 @@ const std::vector<std::string>& MarkerNames(Mode mode) {
       "fallback to an older snapshot",
       "message of an older term ignored by a shard",
   };
+  static const std::vector<std::string> bounded = {
+      "slots as far ahead as allowed",
+      "push refused for a gap",
+      "coordinator resumed a running generation",
+      "fallback to an older snapshot",
+  };
+  if (mode == Mode::kBounded) return bounded;
   return server::HasGlobalSteps(mode) ? sync : async;
 }
 

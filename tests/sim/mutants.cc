@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/hash.h"
 #include "tests/sim/addresses.h"
 
 namespace capstan::sim {
@@ -254,6 +255,65 @@ void AddSequences(std::vector<Mutant>* all) {
        })});
 }
 
+void AddRepetitions(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Hook send) {
+    all->push_back({name, broken, Mode::kSync, Flaw::kNone, {}, std::move(send)});
+  };
+  add("push-once", "a push is sent once", On<Push>([](Tampering* t, Push& push) {
+        t->drop = Repeated(t, 10 + (t->from << 8), t->to, push.generation.value << 32 | push.step.value, push.block,
+                           std::uint64_t{push.node.begin} << 32 | push.node.end);
+      }));
+  add("end-once", "the end of a slot is sent once", On<EndSlot>([](Tampering* t, EndSlot& end) {
+        t->drop = Repeated(t, 11, t->from, end.generation.value, end.step.value, end.report.slot);
+      }));
+  add("prepared-once", "Prepared is sent once", On<Prepared>([](Tampering* t, Prepared& prepared) {
+        t->drop = Repeated(t, 12, t->from, prepared.generation.value, prepared.step.value, prepared.attempt);
+      }));
+  add("reset-once", "a Reset is sent once to each life", On<Reset>([](Tampering* t, Reset& reset) {
+        t->drop = Repeated(t, 13, t->to, reset.generation.value, reset.incarnation.value, 0);
+      }));
+  add("snapshot-once", "SnapshotDone and Pin are sent once", On<SnapshotDone, Pin>([](Tampering* t, auto& body) {
+        t->drop = Repeated(t, 14, t->from, t->to, body.generation.value, body.version.value);
+      }));
+}
+
+void AddLies(std::vector<Mutant>* all) {
+  const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
+  add({"push-hash", "a shard does not look at a payload's hash", Mode::kSync, Flaw::kNone,
+       On<Push>([](Tampering* t, Push& push) {
+         if (!t->message.payload.empty()) push.payload_hash = Hash64(t->message.payload.bytes());
+       }), {}});
+  add({"weights-hash", "a worker does not look at a payload's hash", Mode::kSync, Flaw::kNone,
+       On<Weights>([](Tampering* t, Weights& weights) {
+         if (!t->message.payload.empty()) weights.payload_hash = Hash64(t->message.payload.bytes());
+       }), {}});
+  add({"generations", "shards look at no generation", Mode::kSync, Flaw::kNone,
+       AtShard<Push, EndSlot, CoverageQuery, Pull, Commit, Redo, Pin, SnapshotsKept>(
+           [](Tampering*, auto& body, const server::Shard& shard) { body.generation = shard.generation(); }), {}});
+  add({"incarnations", "nobody looks at incarnations", Mode::kSync, Flaw::kNone,
+       On<Push, EndSlot, CoverageQuery, Pull, Reset, Prepared, Committed, ResetDone, ResetBad, SnapshotDone, Staged,
+          Weights>([](Tampering* t, auto& body) {
+         const std::uint64_t shard = IsShardAddress(t->to) ? t->to : t->from;
+         if (IsShardAddress(shard)) body.incarnation = LifeOf(*t, static_cast<std::size_t>(shard - kShards));
+       }), {}});
+  add({"hello-life", "a Hello of a former life is taken for one of the present life", Mode::kSync, Flaw::kNone,
+       AtCoordinator<Hello>([](Tampering* t, Hello& hello, const server::Coordinator& coordinator) {
+         hello.incarnation = LifeOf(*t, hello.shard);
+         hello.term = coordinator.term();
+         if (hello.prepared) hello.prepared->incarnation = hello.incarnation;
+       }), {}});
+  add({"coverage", "a shard says that it holds what it does not", Mode::kSync, Flaw::kNone, {},
+       On<Staged>([](Tampering*, Staged& staged) {
+         if (!staged.full) return;
+         for (Staged::Entry& entry : staged.held) ++entry.node.end;
+         for (SlotIndex slot = 0; slot < 6; ++slot) staged.ended.push_back(slot);
+       })});
+  add({"settled-early", "parts are deleted before it is known whether their snapshot exists", Mode::kSync, Flaw::kNone, {},
+       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) { kept.settled = {kept.generation, Version{UINT32_MAX}}; })});
+  add({"staleness", "bounded: a pull does not wait for the slowest slot", Mode::kBounded, Flaw::kNone,
+       AtShard<Pull>([](Tampering*, Pull& pull, const server::Shard&) { pull.version = {}; }), {}});
+}
+
 void AddFlaws(std::vector<Mutant>* all) {
   const auto add = [&](const char* name, const char* broken, Flaw flaw, Mode mode = Mode::kSync) {
     all->push_back({name, broken, mode, flaw, {}, {}});
@@ -269,8 +329,8 @@ void AddFlaws(std::vector<Mutant>* all) {
   add("recover-not-durable", "RECOVER is sent before it is durable", Flaw::kRecoverNotDurable);
   add("running-not-durable", "RUNNING is acted on before it is durable", Flaw::kRunningNotDurable);
   add("manifest-not-durable", "a manifest is announced before it is durable", Flaw::kManifestNotDurable);
-  add("term-not-durable", "a term is used before it is durable", Flaw::kTermNotDurable);
-  add("session-not-durable", "a session is handed out before it is durable", Flaw::kSessionNotDurable);
+  add("term-forgotten", "terms are not remembered: all coordinators have one", Flaw::kTermForgotten);
+  add("session-forgotten", "sessions are not remembered: each coordinator counts anew", Flaw::kSessionForgotten);
   add("sum-order", "a worker adds its slots in another order than the tree's", Flaw::kSumInSlotOrder);
   add("data-by-position", "a worker gives its slots their data by position, not by number", Flaw::kDataByPosition);
   add("not-reproducible", "a gradient depends on who computed it", Flaw::kNotReproducible);
@@ -283,6 +343,8 @@ std::vector<Mutant> MakeMutants() {
   AddTerms(&all);
   AddAnswers(&all);
   AddSequences(&all);
+  AddRepetitions(&all);
+  AddLies(&all);
   AddFlaws(&all);
   return all;
 }

@@ -32,8 +32,8 @@ enum class Flaw {
   kRecoverNotDurable,      // these records are lost when the coordinator dies soon after
   kRunningNotDurable,
   kManifestNotDurable,
-  kTermNotDurable,
-  kSessionNotDurable,
+  kTermForgotten,          // none of these is ever there when a coordinator starts
+  kSessionForgotten,
   kSumInSlotOrder,         // a worker adds its slots from the last to the first
   kDataByPosition,         // a slot's data depends on its place among its worker's slots
   kNotReproducible,        // a gradient depends on who computed it

@@ -50,6 +50,8 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.same_names = rate(4, 1.0);
   options.clogs = rate(4, 1.0);
   options.replays = rate(4, 0.05);
+  options.slow_computing = rate(4, 0.1);
+  options.slow_after = std::chrono::milliseconds(500 + pick(2000));
   options.aimed_crashes = rate(4, 0.2);
   if (pick(6) == 0) options.tensor_sizes = {3, 2};  // fewer blocks than shards
   options.workers_stay_away = pick(2) == 0;
@@ -109,6 +111,7 @@ std::string Describe(const ClusterOptions& options) {
   add("damaged payloads", options.damaged_payloads);
   add("repeated late", options.repeated_late);
   add("replays", options.replays);
+  add("slow computing", options.slow_computing);
   add("clock jumps", options.clock_jumps);
   add("same names", options.same_names);
   add("clogs", options.clogs);

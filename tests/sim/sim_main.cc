@@ -69,6 +69,10 @@ struct Catch {
   std::string how;
 };
 
+const char* ModeName(Mode mode) {
+  return mode == Mode::kSync ? "sync" : mode == Mode::kBounded ? "bounded" : "async";
+}
+
 Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* shared = new (memory) Shared{};
@@ -111,7 +115,8 @@ int TryMutants(const Arguments& arguments) {
     const std::string seeds = result.seed == 0 ? "–" : std::to_string(result.seed - first.seed + 1);
     const std::string how = result.how.substr(0, result.how.find_first_of(";("));
     std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(),
-                mutant.mode == Mode::kAsync ? "async" : "sync", seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
+                ModeName(mutant.mode), seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
+    std::fflush(stdout);
   }
   std::printf("\n%zu of %zu caught within %llu seeds\n", caught, tried,
               static_cast<unsigned long long>(arguments.runs));
@@ -146,7 +151,8 @@ int TrySeeds(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
-    std::fprintf(stderr, "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
+    std::fprintf(stderr,
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -67,6 +67,10 @@ void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
   work_ = std::move(ready.work);
   arrived_.assign(settings_.catalog->blocks().size(), ready.weights_held);
   busy_until_ = now + Instant(static_cast<std::int64_t>(settings_.random->Below(60'000'000)));
+  const double slow = settings_.options->slow_computing;
+  if (slow > 0 && now < settings_.options->calm_after && settings_.random->Unit() < slow) {
+    busy_until_ += Instant(static_cast<std::int64_t>(settings_.random->Below(6'000'000'000)));
+  }
 }
 
 void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
