@@ -25,21 +25,30 @@ TEST_CASE("async applies the number behind the last one, whatever the shard's cl
 }
 
 TEST_CASE("sync answers the published version, parks the next, and no other", "[server][admission]") {
-  CHECK(AdmitPull(Mode::kSync, Version{4}, Version{5}) == PullAdmission::kStale);
-  CHECK(AdmitPull(Mode::kSync, Version{5}, Version{5}) == PullAdmission::kAnswer);
-  CHECK(AdmitPull(Mode::kSync, Version{6}, Version{5}) == PullAdmission::kPark);
-  CHECK(AdmitPull(Mode::kSync, Version{7}, Version{5}) == PullAdmission::kTooEarly);
+  CHECK(AdmitPull(Mode::kSync, Version{4}, Version{5}, 0) == PullAdmission::kStale);
+  CHECK(AdmitPull(Mode::kSync, Version{5}, Version{5}, 0) == PullAdmission::kAnswer);
+  CHECK(AdmitPull(Mode::kSync, Version{6}, Version{5}, 0) == PullAdmission::kPark);
+  CHECK(AdmitPull(Mode::kSync, Version{7}, Version{5}, 0) == PullAdmission::kTooEarly);
 }
 
 TEST_CASE("async answers every pull", "[server][admission]") {
   for (std::uint64_t wanted : {std::uint64_t{0}, std::uint64_t{5}, UINT64_MAX}) {
-    CHECK(AdmitPull(Mode::kAsync, Version{wanted}, Version{5}) == PullAdmission::kAnswer);
+    CHECK(AdmitPull(Mode::kAsync, Version{wanted}, Version{5}, 0) == PullAdmission::kAnswer);
   }
 }
 
 TEST_CASE("only sync has global steps", "[server][admission]") {
   CHECK(HasGlobalSteps(Mode::kSync));
   CHECK(!HasGlobalSteps(Mode::kAsync));
+}
+
+TEST_CASE("bounded: a pull waits until the slowest slot is near enough", "[server][bounded]") {
+  CHECK(AdmitPull(Mode::kBounded, Version{5}, Version{5}, 0) == PullAdmission::kAnswer);
+  CHECK(AdmitPull(Mode::kBounded, Version{6}, Version{5}, 0) == PullAdmission::kPark);
+  CHECK(AdmitPull(Mode::kBounded, Version{7}, Version{5}, 2) == PullAdmission::kAnswer);
+  CHECK(AdmitPull(Mode::kBounded, Version{8}, Version{5}, 2) == PullAdmission::kPark);
+  CHECK(AdmitPull(Mode::kBounded, Version{3}, Version{5}, 0) == PullAdmission::kAnswer);
+  CHECK(AdmitPush(Mode::kBounded, Step{6}, Step{0}, 5) == PushAdmission::kApply);
 }
 
 }  // namespace
