@@ -311,7 +311,15 @@ void AddLies(std::vector<Mutant>* all) {
   add({"settled-early", "parts are deleted before it is known whether their snapshot exists", Mode::kSync, Flaw::kNone, {},
        On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) { kept.settled = {kept.generation, Version{UINT32_MAX}}; })});
   add({"staleness", "bounded: a pull does not wait for the slowest slot", Mode::kBounded, Flaw::kNone,
-       AtShard<Pull>([](Tampering*, Pull& pull, const server::Shard&) { pull.version = {}; }), {}});
+       AtShard<Pull>([](Tampering* t, Pull& pull, const server::Shard&) {
+         (*t->numbers)[t->from] = pull.version.value;
+         pull.version = {};
+       }),
+       On<Weights>([](Tampering* t, Weights& weights) {
+         if (const auto asked = t->numbers->find(t->to); asked != t->numbers->end()) {
+           weights.asked = Version{asked->second};
+         }
+       })});
 }
 
 void AddFlaws(std::vector<Mutant>* all) {
