@@ -249,6 +249,14 @@ void AddSequences(std::vector<Mutant>* all) {
        On<Staged>([](Tampering*, Staged& staged) {
          for (std::uint64_t& clock : staged.clocks) ++clock;
        })});
+  add({"rates-ahead", "async: shards are told that a step's reports were counted before they were", Mode::kAsync,
+       Flaw::kNone, {}, On<Rates>([](Tampering*, Rates& rates) { rates.step = rates.step.Next(); })});
+  add({"reports-once", "async: a slot's report is sent once", Mode::kAsync, Flaw::kNone, {},
+       On<Progress>([](Tampering* t, Progress& progress) {
+         std::erase_if(progress.reports, [&](const Progress::Entry& entry) {
+           return Repeated(t, 15, t->from, progress.generation.value, entry.step.value, entry.report.slot);
+         });
+       })});
   add({"clocks-ahead", "async: the coordinator counts a push before every shard has it", Mode::kAsync, Flaw::kNone, {},
        On<Progress>([](Tampering*, Progress& progress) {
          for (std::uint64_t& clock : progress.clocks) ++clock;
