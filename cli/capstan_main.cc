@@ -1,13 +1,15 @@
-// capstan: the command for people: launches jobs and measures.
+// capstan: the command for people: launches jobs, looks at what they keep, and measures.
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 
 #include "cli/bench_command.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/launch_command.h"
 #include "cli/process.h"
+#include "cli/snapshot_command.h"
 #include "common/suggestion.h"
 
 namespace capstan::cli {
@@ -20,8 +22,9 @@ CLI::App* DescribeLaunch(CLI::App* app, LaunchArguments* arguments) {
                      "folder for what the run leaves behind (default: runs/NAME-TIME)");
   launch->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
       ->allow_extra_args(false);
-  launch->add_option("--max-restarts", arguments->max_restarts,
-                     "how often processes that are killed are started again, all together")
+  launch
+      ->add_option("--max-restarts", arguments->max_restarts,
+                   "how often processes that are killed are started again, all together")
       ->capture_default_str();
   launch->add_flag("--resume", arguments->resume, "go on with the job of --run-dir from its newest snapshot");
   launch->add_flag("--print-config", arguments->print_config,
@@ -38,23 +41,30 @@ CLI::App* DescribeBench(CLI::App* app, BenchArguments* arguments) {
   return bench;
 }
 
+// Whether `word` is an option, or one of `commands`; otherwise says what was probably meant.
+bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
+  if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
+  std::fprintf(stderr, "capstan: no command of %s is named \"%s\"%s\nTry '%s --help'.\n", program.c_str(),
+               std::string(word).c_str(), DidYouMean(word, commands).c_str(), program.c_str());
+  return false;
+}
+
 int Main(int argc, char** argv) {
-  CLI::App app("Parameter-server training: launch jobs, measure.", "capstan");
+  CLI::App app("Parameter-server training: launch jobs, keep what they learned, measure.", "capstan");
   app.set_version_flag("--version", VersionLine("capstan"));
   app.require_subcommand(0, 1);
   LaunchArguments launch_arguments;
   BenchArguments bench_arguments;
   const CLI::App* launch = DescribeLaunch(&app, &launch_arguments);
   const CLI::App* bench = DescribeBench(&app, &bench_arguments);
-  constexpr std::array<std::string_view, 2> kCommands = {"launch", "bench"};
-  const std::string_view word = argc > 1 ? argv[1] : "-";
-  if (!word.starts_with('-') && std::find(kCommands.begin(), kCommands.end(), word) == kCommands.end()) {
-    std::fprintf(stderr, "capstan: no command is named \"%s\"%s\nTry 'capstan --help'.\n", argv[1],
-                 DidYouMean(word, kCommands).c_str());
-    return kExitUsage;
-  }
+  const SnapshotCommand snapshot(&app);
+  constexpr std::array<std::string_view, 3> kCommands = {"launch", "snapshot", "bench"};
+  const std::string_view word = argc > 1 ? argv[1] : "-", second = argc > 2 ? argv[2] : "-";
+  if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
+  if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
   if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
   if (launch->parsed()) return RunLaunch(launch_arguments);
+  if (snapshot.parsed()) return snapshot.Run();
   if (bench->parsed()) return RunBench(bench_arguments, AllBenches());
   std::fputs(app.help().c_str(), stderr);
   return kExitUsage;

@@ -1,11 +1,11 @@
 // RunCoordinatorProcess.
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <optional>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
+#include "cli/new_job.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
 #include "common/mailbox.h"
@@ -17,12 +17,6 @@ namespace capstan::cli {
 namespace {
 
 constexpr double kLogWaitSeconds = 10;  // for a former coordinator of this run directory to end
-
-JobId NewJobId() {
-  JobId job;
-  CAPSTAN_CHECK(getrandom(&job, sizeof job, 0) == sizeof job);
-  return job;
-}
 
 class CoordinatorProcess {
  public:

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/launch/launcher.h"
+#include "cli/new_job.h"
 #include "common/safetensors.h"
 #include "common/utf8.h"
 #include "worker/train/sample_text.h"
@@ -20,19 +21,6 @@ constexpr std::string_view kSamplePrompt = "\n";
 int Fail(const std::string& message, int code) {
   std::fprintf(stderr, "capstan: %s\n", message.c_str());
   return code;
-}
-
-// Workers get the job file over the network, where relative paths would mean their own folders.
-Status MakePathsAbsolute(DataSection* data) {
-  for (std::string* path : {&data->path, &data->labels}) {
-    if (path->empty()) continue;
-    std::error_code error;
-    const fs::path absolute = fs::absolute(*path, error);
-    if (error)
-      return Invalid("data: cannot tell where " + *path + " is: " + error.message() + "; write the whole path");
-    *path = absolute.lexically_normal().string();
-  }
-  return {};
 }
 
 std::string OwnFolder() {

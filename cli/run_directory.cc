@@ -51,9 +51,10 @@ Result<std::string> MakeDefaultFolder(const std::string& job_name) {
                      (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
 }
 
-// Whether a step was ever committed into it: a start that failed leaves none.
+// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
 bool HoldsRun(const std::string& path) {
   std::error_code error;
+  if (fs::exists(path + kImportedMark, error)) return true;
   const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
   return !error && size > 0;
 }
@@ -108,11 +109,25 @@ Result<RunDirectory> RunDirectory::Lock(const std::string& path, double wait_sec
   return RunDirectory(path, std::move(*lock));
 }
 
-Status RunDirectory::Prepare() const {
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock_.descriptor(), 0) != 0 || pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) < 0) {
-    return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));
+Result<RunDirectory> RunDirectory::Hold(const std::string& path) {
+  Result<FileLock> lock = FileLock::Acquire(path + "/lock", 0);
+  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+    return Refused("the job in " + path + " is running" + Holder(path + "/lock") + "; end it first");
   }
+  if (!lock.ok()) return Unreachable("cannot write into the run directory " + path + ": " + lock.status().message());
+  RunDirectory directory(path, std::move(*lock));
+  CAPSTAN_RETURN_IF_ERROR(directory.WriteHolder());
+  return directory;
+}
+
+Status RunDirectory::WriteHolder() const {
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_.descriptor(), 0) == 0 && pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) >= 0) return {};
+  return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));
+}
+
+Status RunDirectory::Prepare() const {
+  CAPSTAN_RETURN_IF_ERROR(WriteHolder());
   for (const char* folder : {"/logs", "/pids", "/snapshots"}) CAPSTAN_RETURN_IF_ERROR(MakeFolder(path_ + folder));
   return {};
 }

@@ -29,6 +29,8 @@ class RunDirectory {
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
   // One that holds a run, to go on with it. Waits a while for the processes of its former life to end.
   static Result<RunDirectory> Open(const std::string& path);
+  // One that no job runs in now, to change what it holds. kRefused, naming the process that has it.
+  static Result<RunDirectory> Hold(const std::string& path);
   // Create or Open.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
@@ -36,11 +38,15 @@ class RunDirectory {
 
  private:
   static Result<RunDirectory> Lock(const std::string& path, double wait_seconds);
+  Status WriteHolder() const;
   Status Prepare() const;
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
 };
+
+// In a run directory whose weights were not made by steps of its own.
+inline constexpr char kImportedMark[] = "/snapshots/imported";
 
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);

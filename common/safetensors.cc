@@ -254,8 +254,15 @@ std::string LengthBytes(std::uint64_t length) {
 
 }  // namespace
 
-std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors) {
-  std::string json = "{\"__metadata__\":{\"format\":\"pt\"}";
+std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata) {
+  std::string json = "{\"__metadata__\":{\"format\":\"pt\"";
+  for (const auto& [key, value] : metadata) {
+    json += ',';
+    AppendQuoted(key, &json);
+    json += ':';
+    AppendQuoted(value, &json);
+  }
+  json += '}';
   std::uint64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
     json += ',';
@@ -349,8 +356,9 @@ std::string Partial(const std::string& path) { return path + ".partial"; }
 
 }  // namespace
 
-Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std::vector<TensorSpec>& tensors) {
-  const std::string header = SafetensorsHeader(tensors);
+Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std::vector<TensorSpec>& tensors,
+                                                    const SafetensorsMetadata& metadata) {
+  const std::string header = SafetensorsHeader(tensors, metadata);
   const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Unreachable("cannot create " + Partial(path) + ": " + std::strerror(errno));
   SafetensorsWriter writer(std::move(path), fd, header.size());

@@ -35,8 +35,11 @@ struct SafetensorsFile {
   std::vector<std::byte> data;
 };
 
+// What a file says of itself beside its format.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
 // The length and the header, padded to a multiple of 8 bytes; tensors in the order given, one behind the other.
-std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors);
+std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata = {});
 
 // Takes the header text alone, without its length. `data_bytes`: what follows it in the file.
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
@@ -45,7 +48,8 @@ Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 // Writes PATH.partial and renames it when everything is there.
 class SafetensorsWriter {
  public:
-  static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors);
+  static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors,
+                                          const SafetensorsMetadata& metadata = {});
   ~SafetensorsWriter();  // an uncommitted file is removed
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;

@@ -6,6 +6,7 @@
 
 #include "server/admission.h"
 #include "server/coordinator_text.h"
+#include "server/manifests.h"
 
 namespace capstan::server {
 
@@ -38,6 +39,10 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
   metrics_->slots.Set(static_cast<double>(slot_count_));
   metrics_->term.Set(static_cast<double>(term_.value));
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+  if (manifests_.empty()) return;
+  metrics_->snapshot_version.Set(static_cast<double>(manifests_.back().id.version.value));
+  metrics_->snapshot_bytes.Set(static_cast<double>(manifests_.back().bytes));
 }
 
 Instant Coordinator::Seconds(double seconds) {
@@ -46,6 +51,7 @@ Instant Coordinator::Seconds(double seconds) {
 
 void Coordinator::Replay() {
   const std::vector<LogRecord> records = log_->records();
+  manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
   for (const LogRecord& record : records) {
     std::visit(
         [&](const auto& body) {
@@ -64,14 +70,8 @@ void Coordinator::Replay() {
             recover_ = body;
             generation_ = body.generation;
             running_.reset();
-            // What is newer than the snapshot gone back to cannot be used.
-            while (!manifests_.empty() && manifests_.back().id != body.snapshot) manifests_.pop_back();
           }
           if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
-          if constexpr (std::is_same_v<Body, ManifestRecord>) {
-            manifests_.push_back(body);
-            DropOldManifests();
-          }
           if constexpr (std::is_same_v<Body, DoneRecord>) {
             concluded_ = true;
             if (state_ != State::kFailed) state_ = State::kFinished;

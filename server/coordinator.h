@@ -149,7 +149,6 @@ class Coordinator {
   void AdvanceSnapshots(Instant now, Outbox* out);
   void SendPins(Instant now, Outbox* out);
   void CommitSnapshot(Instant now, Outbox* out);
-  void DropOldManifests();
   SnapshotsKept MakeSnapshotsKept() const;
   // The newest snapshot that is kept or given up.
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }

@@ -105,7 +105,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     out->Send(from, Ping{term_, generation_});
     return;
   }
-  const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_;
+  const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
   if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
     out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                                      " was lost and came back; every shard goes back to " +

@@ -4,6 +4,7 @@
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
+#include "server/manifests.h"
 
 namespace capstan::server {
 
@@ -72,7 +73,8 @@ void Coordinator::SendPins(Instant now, Outbox* out) {
 }
 
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
-  if ((state_ != State::kRunning && state_ != State::kFinished) || !running_ || !IsShard(from, done.shard)) return;
+  const bool runs = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
+  if (!runs || !IsShard(from, done.shard)) return;
   if (done.generation != generation_ || done.incarnation != running_->incarnations[done.shard]) return;
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;
@@ -89,7 +91,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
                                      ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
                                      done.failure);
     metrics_->snapshots_failed.Add(1);
-    last_snapshot_failed_ = true;
+    last_snapshot_failed_ = id.version.value >= step_.value;  // else the last one is still to be tried
     snapshot_.reset();
     given_up_ = id;
     out->Send(from, MakeSnapshotsKept());
@@ -129,18 +131,13 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
                                 std::to_string(manifest.bytes >> 10) + " KiB)");
   manifests_.push_back(std::move(manifest));
-  DropOldManifests();
+  DropOldManifests(options_.config.snapshot.keep, &manifests_);
   for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
 }
 
 void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) {
   const bool known = std::find(shard->parts.begin(), shard->parts.end(), part) != shard->parts.end();
   if (!known && shard->parts.size() < kPartsMax) shard->parts.push_back(part);
-}
-
-void Coordinator::DropOldManifests() {
-  const std::size_t keep = std::max<std::size_t>(2, options_.config.snapshot.keep);
-  while (manifests_.size() > keep) manifests_.erase(manifests_.begin());
 }
 
 SnapshotsKept Coordinator::MakeSnapshotsKept() const {

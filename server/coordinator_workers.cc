@@ -212,6 +212,7 @@ View Coordinator::MakeView(const Worker* worker) const {
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
+    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // one may be its own by now
   }
   return view;
 }

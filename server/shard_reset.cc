@@ -11,10 +11,8 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
     return;
   }
-  if (Status status = Install(reset, out); !status.ok()) {
-    store_.reset();
-    out->Send(options_.coordinator,
-              ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
+  if (Status status = Install(reset, out); !status.ok()) {  // nothing was touched: what is served, or loaded, goes on
+    out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
     return;
   }
   FinishReset(now, out);
@@ -80,8 +78,8 @@ SnapshotLoad::Options Shard::LoadOptions(const Reset& reset, const std::vector<B
 void Shard::FinishReset(Instant now, Outbox* out) {
   if (!load_) return;
   if (!load_->status().ok()) {
-    out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, generation_,
-                                             load_->status().message()});
+    out->Send(options_.coordinator,
+              ResetBad{options_.shard, options_.incarnation, generation_, load_->status().message()});
     load_.reset();
     store_.reset();
     return;

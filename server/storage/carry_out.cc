@@ -2,17 +2,12 @@
 #include <cstring>
 #include <utility>
 
-#include "common/hash.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/verified_read.h"
 
 namespace capstan::server {
 
 namespace {
-
-std::string NameOf(SnapshotId id, ShardIndex part) {
-  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
-         std::to_string(part);
-}
 
 template <class T>
 BufferRef BufferOf(std::unique_ptr<T> owner, std::byte* data, std::size_t size) {
@@ -38,31 +33,14 @@ Slice NewSlice(std::size_t size) {
   return WholeBuffer(BufferOf(std::move(owner), data, size));
 }
 
-Status ReadVerified(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
-                    std::uint32_t array, std::span<std::byte> out) {
-  CAPSTAN_RETURN_IF_ERROR(store.ReadArray(header.id, header.part, entry.block, array, out));
-  if (Hash64(out) == entry.hashes[array]) return {};
-  return Corrupt(NameOf(header.id, header.part) + ": array " + std::to_string(array) + " of block " +
-                 std::to_string(entry.block) + " is not what was written");
-}
-
 std::size_t BytesOf(std::uint32_t elements) { return std::size_t{elements} * sizeof(float); }
-
-Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotStore& store, SnapshotId id, ShardIndex part,
-                                          std::uint64_t digest) {
-  CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, store.ReadHeader(id, part));
-  if (header.id != id || header.part != part || header.Digest() != digest) {
-    return Corrupt(NameOf(id, part) + ": its header is not the one that the snapshot was made with");
-  }
-  return header;
-}
 
 Status LoadBlock(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
                  const LoadTarget& target) {
   const auto arrays = std::count_if(target.arrays.begin(), target.arrays.end(),
                                     [](const BufferRef& array) { return static_cast<bool>(array); });
   if (entry.count != target.count || header.array_count != arrays) {
-    return Corrupt(NameOf(header.id, header.part) + ": block " + std::to_string(entry.block) + " has " +
+    return Corrupt(NameOfPart(header.id, header.part) + ": block " + std::to_string(entry.block) + " has " +
                    std::to_string(header.array_count) + " arrays of " + std::to_string(entry.count) +
                    " elements, the job's has " + std::to_string(arrays) + " of " + std::to_string(target.count));
   }
@@ -118,7 +96,7 @@ DiskResult Do(LoadSnapshot work, SnapshotStore* store) {
 Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header, PeerRead* result) {
   const SnapshotHeader::Block* entry = header.Find(result->fetch.block);
   if (entry == nullptr) {
-    return Invalid(NameOf(header.id, header.part) + " has no block " + std::to_string(result->fetch.block));
+    return Invalid(NameOfPart(header.id, header.part) + " has no block " + std::to_string(result->fetch.block));
   }
   std::vector<Slice> arrays;
   for (std::uint32_t i = 0; i < header.array_count; ++i) {

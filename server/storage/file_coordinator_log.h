@@ -3,11 +3,8 @@
 // Kind:   owned by the coordinator's thread. One process at a time has the file.
 // Fails:  Open: kRefused, another coordinator has it; kCorrupt, damaged before its end; kUnsupported, of a newer build;
 //         kUnreachable, the disk fails. Append: kInvalid; kUnreachable, and then every later Append says the same.
-// Why:    the hash of each line goes into the next one's, so a line that is missing, changed or out of place is
-// noticed.
-//         Only the last line can have been cut off by the end of a process, and nobody had been told of it; a bad line
-//         anywhere else is damage, which a person has to look at. A failed fsync is never repeated: the kernel calls
-//         the pages clean that it could not write.
+// Why:    a failed fsync is never repeated: the kernel calls the pages clean that it could not write. What its lines
+//         say of damage is in log_text.h.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +24,12 @@ class FileCoordinatorLog : public CoordinatorLog {
   // Makes the file when there is none. Waits at most `wait_seconds` for another coordinator to end.
   static Result<std::unique_ptr<FileCoordinatorLog>> Open(const std::string& path, double wait_seconds);
 
+  // The records as they are now, whoever writes to the file: takes no lock and changes nothing. A line that is torn, or
+  // on its way, is left out.
+  static Result<std::vector<LogRecord>> Look(const std::string& path);
+  // These records in the place of the log's own, all or nothing. The file is another one then: `log` ends with this.
+  static Status Replace(std::unique_ptr<FileCoordinatorLog> log, const std::vector<LogRecord>& records);
+
   Status Append(LogRecord record) override;
   const std::vector<LogRecord>& records() const override { return records_; }
 
@@ -34,9 +37,6 @@ class FileCoordinatorLog : public CoordinatorLog {
   FileCoordinatorLog(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   Status Read();
-  Result<std::string> ReadFile() const;
-  Status TakeLine(std::string_view line, std::uint64_t number);
-  Status JudgeBadLine(std::string_view text, std::size_t begin, std::uint64_t number) const;
   Status CutTo(std::size_t size);
   Status WriteLine(std::string_view json);
 

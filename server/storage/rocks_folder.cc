@@ -250,6 +250,21 @@ Status RocksFolder::ReadArray(SnapshotId id, BlockIndex block, std::uint32_t arr
   return {};
 }
 
+Result<std::int64_t> RocksFolder::WrittenAt(SnapshotId id) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const Family* const family, Find(id));
+  rocksdb::ColumnFamilyMetaData contents;
+  database_->GetColumnFamilyMetaData(family->handle, &contents);
+  std::int64_t newest = 0;
+  for (const rocksdb::LevelMetaData& level : contents.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      struct stat info {};
+      if (stat((path_ + "/" + file.name).c_str(), &info) == 0) newest = std::max<std::int64_t>(newest, info.st_mtime);
+    }
+  }
+  if (newest == 0) return Unreachable(NameOf(id) + ": its files are gone");
+  return newest;
+}
+
 Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
   if (image.header.part != part_) return Invalid(path_ + ": a part of another shard is not written here");
   const std::uint64_t bytes = BytesOf(image);

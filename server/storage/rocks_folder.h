@@ -50,6 +50,8 @@ class RocksFolder {
   Result<SnapshotHeader> ReadHeader(SnapshotId id) const;
   Status ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const;
   Status Remove(SnapshotId id);
+  // When the newest of its files was written, in seconds since 1970.
+  Result<std::int64_t> WrittenAt(SnapshotId id) const;
 
  private:
   struct Family {

@@ -116,8 +116,7 @@ TEST_CASE("words that are not built yet are refused as such", "[config]") {
       std::string("data.augment=true"), std::string("optimizer.kind=lars"), std::string("optimizer.kind=lamb"),
       std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
       std::string("worker.device=emulated"), std::string("worker.precision=bf16"), std::string("worker.precision=fp16"),
-      std::string("worker.recompute=true"), std::string("security.keys=k"),
-      std::string("allreduce.wire=fp16"));
+      std::string("worker.recompute=true"), std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -279,7 +278,8 @@ TEST_CASE("the hash covers what the bits depend on and what members share, and n
   const std::uint64_t hash = HashJobConfig(Parse(kSmallest, base));
   auto with = [&](const std::string& override) { return HashJobConfig(Parse(kSmallest, {base[0], override})); };
   for (const char* free : {"cluster.workers=3", "cluster.coordinator=h:1", "cluster.listen=h:1", "cluster.advertise=h",
-                           "worker.threads=2", "limits.join=5", "metrics.listen=h:9"}) {
+                           "worker.threads=2", "limits.join=5", "metrics.listen=h:9", "snapshot.every_steps=5",
+                           "snapshot.every_seconds=0", "snapshot.keep=9", "cluster.min_workers=1"}) {
     INFO(free);
     CHECK(with(free) == hash);
   }
@@ -290,6 +290,72 @@ TEST_CASE("the hash covers what the bits depend on and what members share, and n
     INFO(bound);
     CHECK(with(bound) != hash);
   }
+}
+
+TEST_CASE("snapshots are taken once a minute and two are kept, unless the job says otherwise", "[config]") {
+  const SnapshotSection usual = Parse(kSmallest).snapshot;
+  CHECK(usual == SnapshotSection{0, 60, 2});
+  CHECK(usual.enabled());
+  const JobConfig config =
+      Parse(std::string(kSmallest) + "[snapshot]\nevery_steps = 50\nevery_seconds = 0\nkeep = 3\n");
+  CHECK(config.snapshot == SnapshotSection{50, 0, 3});
+  CHECK(config.snapshot.enabled());
+  CHECK(Parse(PrintJobConfig(config)) == config);
+  CHECK_FALSE(Parse(kSmallest, {"snapshot.every_seconds=0"}).snapshot.enabled());
+  CHECK(Parse(kSmallest, {"snapshot.every_seconds=0.5"}).snapshot.every_seconds == 0.5);
+  CHECK(Parse(kSmallest, {"snapshot.keep=64"}).snapshot.keep == 64);
+}
+
+TEST_CASE("at least two snapshots are kept, and none of the numbers is negative", "[config]") {
+  CHECK_THAT(Message(kSmallest, {"snapshot.keep=1"}),
+             Contains("snapshot.keep is 1; wanted a whole number from 2 to 64"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.keep=0"}), Contains("from 2 to 64"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.keep=65"}), Contains("from 2 to 64"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.every_steps=-1"}), Contains("snapshot.every_steps is -1"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.every_steps=1.5"}), Contains("a whole number"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.every_seconds=-0.5"}), Contains("snapshot.every_seconds is -0.5"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.every_seconds=nan"}), Contains("snapshot.every_seconds is nan"));
+  CHECK_THAT(Message(kSmallest, {"snapshot.evry_steps=5"}), Contains("did you mean \"every_steps\"?"));
+}
+
+TEST_CASE("a job is continued with other members, places and limits, and with nothing else that differs", "[config]") {
+  const std::vector<std::string> base = {"job.slots=4", "data.kind=csv", "data.path=here"};
+  const JobConfig begun = Parse(kSmallest, base);
+  const auto difference = [&](const std::string& override) {
+    std::vector<std::string> overrides = base;
+    overrides.push_back(override);
+    return DescribeDifference(begun, Parse(kSmallest, overrides));
+  };
+  CHECK(DescribeDifference(begun, begun).empty());
+  for (const char* free :
+       {"cluster.servers=3", "cluster.shards_per_server=2", "cluster.workers=3", "cluster.coordinator=h:1",
+        "cluster.listen=h:1", "cluster.advertise=h", "worker.threads=2", "limits.stall=5", "metrics.listen=h:9",
+        "snapshot.every_steps=5", "snapshot.every_seconds=1", "snapshot.keep=9", "data.path=elsewhere"}) {
+    INFO(free);
+    CHECK(difference(free).empty());
+  }
+  struct Bound {
+    const char* override;
+    const char* section;
+    const char* now;
+  };
+  for (const Bound& bound :
+       {Bound{"job.slots=5", "[job]", "slots = 5"}, Bound{"job.seed=2", "[job]", "seed = 2"},
+        Bound{"job.steps=11", "[job]", "steps = 11"}, Bound{"job.mode=async", "[job]", "mode = \"async\""},
+        Bound{"job.global_batch=16", "[job]", "global_batch = 16"},
+        Bound{"optimizer.lr=0.5", "[optimizer]", "lr = 0.5"},
+        Bound{"optimizer.clip_norm=1", "[optimizer]", "clip_norm = 1"},
+        Bound{"schedule.warmup_steps=1", "[schedule]", "warmup_steps = 1"},
+        Bound{"model.dropout=0.1", "[model]", "dropout = 0.1"},
+        Bound{"worker.accumulate=2", "[worker]", "accumulate = 2"},
+        Bound{"data.label_column=3", "[data]", "label_column = 3"}}) {
+    INFO(bound.override);
+    CHECK_THAT(difference(bound.override),
+               StartsWith(bound.section) && Contains("it was begun with") && Contains(std::string("now ") + bound.now));
+  }
+  CHECK_THAT(difference("optimizer.lr=0.5"), Equals("[optimizer]: it was begun with lr = 0.001, now lr = 0.5"));
+  // A key that the other kind does not have shifts the lines; the kind itself comes first.
+  CHECK_THAT(difference("optimizer.kind=sgd"), Contains("now kind = \"sgd\""));
 }
 
 TEST_CASE("weight decay spares the tensors whose names match", "[config]") {

@@ -59,6 +59,26 @@ TEST_CASE("what is written block by block, in any order, is read back in catalog
   CHECK(std::memcmp(file->data.data(), values.data(), file->data.size()) == 0);
 }
 
+TEST_CASE("what a file says of itself is read back, and changes no tensor", "[safetensors]") {
+  const SafetensorsFolder folder;
+  const std::string path = folder.file("w.safetensors");
+  const SafetensorsMetadata metadata = {{"step", "7"}, {"a \"quoted\"\n", "\\"}};
+  {
+    Result<SafetensorsWriter> writer = SafetensorsWriter::Create(path, Tensors(), metadata);
+    REQUIRE(writer.ok());
+    const std::vector<float> values(10, 1.5F);
+    REQUIRE(writer->Write(0, std::as_bytes(std::span(values))).ok());
+    REQUIRE(writer->Commit().ok());
+  }
+  const Result<SafetensorsFile> file = ReadSafetensors(path);
+  REQUIRE(file.ok());
+  SafetensorsMetadata wanted = metadata;
+  wanted["format"] = "pt";
+  CHECK(file->metadata == wanted);
+  CHECK(file->tensors.size() == 2);
+  CHECK(file->data.size() == 40);
+}
+
 TEST_CASE("the data begins at a multiple of eight bytes", "[safetensors]") {
   for (std::int64_t extent : {1, 10, 100, 1000}) {
     CHECK(SafetensorsHeader({{"w", {extent}, {}}}).size() % 8 == 0);

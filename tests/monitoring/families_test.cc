@@ -35,6 +35,12 @@ TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[mo
   CHECK(HasLine(text, "capstan_server_update_staleness_steps_bucket{le=\"6\"} 2"));
   CHECK(HasLine(text, "capstan_job_loss 3.25"));
   CHECK(HasLine(text, "capstan_cluster_members{role=\"worker\",state=\"alive\"} 2"));
+  CHECK(HasLine(text, "capstan_snapshots_total{result=\"taken\"} 6"));
+  CHECK(HasLine(text, "capstan_snapshots_total{result=\"failed\"} 0"));
+  CHECK(HasLine(text, "capstan_snapshots_total{result=\"bad\"} 1"));
+  CHECK(HasLine(text, "capstan_snapshot_duration_seconds_count 1"));
+  CHECK(HasLine(text, "capstan_snapshot_step 38"));
+  CHECK(HasLine(text, "capstan_snapshot_bytes 4000"));
   CHECK(HasLine(text, "capstan_worker_phase_seconds_total{phase=\"backward\"} 1.5"));
   CHECK(HasLine(text, "capstan_worker_wait_seconds_count{phase=\"weights\"} 1"));
   CHECK(HasLine(text, "capstan_network_receive_bytes_total{plane=\"data\"} 1048576"));

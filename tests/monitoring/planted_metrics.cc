@@ -25,6 +25,11 @@ void PlantMetrics(Registry& registry) {
   coordinator->workers[MemberState::kAlive].Set(2);
   coordinator->shards[MemberState::kAlive].Set(1);
   coordinator->generation.Set(1);
+  coordinator->snapshots_taken.Add(6);
+  coordinator->snapshots_bad.Add(1);
+  coordinator->snapshot_seconds.Observe(0.5);
+  coordinator->snapshot_version.Set(38);
+  coordinator->snapshot_bytes.Set(4000);
 
   const auto worker = registry.Create<WorkerMetrics>();
   worker->steps.Add(40);

@@ -25,7 +25,7 @@ class CoordinatorBench {
   explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync) {
     config.job.mode = mode;
     config.job.steps = 3;
-    config.job.slots = 2;
+    config.job.slots = config.job.global_batch = 2;
     config.optimizer.lr = 0.5;
     config.cluster.servers = shard_count;
     config.cluster.workers = config.cluster.min_workers = workers;
@@ -136,7 +136,8 @@ class CoordinatorBench {
     Hello& hello = shards[shard].hello;
     hello.serving = true;
     hello.generation = coordinator->generation();
-    hello.version = {};
+    const std::vector<RecoverRecord> recovered = Logged<RecoverRecord>();
+    hello.version = recovered.empty() ? Version{} : recovered.back().snapshot.version;
     hello.last_commit.reset();
     hello.prepared.reset();
     Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
@@ -183,6 +184,33 @@ class CoordinatorBench {
       if (!commits.empty()) Commits(i, commits.back());
     }
   }
+  // A new process takes a shard's place, with these parts in its directory.
+  void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
+    Hello& hello = shards[shard].hello;
+    hello.incarnation = Incarnation{hello.incarnation.value + 10};
+    hello.serving = false;
+    hello.version = {};
+    hello.last_commit.reset();
+    hello.prepared.reset();
+    hello.parts = std::move(parts);
+    hello.term = coordinator->term();
+    SayHello(shard);
+  }
+  SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const {
+    SnapshotDone done{shard, shards[shard].hello.incarnation, coordinator->generation(), Version{version}, {}, 0, 0,
+                      {}};
+    done.parameters.updates = version;
+    done.parameters.learning_rate = 0.25F;
+    done.parameters.snapshot = true;
+    done.digest = DigestOf({done.generation, done.version}, shard);
+    done.bytes = 1000;
+    return done;
+  }
+  static std::uint64_t DigestOf(SnapshotId id, ShardIndex part) {
+    return id.generation.value * 10000 + id.version.value * 100 + part;
+  }
+  static SnapshotPart PartOf(SnapshotId id, ShardIndex part) { return {id, part, DigestOf(id, part)}; }
+  void Keeps(ShardIndex shard, std::uint64_t version) { Send(shards[shard].peer, MakeDone(shard, version)); }
   template <class T>
   std::vector<T> Logged() const {
     std::vector<T> records;

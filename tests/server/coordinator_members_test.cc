@@ -106,7 +106,7 @@ TEST_CASE("a Join without a catalog is given the job file and no session", "[ser
   join.catalog.clear();
   bench.Send(CoordinatorBench::PeerOf(join), join);
   const View view = bench.ViewOf(join);
-  CHECK(view.job_file == "the job file");
+  CHECK(view.job_file == PrintJobConfig(bench.config));
   CHECK(view.job == JobId{1, 2});
   CHECK(view.session == SessionId{0});
   CHECK(bench.coordinator->worker_count() == 0);
@@ -289,8 +289,10 @@ TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "
       {"--index", [](Hello* hello) { hello->shard = 2; }},
       {"--index", [](Hello* hello) { hello->shard = UINT32_MAX; }},
       {"job file", [](Hello* hello) { ++hello->config_hash; }},
-      {"generation 9", [](Hello* hello) { hello->generation = Generation{9}; }},
-      {"older than the shard's", [](Hello* hello) { hello->term = Term{9}; }},
+      {"another job",
+       [](Hello* hello) {
+         hello->job = JobId{1, 3};
+       }},
   };
   for (const Bad& one : bad) {
     Hello hello = bench.shards[1].hello;

@@ -14,6 +14,8 @@ using testing::Plausible;
 constexpr std::uint64_t kSeeds = 60;
 constexpr int kMessages = 400;
 
+constexpr SnapshotId kKept{Generation{1}, Version{0}};
+
 Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1, 2}}; }
 
 template <class T>
@@ -59,6 +61,7 @@ TEST_CASE("workers that send anything but this generation's messages do not touc
 void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
   ShardBench bench(options);
   bench.FromCoordinator(bench.MakeReset(1));
+  bench.FromCoordinator(bench.MakePin(0));  // there is something to ask for
   HostileMessages hostile(seed, OfShard());
   const Slice payload = bench.Values(4, 1.0F);
   for (int i = 0; i < kMessages; ++i) {
@@ -69,6 +72,8 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
       case 1: message = hostile.Spoil(bench.MakeEnd(step, 1)); break;
       case 2: message = hostile.Spoil(bench.MakePull(step, {0, 1})); break;
       case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
+      case 4: message = hostile.Spoil(Fetch{kKept, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
+      case 5: message = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}}); break;
       default: break;
     }
     bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
@@ -100,6 +105,15 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
   }
 }
 
+// To something that is on the disk, or was, or is said to be elsewhere.
+Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
+  std::vector<SnapshotPart> parts = bench.disk.List();
+  if (parts.empty() || hostile->Chance(30)) parts = {{kKept, 0, 5}};
+  const std::uint64_t generation = bench.shard->generation().value + hostile->random().Below(2);
+  const Reset reset = bench.MakeResetTo(generation, {hostile->Pick(parts)});
+  return hostile->Chance(50) ? Message{reset, {}} : hostile->Spoil(reset);
+}
+
 TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     INFO("seed " << seed);
@@ -107,16 +121,27 @@ TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
       const std::uint64_t step = bench.shard->version().value;
+      bench.generation = bench.shard->generation();
       Message message = hostile.Make();
-      switch (hostile.random().Below(8)) {
+      switch (hostile.random().Below(12)) {
         case 0: message = hostile.Spoil(bench.MakeReset(1 + hostile.random().Below(3))); break;
         case 1: message = hostile.Spoil(bench.MakeCommit(step)); break;
         case 2: message = hostile.Spoil(bench.MakeRedo(step, 1, 0.5F)); break;
         case 3: message = hostile.Spoil(Rates{Term{1}, Generation{1}, Step{step}, {}}); break;
         case 4: bench.FromCoordinator(bench.MakeReset(bench.shard->generation().value)); break;
+        case 5: message = hostile.Spoil(bench.MakeSnapshotCommit(step)); break;
+        case 6: message = hostile.Spoil(bench.MakePin(step)); break;
+        case 7: message = hostile.Spoil(bench.MakeKept({kKept}, kKept)); break;
+        case 8: message = MakeResetToKept(&hostile, bench); break;
         default: break;
       }
+      if (hostile.Chance(10)) bench.HoldDisk();
       bench.FromCoordinator(std::move(message.header));
+      // Answers of shards that it may have asked.
+      Message fetched = hostile.Make();
+      if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, 0, {}});
+      bench.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardBench::PeerOf(0));
+      if (hostile.Chance(30)) bench.LetDiskGo();
       if (bench.shard->serving() && hostile.Chance(30)) bench.CompleteStep(step, 1.0F);
       if (hostile.Chance(10)) bench.Tick(std::chrono::milliseconds(200));
       bench.Forget();
@@ -134,7 +159,9 @@ Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
   switch (hostile->random().Below(8)) {
     case 0: return hostile->Spoil(bench->MakeJoin(hostile->Chance(50) ? "w0" : "w9", hostile->random().Below(4)));
     case 1: return hostile->Spoil(bench->shards[shard].hello);
-    case 2: return hostile->Spoil(bench->MakePrepared(shard, step));
+    case 2:
+      if (hostile->Chance(50)) return hostile->Spoil(bench->MakeDone(shard, step));
+      return hostile->Spoil(bench->MakePrepared(shard, step));
     case 3: {
       Progress progress{shard, bench->shards[shard].hello.incarnation, Generation{1}, {step, step}, {}};
       progress.reports.push_back({Step{step + 1}, {}});

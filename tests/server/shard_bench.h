@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/hash.h"
-#include "server/storage/memory_snapshot_store.h"
 #include "server/shard.h"
+#include "server/storage/memory_snapshot_store.h"
 
 namespace capstan::server {
 
@@ -21,6 +21,8 @@ struct ShardBenchOptions {
   SlotIndex slots = 3;
   std::uint32_t window_blocks = 16;
   std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  const MemorySnapshotStore* found = nullptr;  // what is in its directory
 };
 
 class ShardBench {
@@ -36,12 +38,19 @@ class ShardBench {
     core.endpoint = "here";
     core.coordinator = kCoordinator;
     core.mode = options_.mode;
-    core.optimizer = {.kind = OptimizerKind::kSgd};
+    core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
     core.window_blocks = options_.window_blocks;
     core.block_elements = kBlockElements;
     core.config_hash = 11;
+    core.connect = [](const std::string& endpoint) { return PeerOf(static_cast<ShardIndex>(endpoint.back() - '0')); };
+    if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
+    core.parts = disk.List();
     shard = std::make_unique<Shard>(std::move(core), metrics);
   }
+
+  // Shard i is at the endpoint "shard-i".
+  static PeerId PeerOf(ShardIndex shard) { return {10 + shard}; }
+  static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
 
   // ---- messages in; what the shard answers, acknowledgements too, is gathered
   void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
@@ -66,6 +75,16 @@ class ShardBench {
     });
     return taken;
   }
+  // Everything that was sent to one peer since it was last taken.
+  std::vector<Envelope> TakeAll(PeerId to) {
+    std::vector<Envelope> taken;
+    std::erase_if(out_.envelopes, [&](Envelope& envelope) {
+      if (envelope.to != to) return false;
+      taken.push_back(std::move(envelope));
+      return true;
+    });
+    return taken;
+  }
   // The only answer, which is an Error of this code.
   bool Refused(Code code, PeerId to = kWorker) {
     const std::vector<Error> errors = Take<Error>(to);
@@ -78,16 +97,25 @@ class ShardBench {
   const std::vector<Notice>& notices() const { return out_.notices; }
 
   // ---- the coordinator
-  Reset MakeReset(std::uint64_t generation = 1) const {
+  Reset MakeReset(std::uint64_t to_generation = 1) const {
     Reset reset;
     reset.term = Term{1};
-    reset.generation = Generation{generation};
+    reset.generation = Generation{to_generation};
     reset.incarnation = Incarnation{7};
+    reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;
     reset.slot_count = options_.slots;
     for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
       reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true});
     }
+    return reset;
+  }
+  // To a snapshot: these parts of it, each with the endpoint of a shard that has it.
+  Reset MakeResetTo(std::uint64_t to_generation, const std::vector<SnapshotPart>& parts) const {
+    Reset reset = MakeReset(to_generation);
+    reset.snapshot = parts.front().id;
+    reset.parameters.updates = reset.snapshot.version.value;
+    for (const SnapshotPart& part : parts) reset.sources.push_back({part.digest, EndpointOf(part.part)});
     return reset;
   }
   ShardBench& Start() {
@@ -96,13 +124,22 @@ class ShardBench {
     return *this;
   }
   Commit MakeCommit(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply) const {
-    Commit commit{Term{1}, Generation{1}, Step{step}, attempt, action, {}};
+    Commit commit{Term{1}, generation, Step{step}, attempt, action, {}};
     commit.next.learning_rate = 1.0F;
     commit.next.updates = step + 1;
     return commit;
   }
   Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip) const {
-    return {Term{1}, Generation{1}, Step{step}, attempt, clip};
+    return {Term{1}, generation, Step{step}, attempt, clip};
+  }
+  Commit MakeSnapshotCommit(std::uint64_t step) const {
+    Commit commit = MakeCommit(step);
+    commit.next.snapshot = true;
+    return commit;
+  }
+  Pin MakePin(std::uint64_t version) const { return {Term{1}, generation, Version{version}}; }
+  SnapshotsKept MakeKept(std::vector<SnapshotId> kept, SnapshotId settled) const {
+    return {Term{1}, generation, std::move(kept), settled};
   }
 
   // ---- workers
@@ -114,7 +151,7 @@ class ShardBench {
     return {std::move(buffer), data, count * sizeof(float)};
   }
   Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
-    return {Generation{1},  Incarnation{7}, SessionId{1}, Step{step},
+    return {generation,     Incarnation{7}, SessionId{1}, Step{step},
             node,           block,          samples,      samples == 0 ? 0 : Hash64(payload.bytes()),
             Encoding::kFp32};
   }
@@ -128,10 +165,10 @@ class ShardBench {
     SlotReport report;
     report.slot = slot;
     report.samples = samples;
-    return {Generation{1}, Incarnation{7}, SessionId{1}, Step{step}, report};
+    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report};
   }
   Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
-    return {Generation{1}, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks)};
+    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks)};
   }
   // Every block and slot of a step, all gradients of one value; a slot has one sample.
   void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
@@ -143,7 +180,7 @@ class ShardBench {
   // What the shard says it holds of a step.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
-    FromWorker(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}});
+    FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
@@ -153,7 +190,16 @@ class ShardBench {
   }
   std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
 
+  // Carries out what a held disk was asked to do.
+  void LetDiskGo() {
+    holds_disk_ = false;
+    WorkDisk();
+    shard->Flush(now, &out_);
+  }
+  void HoldDisk() { holds_disk_ = true; }
+
   MemorySnapshotStore disk;
+  Generation generation{1};  // of the messages made
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
   std::vector<Slice> payloads;  // of all messages taken
@@ -165,16 +211,23 @@ class ShardBench {
     WorkDisk();
     shard->Flush(now, &out_);
   }
-  // The disk does at once what it is asked to.
+  // The disk does at once what it is asked to, in order, unless it is held.
   void WorkDisk() {
-    for (std::vector<DiskWork> work; !(work = shard->TakeDiskWork()).empty();) {
-      for (DiskWork& piece : work) shard->Handle(CarryOut(std::move(piece), &disk), now, &out_);
+    while (!holds_disk_) {
+      if (work_.empty()) work_ = shard->TakeDiskWork();
+      if (work_.empty()) return;
+      for (DiskWork& piece : std::exchange(work_, {})) {
+        shard->Handle(CarryOut(std::move(piece), &disk), now, &out_);
+      }
     }
+    for (DiskWork& piece : shard->TakeDiskWork()) work_.push_back(std::move(piece));
   }
 
   const ShardBenchOptions options_;
   BufferPool pool_{64};
   Outbox out_;
+  std::vector<DiskWork> work_;
+  bool holds_disk_ = false;
 };
 
 }  // namespace capstan::server

@@ -302,7 +302,7 @@ TEST_CASE("a Reset that cannot be served is answered so, and what was served goe
   ShardBench bench;
   bench.Start();
   std::vector<Reset> bad(5, bench.MakeReset(2));
-  bad[0].version = Version{3};
+  bad[0].snapshot = {Generation{1}, Version{3}};  // and nobody who has it
   bad[1].slot_count = 0;
   bad[2].catalog.clear();
   bad[3].catalog[0].shape = {-4};

@@ -31,4 +31,11 @@ template Result<std::unique_ptr<nn::Model<float>>> CreateModel<float>(kernels::C
 template Result<std::unique_ptr<nn::Model<double>>> CreateModel<double>(kernels::CpuContext&, const JobConfig&,
                                                                         const SampleSpec&);
 
+std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors) {
+  for (TensorSpec& tensor : model_tensors) {
+    tensor.decay = tensor.decay && DecayApplies(config.optimizer, tensor.name);
+  }
+  return model_tensors;
+}
+
 }  // namespace capstan::train

@@ -1,10 +1,11 @@
-// CreateModel: the model that a job file asks for, fitted to the data's shape.
+// CreateModel: the model that a job file asks for, fitted to the data's shape. JobTensors: what it declares to servers.
 //
-// Kind:   pure function.
+// Kind:   pure functions.
 // Fails:  kInvalid, naming what of the model does not fit the data.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/job_config.h"
 #include "worker/nn/model.h"
@@ -15,5 +16,8 @@ namespace capstan::train {
 template <class Real>
 Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
                                                      const SampleSpec& samples);
+
+// The model's tensors, with the job's word on which of them decay.
+std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors);
 
 }  // namespace capstan::train

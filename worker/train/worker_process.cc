@@ -16,10 +16,9 @@ namespace {
 WorkerDescription Describe(const JobConfig& config, const Dataset& data, const nn::Model<float>& model,
                            kernels::CpuContext& context) {
   WorkerDescription description;
-  for (const TensorSpec& tensor : model.tensors()) {
-    const bool decay = tensor.decay && DecayApplies(config.optimizer, tensor.name);
+  for (const TensorSpec& tensor : JobTensors(config, model.tensors())) {
     description.tensors.push_back(
-        {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, decay});
+        {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, tensor.decay});
   }
   description.numeric_class = NumericClass();
   description.numeric_fingerprint = NumericFingerprint(context);

@@ -1,0 +1,32 @@
+// ImportWeights: a new run directory whose job begins with somebody's weights.
+//
+// Kind:   function.
+// Limits: the file in memory twice.
+// Fails:  kInvalid: the job file, or weights that do not fit its model, all of them named; kCorrupt: the file;
+//         kUnreachable: the disk. Then no run directory holds anything new.
+// Why:    the weights become a snapshot of version 0 like any other: the job goes on from it, on any number of shards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace capstan::cli {
+
+struct ImportOptions {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  std::string weights;               // a safetensors file of fp32 tensors
+  std::string run_dir;               // does not hold a run
+  std::vector<std::string> renames;  // OLD=NEW: the file's tensor OLD is the model's NEW
+};
+
+struct Imported {
+  std::uint64_t tensors = 0, bytes = 0, shards = 0;
+};
+
+Result<Imported> ImportWeights(const ImportOptions& options);
+
+}  // namespace capstan::cli

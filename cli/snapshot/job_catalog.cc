@@ -1,0 +1,18 @@
+#include "cli/snapshot/job_catalog.h"
+
+#include <memory>
+
+#include "kernels/context.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/model_factory.h"
+
+namespace capstan::cli {
+
+Result<Catalog> CatalogOfJob(const JobConfig& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
+  kernels::CpuContext context(1);
+  CAPSTAN_ASSIGN_OR_RETURN(const auto model, train::CreateModel<float>(context, config, data->spec()));
+  return Catalog::Create(train::JobTensors(config, model->tensors()));
+}
+
+}  // namespace capstan::cli

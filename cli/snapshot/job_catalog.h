@@ -1,0 +1,15 @@
+// CatalogOfJob: the tensors of a job's model before any worker has declared them, as a worker would.
+//
+// Kind:   function; reads the job's data, whose shape the model follows.
+// Fails:  kInvalid, kCorrupt: the data, or a model that does not fit it.
+#pragma once
+
+#include "common/catalog.h"
+#include "common/job_config.h"
+#include "common/status.h"
+
+namespace capstan::cli {
+
+Result<Catalog> CatalogOfJob(const JobConfig& config);
+
+}  // namespace capstan::cli

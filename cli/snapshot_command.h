@@ -1,0 +1,55 @@
+// SnapshotCommand: capstan snapshot list|verify|export|import|delete.
+//
+// Kind:   owned by main; describes itself to the command line and runs what was asked for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cli/command_line.h"
+#include "cli/snapshot/delete_snapshots.h"
+#include "cli/snapshot/export_snapshot.h"
+#include "cli/snapshot/import_weights.h"
+
+namespace capstan::cli {
+
+class SnapshotCommand {
+ public:
+  static constexpr std::array<std::string_view, 5> kCommands = {"list", "verify", "export", "import", "delete"};
+
+  explicit SnapshotCommand(CLI::App* app);
+  SnapshotCommand(const SnapshotCommand&) = delete;
+  SnapshotCommand& operator=(const SnapshotCommand&) = delete;
+
+  bool parsed() const { return snapshot_->parsed(); }
+  // Returns the exit code.
+  int Run() const;
+
+ private:
+  CLI::App* Add(const std::string& name, const std::string& help);
+  void AddExport();
+  void AddImport();
+  void AddDelete();
+
+  int List() const;
+  int Verify() const;
+  int Export() const;
+  int ShowExported(const server::ManifestRecord& manifest, const Exported& exported) const;
+  int Import() const;
+  int Delete() const;
+
+  CLI::App* snapshot_;
+  std::string output_ = "table";
+  std::string run_dir_;
+  std::optional<std::uint64_t> step_;
+  std::string to_;
+  bool optimizer_ = false;
+  ImportOptions import_;
+  std::optional<std::uint64_t> all_but_;
+  bool force_ = false;
+};
+
+}  // namespace capstan::cli

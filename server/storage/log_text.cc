@@ -1,0 +1,88 @@
+#include "server/storage/log_text.h"
+
+#include "server/storage/log_record_codec.h"
+#include "server/storage/sealed_text.h"
+
+namespace capstan::server {
+
+namespace {
+
+bool LooksLikeRecord(std::string_view line) {
+  return StatedHash(line) && line.size() > kSealBytes + 1 && line[kSealBytes] == '{' && line.back() == '}';
+}
+
+// Whether any complete line of `text` is, by its looks, a record.
+bool HasRecord(std::string_view text) {
+  while (true) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return false;
+    if (LooksLikeRecord(text.substr(0, end))) return true;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// Whether a whole record is the beginning of the line: then it is the end of the line that was damaged.
+bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
+  for (std::size_t end = line.find('}'); end != std::string_view::npos; end = line.find('}', end + 1)) {
+    if (end + 1 < line.size() && Unseal(previous, line.substr(0, end + 1))) return true;
+  }
+  return false;
+}
+
+// Good when it is a torn tail. `text` begins with the bad line.
+Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::string_view text) {
+  const std::size_t end = text.find('\n');
+  const bool followed = end != std::string_view::npos && HasRecord(text.substr(end + 1));
+  if (!followed && !BeginsWithRecord(previous, text.substr(0, end))) return {};
+  return Corrupt(where +
+                 ": this line is not what was written, and it is not the end of the log; the disk has damaged it or "
+                 "somebody has edited it: put back a copy, or move the run directory away and start the job anew");
+}
+
+// A line that is as it was written.
+Status TakeLine(const std::string& where, std::string_view line, ParsedLog* log) {
+  const std::string_view json = line.substr(kSealBytes);
+  Status status;
+  if (log->begun) {
+    Result<LogRecord> record = DecodeLogRecord(json);
+    status = record.status();
+    if (record.ok()) log->records.push_back(std::move(record).value());
+  } else {
+    status = CheckLogHeader(json);
+  }
+  if (!status.ok()) return {status.code(), where + ": " + status.message()};
+  log->begun = true;
+  log->last_hash = *StatedHash(line);
+  return {};
+}
+
+}  // namespace
+
+Result<ParsedLog> ParseLogText(const std::string& path, std::string_view text) {
+  ParsedLog log;
+  for (std::uint64_t number = 1; log.whole_bytes < text.size(); ++number) {
+    const std::string where = path + ":" + std::to_string(number);
+    const std::size_t end = text.find('\n', log.whole_bytes);
+    const std::string_view line = text.substr(log.whole_bytes, end - log.whole_bytes);
+    if (end == std::string_view::npos || !Unseal(log.last_hash, line)) {
+      CAPSTAN_RETURN_IF_ERROR(JudgeBadLine(where, log.last_hash, text.substr(log.whole_bytes)));
+      return log;
+    }
+    CAPSTAN_RETURN_IF_ERROR(TakeLine(where, line, &log));
+    log.whole_bytes = end + 1;
+  }
+  return log;
+}
+
+Result<std::string> PrintLogText(const std::vector<LogRecord>& records) {
+  std::string line = Seal(0, EncodeLogHeader());
+  std::string text = line + '\n';
+  for (const LogRecord& record : records) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string json, EncodeLogRecord(record));
+    line = Seal(*StatedHash(line), json);
+    text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,91 @@
+#include "server/storage/rocks_snapshot_reader.h"
+
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "server/storage/rocks_folder.h"
+#include "server/storage/rocks_snapshot_store.h"
+#include "server/storage/verified_read.h"
+
+namespace capstan::server {
+
+namespace {
+
+// A server that is at work replaces and deletes files between one look and the next.
+constexpr int kLooksMax = 8;
+
+// Whatever a library throws ends here.
+template <class T, class Body>
+T Guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& failure) {
+    return Unreachable(std::string("the snapshots: ") + failure.what());
+  }
+}
+
+Result<std::unique_ptr<RocksFolder>> OpenForReading(const std::string& path, ShardIndex shard) {
+  return Guarded<Result<std::unique_ptr<RocksFolder>>>([&]() -> Result<std::unique_ptr<RocksFolder>> {
+    if (!std::filesystem::exists(path + "/CURRENT")) return Corrupt(path + ": its file CURRENT is missing");
+    Result<std::unique_ptr<RocksFolder>> folder = RocksFolder::Open(path, shard, RocksFolder::Access::kRead, 0);
+    for (int look = 1; look < kLooksMax && !folder.ok(); ++look) {
+      folder = RocksFolder::Open(path, shard, RocksFolder::Access::kRead, 0);
+    }
+    return folder;
+  });
+}
+
+}  // namespace
+
+RocksSnapshotReader::RocksSnapshotReader(const std::string& folder) {
+  for (const ShardIndex shard : FindOrphans(folder, 0)) {
+    Result<std::unique_ptr<RocksFolder>> opened = OpenForReading(folder + "/shard-" + std::to_string(shard), shard);
+    Shard& entry = shards_[shard];
+    entry.status = opened.status();
+    if (opened.ok()) entry.folder = std::move(opened).value();
+  }
+}
+
+RocksSnapshotReader::~RocksSnapshotReader() = default;
+
+Result<const RocksFolder*> RocksSnapshotReader::FolderOf(SnapshotId id, ShardIndex part) const {
+  const auto found = shards_.find(part);
+  if (found == shards_.end()) return Invalid(NameOfPart(id, part) + " is not here");
+  if (!found->second.status.ok()) return found->second.status;
+  return found->second.folder.get();
+}
+
+std::vector<SnapshotPart> RocksSnapshotReader::List() const {
+  std::vector<SnapshotPart> list;
+  for (const auto& [index, shard] : shards_) {
+    if (!shard.status.ok()) continue;
+    const std::vector<SnapshotPart> more = shard.folder->List();
+    list.insert(list.end(), more.begin(), more.end());
+  }
+  return list;
+}
+
+Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
+  return Guarded<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
+    CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
+    return folder->ReadHeader(id);
+  });
+}
+
+Status RocksSnapshotReader::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
+                                      std::span<std::byte> out) const {
+  return Guarded<Status>([&]() -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
+    return folder->ReadArray(id, block, array, out);
+  });
+}
+
+Result<std::int64_t> RocksSnapshotReader::WrittenAt(SnapshotId id, ShardIndex part) const {
+  return Guarded<Result<std::int64_t>>([&]() -> Result<std::int64_t> {
+    CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
+    return folder->WrittenAt(id);
+  });
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,26 @@
+// ReadVerifiedHeader, ReadVerified: what is on disk, when it is what the manifest and the header say.
+//
+// Kind:   functions; they read.
+// Fails:  kCorrupt: something else is there; or what the reader says.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/status.h"
+#include "server/storage/snapshot_store.h"
+
+namespace capstan::server {
+
+// "snapshot g1-v40, part 2"
+std::string NameOfPart(SnapshotId id, ShardIndex part);
+
+// `digest`: the manifest's.
+Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, SnapshotId id, ShardIndex part,
+                                          std::uint64_t digest);
+
+// Array `array` of the block, which has exactly out.size() bytes.
+Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+                    std::uint32_t array, std::span<std::byte> out);
+
+}  // namespace capstan::server

@@ -1,0 +1,256 @@
+#!/usr/bin/python3
+"""Files of a run that are damaged, gone, somebody else's or old: found before use, named, and never made worse."""
+import glob
+import os
+import random
+import shutil
+import signal
+
+import harness
+import recovery
+
+
+def big_files(shard_folder):
+    """SST files with blocks in them, by snapshot, newest first: numbers rise, and a snapshot's files come together."""
+    names = sorted(glob.glob(os.path.join(shard_folder, "*.sst")), reverse=True)
+    return [name for name in names if os.path.getsize(name) > 100000]
+
+
+def flip_bytes(path, rng, count=3):
+    """In the middle half, where the blocks are."""
+    size = os.path.getsize(path)
+    with open(path, "r+b") as file:
+        for _ in range(count):
+            place = rng.randrange(size // 4, size // 4 * 3)
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ (1 << rng.randrange(8))]))
+
+
+def truncate(path, _):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def delete(path, _):
+    os.unlink(path)
+
+
+class DamageTest(recovery.RecoveryTest):
+    STEPS = 250
+    LIMITS = ("--set", "limits.join=6")
+
+    def setUp(self):
+        super().setUp()
+        seed = recovery.seed_of_today()
+        recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
+        self.rng = random.Random(seed)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.stopped = os.path.join(cls.golden_folder, "stopped")
+        cls.stop_a_run(cls.stopped)
+        cls.foreign = os.path.join(cls.golden_folder, "foreign")
+        cls.stop_a_run(cls.foreign)
+
+    @classmethod
+    def stop_a_run(cls, run):
+        """Killed with at least two snapshots."""
+        with harness.Process(harness.program("capstan"), "launch", cls.write_job(cls.golden_folder), "--run-dir", run) as launch:
+            launch.wait_for_line("running: ")
+            recovery.poll(lambda: launch.output.count("snapshot of version") >= 3 or launch.closed, "three snapshots")
+            os.kill(launch.pid, signal.SIGKILL)
+        assert recovery.count_records(run) < cls.STEPS
+
+    def stopped_run(self):
+        """A copy, so that many kinds of damage begin with the same run."""
+        shutil.copytree(self.stopped, self.path("run"), dirs_exist_ok=True)
+        return recovery.snapshots_in(self.path("run"))
+
+    def assert_refused(self, *words, then_say=""):
+        """The job does not begin, says why, and leaves everything so that putting the damaged thing right is enough."""
+        with self.resume(*self.LIMITS) as launch:
+            self.assertIn(launch.wait(30), (1, 2), launch.output)
+            self.assertNotIn("done: ", launch.output)
+            line = self.assert_one_line_says(launch.output, "capstan: ", *words)
+        recovery.say(f"{then_say}: {line[:300]}")
+        self.assert_nothing_runs()
+        return line
+
+    def put_right(self, *names):
+        """From the run as it was before the damage."""
+        for name in names:
+            source, target = os.path.join(self.stopped, "snapshots", name), self.path("run", "snapshots", name)
+            if os.path.isdir(source):
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.copytree(source, target)
+            else:
+                shutil.copy2(source, target)
+        with self.resume() as launch:
+            self.assert_same_bits(launch)
+
+    # ---- snapshots
+
+    def newest_is_damaged(self, damage):
+        shards = self.stopped_run()
+        victim = big_files(shards[self.rng.randrange(2)])[0]
+        damage(victim, self.rng)
+        with self.resume() as launch:
+            self.assert_same_bits(launch)
+        line = self.assert_one_line_says(launch.output, "warning: ", "snapshot of version", "going back to the one of version")
+        recovery.say(f"{damage.__name__} {os.path.relpath(victim, self.path('run'))}: {line[:200]}")
+
+    def test_flipped_bytes_in_the_newest_snapshot(self):
+        self.newest_is_damaged(flip_bytes)
+
+    def test_the_newest_snapshot_cut_short(self):
+        self.newest_is_damaged(truncate)
+
+    def test_a_file_of_the_newest_snapshot_deleted(self):
+        self.newest_is_damaged(delete)
+
+    def test_all_snapshots_of_a_shard_damaged(self):
+        damaged = big_files(self.stopped_run()[1])
+        for file in damaged:
+            flip_bytes(file, self.rng, 20)
+        self.assert_refused("snapshot of version", "cannot be used", "there is no older one", then_say="all damaged")
+        self.put_right(*[os.path.relpath(file, self.path("run", "snapshots")) for file in damaged])
+
+    def test_a_shard_directory_deleted_whole(self):
+        shutil.rmtree(self.stopped_run()[0])
+        self.assert_refused("no server has part 0", then_say="a directory is gone")
+        self.put_right("shard-0")
+
+    def test_a_shard_directory_of_another_job(self):
+        shards = self.stopped_run()
+        shutil.rmtree(shards[1])
+        shutil.copytree(recovery.snapshots_in(self.foreign)[1], shards[1])
+        self.assert_refused("server 1", "belongs to another job", then_say="another job's directory")
+        self.put_right("shard-1")
+
+    def test_a_shard_directory_of_another_shard(self):
+        shards = self.stopped_run()
+        shutil.rmtree(shards[1])
+        shutil.copytree(shards[0], shards[1])
+        self.assert_refused("shard", then_say="another shard's directory")
+        self.put_right("shard-1")
+
+    def test_snapshots_without_their_life_record(self):
+        """The database's own log is gone: it holds the shard's life and says which files are whose."""
+        shards = self.stopped_run()
+        for log in glob.glob(os.path.join(shards[0], "*.log")):
+            os.unlink(log)
+        with self.resume(*self.LIMITS) as launch:
+            code = launch.wait()
+        if code == 0:
+            self.assertEqual(recovery.digest_of(self.path("run")), self.golden)
+        else:
+            self.assertIn(shards[0].split("/")[-1], launch.output)
+        recovery.say(f"without its log the shard's directory ends with {code}: {launch.lines[-1][:200]}")
+
+    # ---- the coordinator's log
+
+    def log_lines(self):
+        self.stopped_run()
+        path = self.path("run", "snapshots", "coordinator.log")
+        with open(path, "rb") as file:
+            return path, file.read().splitlines(keepends=True)
+
+    def write_log(self, path, content):
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def test_a_torn_tail_of_the_log_is_fine(self):
+        for cut in (1, 30):
+            with self.subTest(cut):
+                path, lines = self.log_lines()
+                self.write_log(path, b"".join(lines) + lines[-1][:cut])
+                with self.resume() as launch:
+                    self.assert_same_bits(launch)
+                shutil.rmtree(self.path("run"))
+
+    def test_a_flipped_byte_in_the_middle_of_the_log_is_named(self):
+        for number in (3, -2):
+            with self.subTest(number):
+                path, lines = self.log_lines()
+                number %= len(lines)
+                place = self.rng.randrange(len(lines[number]) - 1)
+                lines[number] = lines[number][:place] + bytes([lines[number][place] ^ 4]) + lines[number][place + 1:]
+                self.write_log(path, b"".join(lines))
+                self.assert_refused(f"coordinator.log:{number + 1}", "not what was written", then_say=f"line {number + 1}")
+                shutil.rmtree(self.path("run"))
+
+    def test_a_log_that_is_gone_is_named(self):
+        path, _ = self.log_lines()
+        os.unlink(path)
+        self.assert_refused("coordinator.log", then_say="no log")
+        self.put_right("coordinator.log")
+
+    def test_an_empty_log_is_refused(self):
+        path, _ = self.log_lines()
+        self.write_log(path, b"")
+        self.assert_refused("coordinator.log", then_say="an empty log")
+        self.put_right("coordinator.log")
+
+    def test_an_old_copy_of_the_log_is_refused(self):
+        path, lines = self.log_lines()
+        with self.resume() as launch:  # the shards see a new term and a new generation
+            launch.wait_for_line("running: ")
+            launch.wait_for_line("snapshot of version")
+            harness.kill(launch.pid)
+        with open(path, "rb") as file:
+            newest = file.read()
+        self.write_log(path, b"".join(lines))
+        self.assert_refused("has seen term", "old copy", then_say="an old log")
+        self.write_log(path, newest)
+        with self.resume() as launch:
+            self.assert_same_bits(launch)
+
+    def test_a_log_without_the_newest_manifests_is_refused_or_does_no_harm(self):
+        """Of the same generation, so that it is their shards' snapshots alone that are newer."""
+        path, lines = self.log_lines()
+        first = next(number for number, line in enumerate(lines) if b"manifest" in line.lower())
+        self.write_log(path, b"".join(lines[:first + 1]))
+        with self.resume(*self.LIMITS) as launch:
+            code = launch.wait()
+        recovery.say(f"a log without the newest manifests: {code}, {launch.lines[-2][:250]}")
+        if code != 0:
+            self.put_right("coordinator.log")
+            self.assert_one_line_says(launch.output, "capstan: ", "old copy")
+        self.assertEqual(recovery.digest_of(self.path("run")), self.golden, launch.output)
+
+    # ---- two at once
+
+    def test_a_second_coordinator_in_the_directory_is_refused(self):
+        job = self.job()
+        with self.launch(job, "--set", "job.steps=100000") as launch:
+            launch.wait_for_line("running: ")
+            for arguments in ((), ("--resume",)):
+                with harness.Process(harness.program("capstan-server"), self.path("run", "job.toml"), "--coordinator",
+                                     "--run-dir", self.path("run"), *arguments) as second:
+                    self.assertIn(second.wait(), (1, 2), second.output)
+                    self.assert_one_line_says(second.output, "in use")
+            with self.resume() as second:
+                self.assertIn(second.wait(), (1, 2), second.output)
+                self.assert_one_line_says(second.output, "in use")
+            self.wait_for_steps(launch, 20)
+            self.assertNotIn("warning", launch.output)
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+
+    def test_a_second_server_in_the_directory_is_refused(self):
+        with self.launch(self.job(), "--set", "job.steps=100000") as launch:
+            launch.wait_for_line("running: ")
+            with harness.Process(harness.program("capstan-server"), self.path("run", "job.toml"), "--index", "1", "--set",
+                                 f"cluster.coordinator={self.endpoints()['coordinator']}", "--run-dir",
+                                 self.path("run")) as second:
+                self.assertIn(second.wait(), (1, 2), second.output)
+                self.assert_one_line_says(second.output, "shard-1", "another server")
+            self.wait_for_steps(launch, 20)
+            harness.kill(launch.pid, signal.SIGTERM)
+            launch.wait()
+
+
+if __name__ == "__main__":
+    harness.main()

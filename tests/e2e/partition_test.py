@@ -1,0 +1,136 @@
+#!/usr/bin/python3
+"""Cut networks: every process of a job in a network namespace of its own, and blackhole routes between two of them, both
+ways or one way. Who does not answer is named, and the job goes on to the same bits when the network is whole again.
+
+The namespaces hang on a hub by veth, nothing of the machine's own network is touched; it takes root.
+"""
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+import recovery
+
+MEMBERS = ("coordinator", "server-0", "server-1", "w0", "w1")
+PORT = 7070
+
+
+def ip(*arguments, inside=None):
+    command = ["ip", *(["-n", inside] if inside else []), *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+class Network:
+    """A namespace for each member, joined by a hub that forwards."""
+
+    def __init__(self):
+        self.prefix = f"capstan{os.getpid()}"
+        self.made = []
+
+    def space(self, member):
+        return f"{self.prefix}-{member}"
+
+    def address(self, member):
+        return f"10.213.{MEMBERS.index(member)}.2"
+
+    def __enter__(self):
+        hub = self._make("hub")
+        for index, member in enumerate(MEMBERS):
+            space = self._make(member)
+            ip("link", "add", f"m{index}", "netns", hub, "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("addr", "add", f"10.213.{index}.1/24", "dev", f"m{index}", inside=hub)
+            ip("addr", "add", f"10.213.{index}.2/24", "dev", "eth0", inside=space)
+            ip("link", "set", f"m{index}", "up", inside=hub)
+            ip("link", "set", "eth0", "up", inside=space)
+            ip("route", "add", "default", "via", f"10.213.{index}.1", inside=space)
+        subprocess.run(["ip", "netns", "exec", hub, "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        return self
+
+    def _make(self, name):
+        ip("netns", "add", self.space(name))
+        self.made.append(self.space(name))
+        ip("link", "set", "lo", "up", inside=self.space(name))
+        return self.space(name)
+
+    def __exit__(self, *_):
+        for space in self.made:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                ip("netns", "del", space)
+
+    def command(self, member, program, *arguments):
+        return ["/usr/bin/env", "ip", "netns", "exec", self.space(member), harness.program(program), *arguments]
+
+    def set_routes(self, what, pairs):
+        """`what`: add or del. A pair (a, b): what a sends to b is lost."""
+        for a, b in pairs:
+            ip("route", what, "blackhole", self.address(b) + "/32", inside=self.space(a))
+
+
+class PartitionTest(recovery.RecoveryTest):
+    STEPS = 400
+
+    @contextlib.contextmanager
+    def job_in(self, network):
+        coordinator = f"{network.address('coordinator')}:{PORT}"
+        server = [self.job(), "--run-dir", self.path("run"), "--set", "cluster.workers=2", "--set",
+                  f"cluster.coordinator={coordinator}"]
+        with contextlib.ExitStack() as stack:
+            start = lambda member, *words: stack.enter_context(harness.Process(*network.command(member, *words)))
+            head = start("coordinator", "capstan-server", *server, "--coordinator")
+            head.wait_for_line("metrics at http://")
+            self.others = [start(f"server-{index}", "capstan-server", *server, "--index", str(index), "--set",
+                                 f"cluster.listen={network.address(f'server-{index}')}:{PORT}") for index in range(2)]
+            self.others += [start(name, "capstan-worker", "--coordinator", coordinator, "--name", name) for name in ("w0", "w1")]
+            yield head
+
+    def cut(self, network, head, pairs, seconds, *named):
+        """Lost for `seconds`; meanwhile or soon after a warning says all of `named`. Seconds from then to the next step."""
+        self.wait_for_steps(head, 15)
+        lines = len(head.lines)
+        network.set_routes("add", pairs)
+        threading.Event().wait(seconds)
+        network.set_routes("del", pairs)
+        healed = time.monotonic()
+        done = recovery.count_records(self.path("run"))
+        recovery.poll(lambda: recovery.count_records(self.path("run")) > done or head.closed, "a step after the cut")
+        again = time.monotonic() - healed
+        warnings = [line for line in head.lines[lines:] if "warning: " in line]
+        found = [line for line in warnings if all(name in line for name in named)]
+        recovery.say(f"cut {' '.join('>'.join(pair) for pair in pairs)} for {seconds:.1f} s at step {done}, going on after "
+                     f"{again:.1f} s: {found[0][13:150] if found else 'NOT NAMED'}")
+        if not found:
+            self.not_named.append(f"{pairs}: no warning names {named}:\n" + "\n".join(warnings))
+
+    def test_cuts_between_two(self):
+        seed = recovery.seed_of_today()
+        rng = random.Random(seed)
+        recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
+        self.not_named = []
+        both = lambda a, b: ((a, b), (b, a))
+        with Network() as network, self.job_in(network) as head:
+            head.wait_for_line("running: ")
+            # A worker says after 3 s of silence which shard it cannot reach; a shard that is silent for 3 s is named, too.
+            self.cut(network, head, both("w1", "server-1"), rng.uniform(5, 6), "w1", "server 1")
+            self.cut(network, head, both("coordinator", "server-1"), rng.uniform(3.3, 4), "server 1")
+            self.cut(network, head, [("w0", "server-0")], rng.uniform(5, 6), "w0", "server 0")
+            self.cut(network, head, [("server-0", "coordinator")], rng.uniform(3.3, 4), "server 0")
+            self.cut(network, head, [("coordinator", "server-0"), ("coordinator", "server-1")], rng.uniform(5, 6), "server")
+            self.cut(network, head, both("w0", "coordinator"), rng.uniform(3, 4), "w0", "its slots move")
+            self.assert_same_bits(head)
+            for server in self.others[:2]:
+                self.assertEqual(server.wait(), 0, server.output)
+        self.assertEqual({record["generation"] for record in recovery.records(self.path("run"))}, {1},
+                         "a cut is no reason to go back")
+        self.assertFalse(self.not_named, "\n".join(self.not_named))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        print("SKIPPED: network namespaces take root and the program ip (iproute2)")
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    harness.main()
