@@ -55,7 +55,8 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
 }
 
-// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every slot.
+// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every
+// slot.
 void Checks::SeeStaleness(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const auto& last = shard.sequence_numbers(local);

@@ -1,7 +1,8 @@
 // Checks: what must hold after every event of a simulated cluster.
 //
 // Kind:   owned by the cluster.
-// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are those of the protocol's
+// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are those of the
+// protocol's
 //         invariants.
 #pragma once
 
@@ -53,9 +54,9 @@ class Checks {
   const ClusterOptions& options_;
   Outcome* const outcome_;
   std::map<std::pair<Generation, Step>, Commit> commits_;
-  std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;  // of a shard's state
-  std::map<std::size_t, std::pair<Generation, Version>> seen_;        // by shard
-  std::map<std::size_t, server::ShardLife> lives_;                    // by disk
+  std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state
+  std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard
+  std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest
   std::map<Step, double> losses_;
   Term term_;

@@ -163,8 +163,8 @@ class Cluster {
   void KillShard(std::size_t index) {
     SimShard& shard = shards_[index];
     Trace("shard " + std::to_string(index) + " dies");
-    const bool writing = !shard.disk_work.empty() &&
-                         std::holds_alternative<server::WriteSnapshot>(shard.disk_work.front().second);
+    const bool writing =
+        !shard.disk_work.empty() && std::holds_alternative<server::WriteSnapshot>(shard.disk_work.front().second);
     markers_->ShardDies(Look(), index, writing);
     if (!shard.disk_work.empty() && Chance(0.5)) {
       (void)server::CarryOut(std::move(shard.disk_work.front().second), &disks_[index]);
@@ -178,9 +178,9 @@ class Cluster {
 
   void StartWorker(const std::string& name) {
     const std::uint64_t node = kWorkers + ++worker_lives_;
-    workers_.emplace(node, std::make_unique<SimWorker>(SimWorker::Settings{
-                               node, name, &options_, &tensors_, catalog_.get(), pool_.get(), &random_,
-                               PeerId{kCoordinator}, flaw_}));
+    workers_.emplace(
+        node, std::make_unique<SimWorker>(SimWorker::Settings{node, name, &options_, &tensors_, catalog_.get(),
+                                                              pool_.get(), &random_, PeerId{kCoordinator}, flaw_}));
     markers_->WorkerStarts(Look());
     Trace("worker " + name + " starts as " + std::to_string(node));
   }
@@ -728,7 +728,7 @@ class Cluster {
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0, messages_ = 0;
-  std::map<std::uint64_t, Instant> clogs_;  // until when nothing reaches it
+  std::map<std::uint64_t, Instant> clogs_;               // until when nothing reaches it
   std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
   World world_;
   std::array<std::deque<Delivery>, 2> history_;

@@ -1,6 +1,6 @@
-// Cluster: a whole job in one process: the real cores, a seeded network that loses, repeats, delays, reorders and parts,
-// disks that are slow, full and damaged, and processes that die, stand still and come back. Time is simulated; nothing
-// here waits.
+// Cluster: a whole job in one process: the real cores, a seeded network that loses, repeats, delays, reorders and
+// parts, disks that are slow, full and damaged, and processes that die, stand still and come back. Time is simulated;
+// nothing here waits.
 //
 // Kind:   owned by one thread.
 // Why:    the final weights must be those of the undisturbed run, bit for bit. That one check sees any
@@ -37,27 +37,27 @@ struct ClusterOptions {
   // Faults, until `calm_after`; then the job must finish. Rates are expected numbers per simulated second.
   double loss = 0.0, duplication = 0.0, late = 0.0;
   double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;
-  double crashes_of_all = 0.0;   // every process at once, perhaps to come back with another number of shards
+  double crashes_of_all = 0.0;  // every process at once, perhaps to come back with another number of shards
   double joins_and_leaves = 0.0;
-  double worker_pauses = 0.0;    // a worker stands still, perhaps for longer than its lease
-  double server_pauses = 0.0;    // a shard or the coordinator does
-  double partitions = 0.0;       // some processes do not hear some others for a while, perhaps one way only
-  double zombies = 0.0;          // probability that a coordinator that was replaced goes on for a while
-  double slow_disk = 0.0;        // probability that a piece of disk work takes up to two seconds
-  double full_disks = 0.0;       // a disk is full for a while
-  double damage = 0.0;           // a bit of the newest snapshot flips, at most once a run, when there is an older one
+  double worker_pauses = 0.0;  // a worker stands still, perhaps for longer than its lease
+  double server_pauses = 0.0;  // a shard or the coordinator does
+  double partitions = 0.0;     // some processes do not hear some others for a while, perhaps one way only
+  double zombies = 0.0;        // probability that a coordinator that was replaced goes on for a while
+  double slow_disk = 0.0;      // probability that a piece of disk work takes up to two seconds
+  double full_disks = 0.0;     // a disk is full for a while
+  double damage = 0.0;         // a bit of the newest snapshot flips, at most once a run, when there is an older one
   // Since edition 2 of RandomOptions.
-  double damaged_payloads = 0.0;   // probability that a bit of a payload flips on its way
-  double repeated_late = 0.0;      // probability that a message comes again, up to ten seconds later
-  double replays = 0.0;            // probability that a delivery brings some older message along
-  double clock_jumps = 0.0;        // a process's clock jumps ahead
-  double same_names = 0.0;         // a second process joins under a name that is in use
-  double clogs = 0.0;              // some processes get nothing for a while, and then all of it
-  double slow_computing = 0.0;     // probability that a worker computes up to six seconds, and says so
+  double damaged_payloads = 0.0;                  // probability that a bit of a payload flips on its way
+  double repeated_late = 0.0;                     // probability that a message comes again, up to ten seconds later
+  double replays = 0.0;                           // probability that a delivery brings some older message along
+  double clock_jumps = 0.0;                       // a process's clock jumps ahead
+  double same_names = 0.0;                        // a second process joins under a name that is in use
+  double clogs = 0.0;                             // some processes get nothing for a while, and then all of it
+  double slow_computing = 0.0;                    // probability that a worker computes up to six seconds, and says so
   Instant slow_after = std::chrono::seconds(30);  // when another computes a worker's slots as well
-  double aimed_crashes = 0.0;      // probability that somebody dies at a moment that matters
-  bool workers_stay_away = false;  // when all are gone, none comes at once
-  bool full_disks_kill = false;    // a shard that cannot write down who it is ends, as in production
+  double aimed_crashes = 0.0;                     // probability that somebody dies at a moment that matters
+  bool workers_stay_away = false;                 // when all are gone, none comes at once
+  bool full_disks_kill = false;                   // a shard that cannot write down who it is ends, as in production
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event
@@ -66,7 +66,7 @@ struct ClusterOptions {
 struct Mutant;
 
 struct Outcome {
-  bool finished = false;  // in time, and with nothing violated
+  bool finished = false;       // in time, and with nothing violated
   std::string violation;       // empty: none
   std::vector<float> weights;  // flat space, final
   std::vector<server::StepRecord> records;

@@ -92,14 +92,9 @@ const std::vector<std::string>& MarkerNames(Mode mode) {
       "snapshots passed over",
   };
   static const std::vector<std::string> async = {
-      "push of an older generation refused",
-      "push that was applied before acknowledged",
-      "push refused for a gap",
-      "coverage asked by a new owner",
-      "coordinator resumed a running generation",
-      "snapshot asked for by Pin",
-      "fallback to an older snapshot",
-      "message of an older term ignored by a shard",
+      "push of an older generation refused", "push that was applied before acknowledged",   "push refused for a gap",
+      "coverage asked by a new owner",       "coordinator resumed a running generation",    "snapshot asked for by Pin",
+      "fallback to an older snapshot",       "message of an older term ignored by a shard",
   };
   static const std::vector<std::string> bounded = {
       "slots as far ahead as allowed",
@@ -308,8 +303,7 @@ void Markers::NoWorkers(const World& world) {
 void Markers::Parted(const std::set<std::uint64_t>& from, const std::set<std::uint64_t>& to, std::size_t shards) {
   for (const auto* side : {&from, &to}) {
     const auto* others = side == &from ? &to : &from;
-    const auto shards_there =
-        static_cast<std::size_t>(std::count_if(others->begin(), others->end(), IsShardAddress));
+    const auto shards_there = static_cast<std::size_t>(std::count_if(others->begin(), others->end(), IsShardAddress));
     for (std::uint64_t node : *side) {
       if (node < kWorkers) continue;
       if (others->contains(kCoordinator) && shards_there == 0) Count("worker cut from the coordinator alone");

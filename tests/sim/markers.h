@@ -1,5 +1,5 @@
-// Markers: which cases of CORNER_CASES.md a simulated job met, counted from outside: by what is sent and delivered, what
-// the cores say of themselves, and who dies when.
+// Markers: which cases of CORNER_CASES.md a simulated job met, counted from outside: by what is sent and delivered,
+// what the cores say of themselves, and who dies when.
 //
 // Kind:   owned by the cluster.
 // Why:    a set of runs that never met a case proves nothing about it; sim_test fails when a marker stays at zero.
@@ -54,13 +54,13 @@ class Markers {
 
   const ClusterOptions& options_;
   Outcome* const outcome_;
-  std::map<std::uint64_t, Pushes> pushes_;                     // by worker
-  std::map<StepName, Term> commit_terms_;                      // first term that sent it
+  std::map<std::uint64_t, Pushes> pushes_;  // by worker
+  std::map<StepName, Term> commit_terms_;   // first term that sent it
   std::map<std::pair<StepName, std::uint32_t>, Term> redo_terms_;
   std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // taken: by whom
-  std::map<std::uint64_t, Term> view_terms_;                   // newest, by worker
+  std::map<std::uint64_t, Term> view_terms_;                                        // newest, by worker
   StepName worker_died_at_, shard_died_at_;
-  Term running_term_;                        // newest that was seen running,
+  Term running_term_;                     // newest that was seen running,
   std::map<Generation, Term> ran_since_;  // and the first of each generation
   bool redoing_ = false;
 };

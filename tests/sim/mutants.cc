@@ -64,31 +64,58 @@ bool Repeated(Tampering* t, std::uint64_t a, std::uint64_t b, std::uint64_t c, s
 
 void AddLabels(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
-  add({"push-generation", "a shard takes pushes of other generations", Mode::kSync, Flaw::kNone,
-       AtShard<Push, EndSlot>([](Tampering*, auto& body, const server::Shard& shard) {
-         body.generation = shard.generation();
-       }), {}});
-  add({"push-life", "a shard takes pushes of other generations, meant for its former lives", Mode::kAsync, Flaw::kNone,
+  add({"push-generation",
+       "a shard takes pushes of other generations",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Push, EndSlot>(
+           [](Tampering*, auto& body, const server::Shard& shard) { body.generation = shard.generation(); }),
+       {}});
+  add({"push-life",
+       "a shard takes pushes of other generations, meant for its former lives",
+       Mode::kAsync,
+       Flaw::kNone,
        AtShard<Push, EndSlot, CoverageQuery>([](Tampering* t, auto& body, const server::Shard& shard) {
          body.generation = shard.generation();
          body.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
-       }), {}});
-  add({"push-incarnation", "a shard takes pushes meant for its former lives, of its generation", Mode::kSync,
-       Flaw::kNone, AtShard<Push, EndSlot>([](Tampering* t, auto& body, const server::Shard&) {
+       }),
+       {}});
+  add({"push-incarnation",
+       "a shard takes pushes meant for its former lives, of its generation",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Push, EndSlot>([](Tampering* t, auto& body, const server::Shard&) {
          body.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
-       }), {}});
-  add({"push-step", "a shard takes pushes of other steps for the present one", Mode::kSync, Flaw::kNone,
-       AtShard<Push>([](Tampering*, Push& push, const server::Shard& shard) {
-         push.step = Step{shard.version().value};
-       }), {}});
-  add({"staged-life", "a worker believes acknowledgements of other generations and lives", Mode::kSync, Flaw::kNone,
-       On<Staged>([](Tampering* t, Staged& staged) { Refresh(t, &staged); }), {}});
-  add({"staged-life-async", "the same without global steps", Mode::kAsync, Flaw::kNone,
-       On<Staged>([](Tampering* t, Staged& staged) { Refresh(t, &staged); }), {}});
-  add({"staged-step", "a worker takes acknowledgements of a former step for the present one", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"push-step",
+       "a shard takes pushes of other steps for the present one",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Push>(
+           [](Tampering*, Push& push, const server::Shard& shard) { push.step = Step{shard.version().value}; }),
+       {}});
+  add({"staged-life",
+       "a worker believes acknowledgements of other generations and lives",
+       Mode::kSync,
+       Flaw::kNone,
+       On<Staged>([](Tampering* t, Staged& staged) { Refresh(t, &staged); }),
+       {}});
+  add({"staged-life-async",
+       "the same without global steps",
+       Mode::kAsync,
+       Flaw::kNone,
+       On<Staged>([](Tampering* t, Staged& staged) { Refresh(t, &staged); }),
+       {}});
+  add({"staged-step",
+       "a worker takes acknowledgements of a former step for the present one",
+       Mode::kSync,
+       Flaw::kNone,
        On<Staged>([](Tampering* t, Staged& staged) {
-         if (ToWorker(*t) && !staged.full && t->world->coordinator != nullptr) staged.step = t->world->coordinator->step();
-       }), {}});
+         if (ToWorker(*t) && !staged.full && t->world->coordinator != nullptr)
+           staged.step = t->world->coordinator->step();
+       }),
+       {}});
   add({"weights-version", "a worker takes weights of whatever version", Mode::kSync, Flaw::kNone,
        AtShard<Pull>([](Tampering* t, Pull& pull, const server::Shard& shard) {
          (*t->numbers)[t->from] = pull.version.value;
@@ -99,104 +126,197 @@ void AddLabels(std::vector<Mutant>* all) {
            weights.version = Version{wanted->second};
          }
        })});
-  add({"weights-life", "a worker takes weights of other generations and lives, if the version is right", Mode::kSync,
-       Flaw::kNone, On<Weights>([](Tampering* t, Weights& weights) { Refresh(t, &weights); }), {}});
-  add({"view-order", "a worker believes views that are older than its own", Mode::kSync, Flaw::kNone,
+  add({"weights-life",
+       "a worker takes weights of other generations and lives, if the version is right",
+       Mode::kSync,
+       Flaw::kNone,
+       On<Weights>([](Tampering* t, Weights& weights) { Refresh(t, &weights); }),
+       {}});
+  add({"view-order",
+       "a worker believes views that are older than its own",
+       Mode::kSync,
+       Flaw::kNone,
        On<View>([](Tampering* t, View& view) {
          if (view.session.value == 0) return;
          view.term = Term{1'000'000};
          view.sequence = ++(*t->numbers)[t->to];
-       }), {}});
+       }),
+       {}});
 }
 
 void AddTerms(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
-  add({"term", "a shard obeys coordinators that were replaced", Mode::kSync, Flaw::kNone,
+  add({"term",
+       "a shard obeys coordinators that were replaced",
+       Mode::kSync,
+       Flaw::kNone,
        On<Ping, Reset, Commit, Redo, Pin, SnapshotsKept>([](Tampering* t, auto& body) {
          if (const server::Shard* shard = t->shard()) body.term = std::max(body.term, shard->term());
-       }), {}});
-  add({"zombie-forges", "a coordinator that was replaced speaks in the present term", Mode::kSync, Flaw::kNone, {},
+       }),
+       {}});
+  add({"zombie-forges",
+       "a coordinator that was replaced speaks in the present term",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<Ping, Reset, Commit, Redo, Pin, SnapshotsKept>([](Tampering* t, auto& body) {
          if (t->from_zombie && t->world->coordinator != nullptr) body.term = t->world->coordinator->term();
        })});
-  add({"hello-term", "a Hello that answers an older term counts as an answer to ours", Mode::kSync, Flaw::kNone,
-       AtCoordinator<Hello>([](Tampering*, Hello& hello, const server::Coordinator& coordinator) {
-         hello.term = coordinator.term();
-       }), {}});
-  add({"no-polling", "a coordinator asks each shard once who it is", Mode::kSync, Flaw::kNone, {},
+  add({"hello-term",
+       "a Hello that answers an older term counts as an answer to ours",
+       Mode::kSync,
+       Flaw::kNone,
+       AtCoordinator<Hello>(
+           [](Tampering*, Hello& hello, const server::Coordinator& coordinator) { hello.term = coordinator.term(); }),
+       {}});
+  add({"no-polling",
+       "a coordinator asks each shard once who it is",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<Ping>([](Tampering* t, Ping& ping) { t->drop = Repeated(t, 1, ping.term.value, t->to, 0, 0); })});
-  add({"reset-incarnation", "a shard takes a Reset that was meant for its former life", Mode::kSync, Flaw::kNone,
+  add({"reset-incarnation",
+       "a shard takes a Reset that was meant for its former life",
+       Mode::kSync,
+       Flaw::kNone,
        On<Reset>([](Tampering* t, Reset& reset) {
          reset.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
-       }), {}});
-  add({"commit-generation", "a shard takes a Commit of another generation", Mode::kSync, Flaw::kNone,
-       AtShard<Commit>([](Tampering*, Commit& commit, const server::Shard& shard) {
-         commit.generation = shard.generation();
-       }), {}});
-  add({"commit-attempt", "a shard takes a Commit of another attempt", Mode::kSync, Flaw::kNone,
-       AtShard<Commit>([](Tampering*, Commit& commit, const server::Shard& shard) { commit.attempt = shard.attempt(); }),
+       }),
        {}});
-  add({"commit-step", "a shard takes a Commit of another step", Mode::kSync, Flaw::kNone,
-       AtShard<Commit>([](Tampering*, Commit& commit, const server::Shard& shard) {
-         commit.step = Step{shard.version().value};
-       }), {}});
-  add({"commit-anew", "a new coordinator does not repeat a published Commit as it was", Mode::kSync, Flaw::kNone, {},
+  add({"commit-generation",
+       "a shard takes a Commit of another generation",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Commit>(
+           [](Tampering*, Commit& commit, const server::Shard& shard) { commit.generation = shard.generation(); }),
+       {}});
+  add({"commit-attempt",
+       "a shard takes a Commit of another attempt",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Commit>(
+           [](Tampering*, Commit& commit, const server::Shard& shard) { commit.attempt = shard.attempt(); }),
+       {}});
+  add({"commit-step",
+       "a shard takes a Commit of another step",
+       Mode::kSync,
+       Flaw::kNone,
+       AtShard<Commit>(
+           [](Tampering*, Commit& commit, const server::Shard& shard) { commit.step = Step{shard.version().value}; }),
+       {}});
+  add({"commit-anew",
+       "a new coordinator does not repeat a published Commit as it was",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<Commit>([](Tampering* t, Commit& commit) {
          const std::uint64_t first = (*t->numbers)[commit.generation.value << 32 | commit.step.value];
          if (first == 0) (*t->numbers)[commit.generation.value << 32 | commit.step.value] = commit.term.value;
          if (first != 0 && first != commit.term.value) commit.next.learning_rate *= 2.0F;
        })});
-  add({"commit-once", "a Commit is sent once", Mode::kSync, Flaw::kNone, {}, On<Commit>([](Tampering* t, Commit& commit) {
+  add({"commit-once",
+       "a Commit is sent once",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
+       On<Commit>([](Tampering* t, Commit& commit) {
          t->drop = Repeated(t, 2, t->to, commit.generation.value, commit.step.value, commit.term.value);
        })});
-  add({"redo-coefficient", "the last shard does not look at the verdict's coefficient", Mode::kSync, Flaw::kNone,
+  add({"redo-coefficient",
+       "the last shard does not look at the verdict's coefficient",
+       Mode::kSync,
+       Flaw::kNone,
        On<Redo>([](Tampering* t, Redo& redo) {
          if (t->to == kShards + t->world->shards.size() - 1) redo.clip = 1.0F;
-       }), {}});
+       }),
+       {}});
 }
 
 void AddAnswers(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
-  add({"prepared-life", "Prepared counts whatever its generation and incarnation", Mode::kSync, Flaw::kNone,
+  add({"prepared-life",
+       "Prepared counts whatever its generation and incarnation",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<Prepared>([](Tampering* t, Prepared& prepared, const server::Coordinator& coordinator) {
          prepared.generation = coordinator.generation();
          prepared.incarnation = LifeOf(*t, prepared.shard);
-       }), {}});
-  add({"prepared-step", "Prepared counts whatever its step", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"prepared-step",
+       "Prepared counts whatever its step",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<Prepared>([](Tampering*, Prepared& prepared, const server::Coordinator& coordinator) {
          prepared.step = coordinator.step();
-       }), {}});
-  add({"prepared-attempt", "Prepared counts for whatever attempt", Mode::kSync, Flaw::kNone,
-       AtCoordinator<Prepared>([](Tampering*, Prepared& prepared, const server::Coordinator&) { prepared.attempt = 1; }),
+       }),
        {}});
-  add({"committed-life", "Committed counts whatever its generation and incarnation", Mode::kSync, Flaw::kNone,
+  add({"prepared-attempt",
+       "Prepared counts for whatever attempt",
+       Mode::kSync,
+       Flaw::kNone,
+       AtCoordinator<Prepared>(
+           [](Tampering*, Prepared& prepared, const server::Coordinator&) { prepared.attempt = 1; }),
+       {}});
+  add({"committed-life",
+       "Committed counts whatever its generation and incarnation",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<Committed>([](Tampering* t, Committed& committed, const server::Coordinator& coordinator) {
          committed.generation = coordinator.generation();
          committed.incarnation = LifeOf(*t, committed.shard);
-       }), {}});
-  add({"reset-done-life", "ResetDone counts whatever its generation and incarnation", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"reset-done-life",
+       "ResetDone counts whatever its generation and incarnation",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<ResetDone>([](Tampering* t, ResetDone& done, const server::Coordinator& coordinator) {
          done.generation = coordinator.generation();
          done.incarnation = LifeOf(*t, done.shard);
-       }), {}});
-  add({"snapshot-life", "SnapshotDone counts for the present generation, whichever took it", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"snapshot-life",
+       "SnapshotDone counts for the present generation, whichever took it",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<SnapshotDone>([](Tampering* t, SnapshotDone& done, const server::Coordinator& coordinator) {
          done.generation = coordinator.generation();
          done.incarnation = LifeOf(*t, done.shard);
-       }), {}});
-  add({"snapshot-parameters", "a snapshot comes with the parameters of another step", Mode::kSync, Flaw::kNone, {},
+       }),
+       {}});
+  add({"snapshot-parameters",
+       "a snapshot comes with the parameters of another step",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<SnapshotDone>([](Tampering*, SnapshotDone& done) { ++done.parameters.updates; })});
-  add({"snapshot-failure", "a shard that could not write its part says that it did", Mode::kSync, Flaw::kNone, {},
+  add({"snapshot-failure",
+       "a shard that could not write its part says that it did",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<SnapshotDone>([](Tampering*, SnapshotDone& done) { done.failure.clear(); })});
-  add({"one-snapshot", "one snapshot is kept instead of two", Mode::kSync, Flaw::kNone, {},
+  add({"one-snapshot",
+       "one snapshot is kept instead of two",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
          if (kept.kept.size() > 1) kept.kept.erase(kept.kept.begin(), kept.kept.end() - 1);
        })});
-  add({"newest-deleted", "the newest snapshot is deleted", Mode::kSync, Flaw::kNone, {},
+  add({"newest-deleted",
+       "the newest snapshot is deleted",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
          if (!kept.kept.empty()) kept.kept.pop_back();
        })});
-  add({"ack-on-arrival", "a push is acknowledged when it arrives, staged or not", Mode::kSync, Flaw::kNone,
+  add({"ack-on-arrival",
+       "a push is acknowledged when it arrives, staged or not",
+       Mode::kSync,
+       Flaw::kNone,
        AtShard<Push>([](Tampering* t, Push& push, const server::Shard&) {
          Staged staged;
          staged.generation = push.generation;
@@ -206,8 +326,13 @@ void AddAnswers(std::vector<Mutant>* all) {
          staged.held = {{push.block, push.node}};
          staged.credit = 1;
          t->also.push_back({t->to, t->from, {staged, {}}});
-       }), {}});
-  add({"ack-when-sent", "a gradient is let go of when it is sent", Mode::kSync, Flaw::kNone, {},
+       }),
+       {}});
+  add({"ack-when-sent",
+       "a gradient is let go of when it is sent",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<Push>([](Tampering* t, Push& push) {
          Staged staged;
          staged.generation = push.generation;
@@ -218,18 +343,30 @@ void AddAnswers(std::vector<Mutant>* all) {
          staged.credit = UINT32_MAX;
          t->also.push_back({t->to, t->from, {staged, {}}});
        })});
-  add({"node-as-leaf", "a shard takes a node for the leaf it begins with", Mode::kSync, Flaw::kNone,
+  add({"node-as-leaf",
+       "a shard takes a node for the leaf it begins with",
+       Mode::kSync,
+       Flaw::kNone,
        On<Push>([](Tampering* t, Push& push) {
          if (t->shard() != nullptr) push.node.end = push.node.begin + 1;
-       }), {}});
-  add({"samples", "a shard counts every slot as one sample", Mode::kSync, Flaw::kNone, On<Push>([](Tampering* t, Push& push) {
+       }),
+       {}});
+  add({"samples",
+       "a shard counts every slot as one sample",
+       Mode::kSync,
+       Flaw::kNone,
+       On<Push>([](Tampering* t, Push& push) {
          if (t->shard() != nullptr && push.samples > 0) push.samples = 1;
-       }), {}});
+       }),
+       {}});
 }
 
 void AddSequences(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
-  add({"gap-accepted", "async: a push is applied although the one before it is missing", Mode::kAsync, Flaw::kNone,
+  add({"gap-accepted",
+       "async: a push is applied although the one before it is missing",
+       Mode::kAsync,
+       Flaw::kNone,
        AtShard<Push>([](Tampering* t, Push& push, const server::Shard&) {
          if (push.step.value < 2) return;
          Push empty = push;
@@ -237,19 +374,48 @@ void AddSequences(std::vector<Mutant>* all) {
          empty.samples = 0;
          empty.payload_hash = 0;
          t->before.push_back({empty, {}});
-       }), {}});
-  add({"duplicate-applied", "async: a push that comes again is applied again", Mode::kAsync, Flaw::kNone,
+       }),
+       {}});
+  add({"duplicate-applied",
+       "async: a push that comes again is applied again",
+       Mode::kAsync,
+       Flaw::kNone,
        AtShard<Push>([](Tampering* t, Push& push, const server::Shard& shard) {
          const std::uint64_t where = t->to << 32 | push.block;
          if (Repeated(t, where, shard.generation().value, push.incarnation.value, push.node.begin, push.step.value)) {
            push.step = push.step.Next();
          }
-       }), {}});
-  add({"owner-ahead", "async: a new owner begins behind a push that not all blocks have", Mode::kAsync, Flaw::kNone, {},
+       }),
+       {}});
+  add({"owner-ahead",
+       "async: a new owner begins behind a push that not all blocks have",
+       Mode::kAsync,
+       Flaw::kNone,
+       {},
        On<Staged>([](Tampering*, Staged& staged) {
          for (std::uint64_t& clock : staged.clocks) ++clock;
        })});
-  add({"clocks-ahead", "async: the coordinator counts a push before every shard has it", Mode::kAsync, Flaw::kNone, {},
+  add({"rates-ahead",
+       "async: shards are told that a step's reports were counted before they were",
+       Mode::kAsync,
+       Flaw::kNone,
+       {},
+       On<Rates>([](Tampering*, Rates& rates) { rates.step = rates.step.Next(); })});
+  add({"reports-once",
+       "async: a slot's report is sent once",
+       Mode::kAsync,
+       Flaw::kNone,
+       {},
+       On<Progress>([](Tampering* t, Progress& progress) {
+         std::erase_if(progress.reports, [&](const Progress::Entry& entry) {
+           return Repeated(t, 15, t->from, progress.generation.value, entry.step.value, entry.report.slot);
+         });
+       })});
+  add({"clocks-ahead",
+       "async: the coordinator counts a push before every shard has it",
+       Mode::kAsync,
+       Flaw::kNone,
+       {},
        On<Progress>([](Tampering*, Progress& progress) {
          for (std::uint64_t& clock : progress.clocks) ++clock;
        })});
@@ -279,39 +445,77 @@ void AddRepetitions(std::vector<Mutant>* all) {
 
 void AddLies(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
-  add({"push-hash", "a shard does not look at a payload's hash", Mode::kSync, Flaw::kNone,
+  add({"push-hash",
+       "a shard does not look at a payload's hash",
+       Mode::kSync,
+       Flaw::kNone,
        On<Push>([](Tampering* t, Push& push) {
          if (!t->message.payload.empty()) push.payload_hash = Hash64(t->message.payload.bytes());
-       }), {}});
-  add({"weights-hash", "a worker does not look at a payload's hash", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"weights-hash",
+       "a worker does not look at a payload's hash",
+       Mode::kSync,
+       Flaw::kNone,
        On<Weights>([](Tampering* t, Weights& weights) {
          if (!t->message.payload.empty()) weights.payload_hash = Hash64(t->message.payload.bytes());
-       }), {}});
-  add({"generations", "shards look at no generation", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"generations",
+       "shards look at no generation",
+       Mode::kSync,
+       Flaw::kNone,
        AtShard<Push, EndSlot, CoverageQuery, Pull, Commit, Redo, Pin, SnapshotsKept>(
-           [](Tampering*, auto& body, const server::Shard& shard) { body.generation = shard.generation(); }), {}});
-  add({"incarnations", "nobody looks at incarnations", Mode::kSync, Flaw::kNone,
+           [](Tampering*, auto& body, const server::Shard& shard) { body.generation = shard.generation(); }),
+       {}});
+  add({"incarnations",
+       "nobody looks at incarnations",
+       Mode::kSync,
+       Flaw::kNone,
        On<Push, EndSlot, CoverageQuery, Pull, Reset, Prepared, Committed, ResetDone, ResetBad, SnapshotDone, Staged,
           Weights>([](Tampering* t, auto& body) {
          const std::uint64_t shard = IsShardAddress(t->to) ? t->to : t->from;
          if (IsShardAddress(shard)) body.incarnation = LifeOf(*t, static_cast<std::size_t>(shard - kShards));
-       }), {}});
-  add({"hello-life", "a Hello of a former life is taken for one of the present life", Mode::kSync, Flaw::kNone,
+       }),
+       {}});
+  add({"hello-life",
+       "a Hello of a former life is taken for one of the present life",
+       Mode::kSync,
+       Flaw::kNone,
        AtCoordinator<Hello>([](Tampering* t, Hello& hello, const server::Coordinator& coordinator) {
          hello.incarnation = LifeOf(*t, hello.shard);
          hello.term = coordinator.term();
          if (hello.prepared) hello.prepared->incarnation = hello.incarnation;
-       }), {}});
-  add({"coverage", "a shard says that it holds what it does not", Mode::kSync, Flaw::kNone, {},
+       }),
+       {}});
+  add({"coverage",
+       "a shard says that it holds what it does not",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
        On<Staged>([](Tampering*, Staged& staged) {
          if (!staged.full) return;
          for (Staged::Entry& entry : staged.held) ++entry.node.end;
          for (SlotIndex slot = 0; slot < 6; ++slot) staged.ended.push_back(slot);
        })});
-  add({"settled-early", "parts are deleted before it is known whether their snapshot exists", Mode::kSync, Flaw::kNone, {},
-       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) { kept.settled = {kept.generation, Version{UINT32_MAX}}; })});
+  add({"settled-early",
+       "parts are deleted before it is known whether their snapshot exists",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
+       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
+         kept.settled = {kept.generation, Version{UINT32_MAX}};
+       })});
   add({"staleness", "bounded: a pull does not wait for the slowest slot", Mode::kBounded, Flaw::kNone,
-       AtShard<Pull>([](Tampering*, Pull& pull, const server::Shard&) { pull.version = {}; }), {}});
+       AtShard<Pull>([](Tampering* t, Pull& pull, const server::Shard&) {
+         (*t->numbers)[t->from] = pull.version.value;
+         pull.version = {};
+       }),
+       On<Weights>([](Tampering* t, Weights& weights) {
+         if (const auto asked = t->numbers->find(t->to); asked != t->numbers->end()) {
+           weights.asked = Version{asked->second};
+         }
+       })});
 }
 
 void AddFlaws(std::vector<Mutant>* all) {

@@ -22,22 +22,22 @@ namespace capstan::sim {
 // What disks, the coordinator's log and workers do wrong.
 enum class Flaw {
   kNone,
-  kWriteNotDurable,        // the newest part is gone when its shard dies
-  kDamageHashed,           // a damaged part's hashes agree with the damage
-  kOlderArrays,            // a part holds the arrays of the part before it, with hashes that agree
-  kNoOptimizerState,       // a part holds the weights alone
-  kNoSequenceNumbers,      // a part does not hold which pushes are in it
-  kIncarnationForgotten,   // every life of a shard takes the same number
-  kGenerationForgotten,    // a shard that comes back knows no generation
-  kRecoverNotDurable,      // these records are lost when the coordinator dies soon after
+  kWriteNotDurable,       // the newest part is gone when its shard dies
+  kDamageHashed,          // a damaged part's hashes agree with the damage
+  kOlderArrays,           // a part holds the arrays of the part before it, with hashes that agree
+  kNoOptimizerState,      // a part holds the weights alone
+  kNoSequenceNumbers,     // a part does not hold which pushes are in it
+  kIncarnationForgotten,  // every life of a shard takes the same number
+  kGenerationForgotten,   // a shard that comes back knows no generation
+  kRecoverNotDurable,     // these records are lost when the coordinator dies soon after
   kRunningNotDurable,
   kManifestNotDurable,
-  kTermForgotten,          // none of these is ever there when a coordinator starts
+  kTermForgotten,  // none of these is ever there when a coordinator starts
   kSessionForgotten,
-  kSumInSlotOrder,         // a worker adds its slots from the last to the first
-  kDataByPosition,         // a slot's data depends on its place among its worker's slots
-  kNotReproducible,        // a gradient depends on who computed it
-  kOldWeights,             // a worker computes before all blocks of the version are there
+  kSumInSlotOrder,   // a worker adds its slots from the last to the first
+  kDataByPosition,   // a slot's data depends on its place among its worker's slots
+  kNotReproducible,  // a gradient depends on who computed it
+  kOldWeights,       // a worker computes before all blocks of the version are there
 };
 
 // What a mutant may look at.

@@ -1,5 +1,6 @@
 #include "tests/sim/options.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "common/random.h"
@@ -56,6 +57,13 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   if (pick(6) == 0) options.tensor_sizes = {3, 2};  // fewer blocks than shards
   options.workers_stay_away = pick(2) == 0;
   options.full_disks_kill = pick(2) == 0;
+  if (edition < 3) return options;
+  random = RandomStream(seed, 4);
+  options.replays = std::max(options.replays, rate(4, 0.2));
+  if (pick(4) == 0) {
+    options.zombies = 1.0;
+    options.coordinator_crashes += 2.0 * random.Unit();
+  }
   return options;
 }
 

@@ -9,7 +9,7 @@
 
 namespace capstan::sim {
 
-inline constexpr int kNewestEdition = 2;
+inline constexpr int kNewestEdition = 3;
 // `edition`: what befell jobs when a seed was written down; an older one is replayed without what came later.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
 // The undisturbed run of the same job, with one worker and one shard.

@@ -69,9 +69,7 @@ struct Catch {
   std::string how;
 };
 
-const char* ModeName(Mode mode) {
-  return mode == Mode::kSync ? "sync" : mode == Mode::kBounded ? "bounded" : "async";
-}
+const char* ModeName(Mode mode) { return mode == Mode::kSync ? "sync" : mode == Mode::kBounded ? "bounded" : "async"; }
 
 Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -114,8 +112,8 @@ int TryMutants(const Arguments& arguments) {
     caught += result.seed != 0 ? 1 : 0;
     const std::string seeds = result.seed == 0 ? "–" : std::to_string(result.seed - first.seed + 1);
     const std::string how = result.how.substr(0, result.how.find_first_of(";("));
-    std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(),
-                ModeName(mutant.mode), seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
+    std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), ModeName(mutant.mode),
+                seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
     std::fflush(stdout);
   }
   std::printf("\n%zu of %zu caught within %llu seeds\n", caught, tried,
@@ -151,8 +149,9 @@ int TrySeeds(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
-    std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
+    std::fprintf(
+        stderr,
+        "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -103,7 +103,8 @@ std::uint32_t SimWorker::DataOf(SlotIndex slot, std::size_t index) const {
 }
 
 // The sums of nodes, but from the last slot to the first.
-void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients, const std::vector<SlotSums::Part>& parts) const {
+void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
+                               const std::vector<SlotSums::Part>& parts) const {
   for (const SlotSums::Part& part : parts) {
     if (part.node.IsLeaf() || !part.gradient) continue;
     for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) {
