@@ -61,8 +61,12 @@ class CoordinatorProcess {
     loop.coordinator.config = options_.config;
     loop.coordinator.job_file = PrintJobConfig(options_.config);
     loop.coordinator.job = NewJobId();
-    CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log",
-                                                                        kLogWaitSeconds));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds));
+    if (options_.begin == RunBegin::kResume && loop.log->records().empty()) {
+      return Corrupt(run_dir_ +
+                     "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
+    }
     CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(options_.config.cluster.coordinator));
     loop.run_dir = run_dir_;
     loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };

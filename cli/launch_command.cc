@@ -70,17 +70,30 @@ void ShowResult(const JobConfig& config, const RunDirectory& directory, const Pr
 
 namespace {
 
-// The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they were.
+// The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they
+// were.
 Result<JobConfig> LoadConfig(const LaunchArguments& arguments) {
   if (!arguments.resume) {
     if (arguments.job_file.empty()) return Invalid("say which job: capstan launch JOB.toml");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
   const std::string own = arguments.run_dir + "/job.toml";
+  if (std::error_code error; !fs::exists(own, error)) {
+    return Invalid("the run directory " + arguments.run_dir + " holds no run that could be resumed");
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, LoadJobConfig(own));
   std::vector<std::string> overrides = arguments.overrides;
   overrides.insert(overrides.begin(), "job.slots=" + std::to_string(begun.job.slots));
-  return LoadJobConfig(arguments.job_file.empty() ? own : arguments.job_file, overrides);
+  // Written down as what it was then: all of them.
+  if (begun.cluster.min_workers == begun.cluster.workers) overrides.insert(overrides.begin(), "cluster.min_workers=0");
+  CAPSTAN_ASSIGN_OR_RETURN(JobConfig now,
+                           LoadJobConfig(arguments.job_file.empty() ? own : arguments.job_file, overrides));
+  const std::string difference = DescribeDifference(begun, now);
+  if (!difference.empty()) {
+    return Invalid("this job cannot be continued with other settings, " + difference +
+                   "; leave them as they were, or begin a new run");
+  }
+  return now;
 }
 
 }  // namespace
@@ -99,8 +112,8 @@ int RunLaunch(const LaunchArguments& arguments) {
   }
   PrepareProcess();
   StopSignals signals;
-  const Result<RunDirectory> directory = RunDirectory::Take(
-      arguments.run_dir, config.job.name, arguments.resume ? RunBegin::kResume : RunBegin::kNew);
+  const Result<RunDirectory> directory =
+      RunDirectory::Take(arguments.run_dir, config.job.name, arguments.resume ? RunBegin::kResume : RunBegin::kNew);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
   if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
     return Fail(status.message(), kExitFailed);
@@ -110,7 +123,8 @@ int RunLaunch(const LaunchArguments& arguments) {
               Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
               "; run directory " + directory->path());
   const auto start = std::chrono::steady_clock::now();
-  Launcher launcher(config, *directory, OwnFolder(), arguments.max_restarts, &signals, &screen);
+  Launcher launcher(config, *directory, OwnFolder(),
+                    {arguments.max_restarts, arguments.resume ? RunBegin::kResume : RunBegin::kNew}, &signals, &screen);
   const Status status = launcher.Run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();

@@ -88,7 +88,10 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
 Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   if (path.empty()) return Invalid("--resume goes on with a run: say which by --run-dir");
   if (std::error_code error; !fs::exists(path + "/snapshots/coordinator.log", error)) {
-    return Invalid("the run directory " + path + " holds no run that could be resumed; start one without --resume");
+    return Invalid("the run directory " + path +
+                   (HoldsRun(path)
+                        ? " has lost snapshots/coordinator.log: bring it back from a copy, or begin a new run elsewhere"
+                        : " holds no run that could be resumed; start one without --resume"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLockWaitSeconds));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
 #include "common/file_lock.h"
+#include "common/status.h"
 
 namespace capstan::cli {
 

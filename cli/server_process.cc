@@ -10,8 +10,8 @@
 #include "cli/server_processes.h"
 #include "monitoring/exporter.h"
 #include "server/optimizer.h"
-#include "server/storage/rocks_snapshot_store.h"
 #include "server/shard_loop.h"
+#include "server/storage/rocks_snapshot_store.h"
 
 namespace capstan::cli {
 namespace {

@@ -58,8 +58,7 @@ struct Words {
   std::span<const std::string_view> later;
 };
 
-inline constexpr Word<Mode> kModes[] = {
-    {"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}};
+inline constexpr Word<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}};
 inline constexpr std::string_view kModesLater[] = {"local", "allreduce"};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};

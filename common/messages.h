@@ -375,10 +375,9 @@ struct Error {
   std::string message;
 };
 
-using Header =
-    std::variant<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello, ResetDone,
-                 ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull,
-                 Weights, Fetch, Fetched, Error>;
+using Header = std::variant<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello,
+                            ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot,
+                            CoverageQuery, Staged, Pull, Weights, Fetch, Fetched, Error>;
 
 struct Message {
   Header header;

@@ -538,11 +538,13 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {
-  std::string who = ahead_of_us_;
+  std::string who;
   const std::uint32_t per_server = options_.config.cluster.shards_per_server;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const ShardState& shard = shards_[i];
-    if (!shard.hello) {
+    if (!shard.ahead.empty()) {
+      AddName(&who, shard.ahead);
+    } else if (!shard.hello) {
       AddName(&who, ShardName(i, per_server) + " (never seen)");
     } else if (now - shard.last_heard >= kShardSilence) {
       AddName(&who, ShardName(i, per_server) + " at " + shard.hello->endpoint + " (silent for " +
@@ -551,7 +553,8 @@ std::string Coordinator::WaitingFor(Instant now) const {
   }
   for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
     if (shards_[i].reset_done || !shards_[i].hello) continue;
-    AddName(&who, ShardName(i, per_server) + (recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)"));
+    AddName(&who,
+            ShardName(i, per_server) + (recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)"));
   }
   const std::size_t wanted = options_.config.cluster.workers;
   if (state_ != State::kRunning && members_.size() < wanted) {

@@ -8,7 +8,8 @@
 // Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered its own term; what some
 //         shard has published is sent again verbatim, so nothing is decided twice.
 //
-// Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation, from the
+// Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation, from
+// the
 //         newest snapshot) -> kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted
 //         coordinator may go from kCollecting to kRunning at once; one whose log says that the job is done begins
 //         with kFinished.
@@ -97,6 +98,7 @@ class Coordinator {
     std::optional<Step> committed;     // newest step it has published
     std::optional<Progress> progress;
     std::vector<SnapshotPart> parts;  // all that this life was ever heard to have: what is kept does not go away
+    std::string ahead;                // what it was told that is not in our log
     PeerId rival;                     // another process that claims this index
     Instant rival_since{};
   };
@@ -184,7 +186,7 @@ class Coordinator {
   std::unique_ptr<SegmentOrder> order_;
   Generation generation_;
   std::optional<RecoverRecord> recover_;
-  std::optional<RunningRecord> running_;  // of generation_
+  std::optional<RunningRecord> running_;   // of generation_
   std::vector<ManifestRecord> manifests_;  // of the snapshots that exist, oldest first
   bool concluded_ = false;
 
@@ -210,7 +212,6 @@ class Coordinator {
   bool stop_requested_ = false;
   Instant stop_since_{};
   Status failure_;
-  std::string ahead_of_us_;  // the newest reason to believe that another coordinator has taken over
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};

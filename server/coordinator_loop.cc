@@ -143,10 +143,11 @@ void CoordinatorLoop::SeeState(Instant now) {
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
   if (state == Coordinator::State::kStopped) {
     const SnapshotId newest = core_->newest_snapshot();
-    BeginFarewell(Refused("stopped at step " + std::to_string(core_->step().value) +
-                          (newest.IsNone() ? "; there is no snapshot"
-                                           : "; the newest snapshot is of version " + std::to_string(newest.version.value) +
-                                                 ", --resume goes on from there")));
+    BeginFarewell(
+        Refused("stopped at step " + std::to_string(core_->step().value) +
+                (newest.IsNone() ? "; there is no snapshot"
+                                 : "; the newest snapshot is of version " + std::to_string(newest.version.value) +
+                                       ", --resume goes on from there")));
   }
   (void)SendOut();
 }

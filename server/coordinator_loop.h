@@ -30,9 +30,9 @@ namespace capstan::server {
 
 struct CoordinatorLoopOptions {
   CoordinatorOptions coordinator;
-  std::string listen;     // host:port; port 0 takes a free one
-  std::string advertise;  // host that others reach it by; empty: the host of `listen`
-  std::string run_dir;    // exists; gets metrics.jsonl and final.safetensors
+  std::string listen;                   // host:port; port 0 takes a free one
+  std::string advertise;                // host that others reach it by; empty: the host of `listen`
+  std::string run_dir;                  // exists; gets metrics.jsonl and final.safetensors
   std::unique_ptr<CoordinatorLog> log;  // none: it lives and dies with the loop
   TransportOptions transport;
   // Called by the loop's thread.
@@ -88,7 +88,7 @@ class CoordinatorLoop {
   Outbox out_;
   Phase phase_ = Phase::kServing;
   Instant farewell_began_{};
-  Generation running_generation_;       // told to on_running
+  Generation running_generation_;  // told to on_running
   bool concluded_before_ = false;  // the job was done when this process began
   Status outcome_;
   std::atomic<Coordinator::State> state_{Coordinator::State::kCollecting};

@@ -27,11 +27,15 @@ Status Coordinator::CheckHello(const Hello& hello) const {
 // is an old copy. Then nothing is decided here; the shard is not to blame.
 std::string Coordinator::AheadOfUs(const Hello& hello) const {
   const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
-  if (hello.term <= term_ && generation <= generation_) return "";
+  const bool unknown = hello.newest_kept.generation == generation_ && hello.newest_kept > newest_snapshot();
+  if (hello.term <= term_ && generation <= generation_ && !unknown) return "";
   return ShardName(hello.shard, options_.config.cluster.shards_per_server) + " has seen term " +
-         std::to_string(hello.term.value) + " and generation " + std::to_string(generation.value) +
-         " of this job, this coordinator's log ends with term " + std::to_string(term_.value) + " and generation " +
-         std::to_string(generation_.value) + ": another coordinator has taken over, or its directory is an old copy";
+         std::to_string(hello.term.value) + ", generation " + std::to_string(generation.value) +
+         ", and the snapshot of version " + std::to_string(hello.newest_kept.version.value) +
+         " of this job; this coordinator's log ends with term " + std::to_string(term_.value) + ", generation " +
+         std::to_string(generation_.value) + " and the snapshot of version " +
+         std::to_string(newest_snapshot().version.value) +
+         ": another coordinator has taken over, or its log is an old copy (then bring the newer one back)";
 }
 
 // A new coordinator builds on these parts: they must fit together, and the catalog.
@@ -85,8 +89,8 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     return;
   }
   if (std::string ahead = AheadOfUs(hello); !ahead.empty()) {
-    if (ahead_of_us_ != ahead) out->Say(Severity::kWarning, ahead);
-    ahead_of_us_ = std::move(ahead);
+    if (shards_[hello.shard].ahead.empty()) out->Say(Severity::kWarning, ahead);
+    shards_[hello.shard].ahead = std::move(ahead);
     return;
   }
   ShardState& shard = shards_[hello.shard];
@@ -97,6 +101,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   shard.peer = from;
   shard.last_heard = now;
   shard.rival = {};
+  shard.ahead.clear();
   // Within one life a shard's generation and term only rise; a late Hello is not the newest word.
   if (!known || (hello.term >= shard.hello->term && hello.generation >= shard.hello->generation)) shard.hello = hello;
   for (const SnapshotPart& part : hello.parts) Remember(part, &shard);

@@ -28,8 +28,8 @@ struct Worker {
   Generation generation;
   Step step;
   bool computing = false;
-  Instant since{};                  // when it last said something new of these three
-  std::vector<SlotIndex> backup;    // of slower workers, computed by this one as well in the step under way
+  Instant since{};                // when it last said something new of these three
+  std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
 };

@@ -11,10 +11,10 @@
 //         batch is followed by Flush(), and what TakeDiskWork() gives is carried out elsewhere, in order.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
-#include <atomic>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -27,9 +27,9 @@
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
-#include "server/storage/shard_disk.h"
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
+#include "server/storage/shard_disk.h"
 
 namespace capstan::server {
 
@@ -47,8 +47,8 @@ struct ShardOptions {
   std::uint32_t window_blocks = 16;  // staged ahead of the lowest incomplete block
   std::uint32_t block_elements = kBlockElements;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
-  ShardLife life;                   // what its directory remembers; the incarnation is in it already
-  std::vector<SnapshotPart> parts;  // in its directory
+  ShardLife life;                               // what its directory remembers; the incarnation is in it already
+  std::vector<SnapshotPart> parts;              // in its directory
   std::function<PeerId(const std::string& endpoint)> connect;  // to another shard
 };
 

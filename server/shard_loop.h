@@ -26,13 +26,13 @@
 namespace capstan::server {
 
 struct ShardLoopOptions {
-  ShardOptions shard;  // its coordinator, endpoint, life and parts are filled in by the loop
+  ShardOptions shard;                    // its coordinator, endpoint, life and parts are filled in by the loop
   std::unique_ptr<SnapshotStore> store;  // its directory; none: it lives and dies with the loop
-  std::string listen;        // host:port; port 0 takes a free one
-  std::string advertise;     // host that others reach it by; empty: the host of `listen`
-  std::string coordinator;   // host:port
-  double join_seconds = 60;  // until the coordinator is heard first
-  double stall_seconds = 0;  // between two signs of its life; 0: no limit
+  std::string listen;                    // host:port; port 0 takes a free one
+  std::string advertise;                 // host that others reach it by; empty: the host of `listen`
+  std::string coordinator;               // host:port
+  double join_seconds = 60;              // until the coordinator is heard first
+  double stall_seconds = 0;              // between two signs of its life; 0: no limit
   TransportOptions transport;
   std::function<void(const Notice&)> on_notice;  // called by the loop's thread; the outcome is not among them
   std::function<void()> on_end;                  // the last thing that it does

@@ -6,7 +6,10 @@ namespace capstan::server {
 
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
-  if (reset.generation == generation_ && load_) return;  // under way
+  if (reset.generation == generation_ && load_) {  // under way; whoever has the blocks may have come back elsewhere
+    load_->Redirect(reset.sources);
+    return;
+  }
   if (reset.generation == generation_ && serving()) {
     out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
     return;

@@ -95,7 +95,8 @@ void Shard::On(const SnapshotsKept& message) {
   std::vector<SnapshotPart> gone;
   std::erase_if(parts_, [&](const SnapshotPart& part) {
     const bool kept = std::find(message.kept.begin(), message.kept.end(), part.id) != message.kept.end();
-    const bool newer = part.id.generation == generation_ && part.id > message.settled;  // its manifest may be on its way
+    const bool newer =
+        part.id.generation == generation_ && part.id > message.settled;  // its manifest may be on its way
     if (!kept && !newer) gone.push_back(part);
     return !kept && !newer;
   });
@@ -122,8 +123,8 @@ void Shard::Handle(DiskResult result, Instant now, Outbox* out) {
 
 void Shard::On(LifeRemembered result, Instant now, Outbox* out) {
   if (!result.status.ok()) {
-    out->Say(Severity::kError, "shard " + std::to_string(options_.shard) + " cannot write to its directory: " +
-                                   result.status.message());
+    out->Say(Severity::kError,
+             "shard " + std::to_string(options_.shard) + " cannot write to its directory: " + result.status.message());
     return;
   }
   if (result.life.generation == generation_) life_remembered_ = true;
@@ -166,8 +167,8 @@ void Shard::On(PeerRead result, Instant, Outbox* out) {
 
 void Shard::On(PartsRemoved result, Instant, Outbox* out) {
   if (result.status.ok()) return;
-  out->Say(Severity::kWarning, "shard " + std::to_string(options_.shard) + " cannot delete an old snapshot: " +
-                                   result.status.message());
+  out->Say(Severity::kWarning,
+           "shard " + std::to_string(options_.shard) + " cannot delete an old snapshot: " + result.status.message());
 }
 
 }  // namespace capstan::server

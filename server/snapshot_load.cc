@@ -42,6 +42,19 @@ bool SnapshotLoad::IsLocal(ShardIndex part) const {
   return std::find(options_.own_parts.begin(), options_.own_parts.end(), wanted) != options_.own_parts.end();
 }
 
+void SnapshotLoad::Redirect(const std::vector<Reset::Source>& sources) {
+  if (sources.size() != options_.reset.sources.size()) return;
+  for (ShardIndex part = 0; part < sources.size(); ++part) {
+    Reset::Source& known = options_.reset.sources[part];
+    const bool moved =
+        holders_[part].value != 0 && sources[part].digest == known.digest && sources[part].endpoint != known.endpoint;
+    if (!moved) continue;
+    known.endpoint = sources[part].endpoint;
+    holders_[part] = options_.connect(known.endpoint);
+    backoff_.Restart();
+  }
+}
+
 std::optional<LoadSnapshot> SnapshotLoad::TakeWork() {
   if (!local_pending_) return std::nullopt;
   LoadSnapshot work;
@@ -113,7 +126,8 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
     --headers_left_;
     for (std::size_t i = 0; i < options_.targets.size(); ++i) {
       const BlockIndex block = options_.targets[i].block;
-      if (options_.part_of_block[block] == part) wanted_.push_back({{part, block}, {i, (1U << options_.array_count) - 1}});
+      if (options_.part_of_block[block] == part)
+        wanted_.push_back({{part, block}, {i, (1U << options_.array_count) - 1}});
     }
     fetching_.erase(found);
   } else {

@@ -42,10 +42,14 @@ class SnapshotLoad {
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
+  // The same parts, perhaps at other endpoints: what is still missing is asked for there.
+  void Redirect(const std::vector<Reset::Source>& sources);
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
-  bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && wanted_.empty() && fetching_.empty(); }
+  bool done() const {
+    return failure_.ok() && !local_pending_ && headers_left_ == 0 && wanted_.empty() && fetching_.empty();
+  }
   // Requires done(). By position in the targets; null in version 0.
   const SnapshotHeader::Block* entry(std::size_t target) const;
   // Of all parts, in their order.

@@ -20,15 +20,15 @@ std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(
 
 }  // namespace
 
-Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries,
-                   std::uint32_t max_restarts, StopSignals* signals, Screen* screen)
+Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, Options options,
+                   StopSignals* signals, Screen* screen)
     : config_(config),
       directory_(directory),
       binaries_(std::move(binaries)),
       signals_(signals),
       screen_(screen),
       progress_(directory.path() + "/metrics.jsonl", config.job.steps),
-      max_restarts_(max_restarts) {}
+      options_(options) {}
 
 Status Launcher::Run() {
   if (Status status = StartCoordinator(); !status.ok()) Fail(std::move(status));
@@ -75,7 +75,7 @@ void Launcher::Restart(Member* member, Clock::time_point now) {
   if (progress_.steps_done() > member->steps_at_start) member->next_wait = kRestartFirst;
   ++restarts_;
   screen_->Line("warning: " + member->name + " " + member->process->HowItEnded() + "; starting it again (" +
-                std::to_string(restarts_) + " of at most " + std::to_string(max_restarts_) + " times)");
+                std::to_string(restarts_) + " of at most " + std::to_string(options_.max_restarts) + " times)");
   member->restart_at = now + member->next_wait;
   member->next_wait = std::min(member->next_wait * 2, kRestartLongest);
 }
@@ -95,10 +95,16 @@ void Launcher::StartDueMembers(Clock::time_point now) {
 Status Launcher::StartCoordinator() {
   coordinator_heard_ = Clock::now();
   // Its addresses are chosen here, for all its lives.
-  return Add(kCoordinator, "capstan-server",
-             {directory_.path() + "/job.toml", "--coordinator", "--run-dir", directory_.path(), "--set",
-              "cluster.coordinator=" + ChoosePort(config_.cluster.coordinator), "--metrics-listen",
-              ChoosePort(config_.metrics.listen)});
+  std::vector<std::string> arguments = {directory_.path() + "/job.toml",
+                                        "--coordinator",
+                                        "--run-dir",
+                                        directory_.path(),
+                                        "--set",
+                                        "cluster.coordinator=" + ChoosePort(config_.cluster.coordinator),
+                                        "--metrics-listen",
+                                        ChoosePort(config_.metrics.listen)};
+  if (options_.begin == RunBegin::kResume) arguments.push_back("--resume");
+  return Add(kCoordinator, "capstan-server", std::move(arguments));
 }
 
 // Where a port is fixed, each process on this machine gets its own from there on.
@@ -108,11 +114,10 @@ Status Launcher::StartMembers() {
   const auto metrics_listen = [&] { return ShiftPort(config_.metrics.listen, ++started); };
   for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
     const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
-    CAPSTAN_RETURN_IF_ERROR(
-        Add(ServerName(i), "capstan-server",
-            {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir", directory_.path(), "--set",
-             "cluster.coordinator=" + coordinator, "--set", "cluster.listen=" + listen, "--metrics-listen",
-             metrics_listen()}));
+    CAPSTAN_RETURN_IF_ERROR(Add(ServerName(i), "capstan-server",
+                                {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir",
+                                 directory_.path(), "--set", "cluster.coordinator=" + coordinator, "--set",
+                                 "cluster.listen=" + listen, "--metrics-listen", metrics_listen()}));
   }
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
     const std::string name = "worker-" + std::to_string(i);
@@ -196,9 +201,10 @@ void Launcher::SeeEnd(Member* member, Clock::time_point now) {
     screen_->Line(member->name + " left");
     return;
   }
-  if ((process.was_killed() || process.was_told_to_end()) && restarts_ < max_restarts_) return Restart(member, now);
+  if ((process.was_killed() || process.was_told_to_end()) && restarts_ < options_.max_restarts)
+    return Restart(member, now);
   std::string message = member->name + " " + process.HowItEnded();
-  if (process.was_killed() && max_restarts_ > 0) message += " after " + std::to_string(restarts_) + " restarts";
+  if (process.was_killed() && options_.max_restarts > 0) message += " after " + std::to_string(restarts_) + " restarts";
   const std::vector<std::string> lines = process.LastLines(kLinesShown);
   message += lines.empty() ? "; its log is empty" : "; the last lines of its log:";
   for (const std::string& line : lines) message += "\n  " + line;

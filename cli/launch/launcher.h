@@ -26,13 +26,17 @@ namespace capstan::cli {
 
 class Launcher {
  public:
+  struct Options {
+    std::uint32_t max_restarts = 100;  // of all processes together
+    RunBegin begin = RunBegin::kNew;
+  };
   static constexpr int kStopSeconds = 10;
   static constexpr int kLastSnapshotSeconds = 70;  // for the coordinator, which takes it before it ends
   static constexpr std::chrono::milliseconds kRestartFirst{100}, kRestartLongest{2000};
   static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
 
   // `binaries`: the folder of capstan-server and capstan-worker. All but `binaries` outlive the launcher.
-  Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::uint32_t max_restarts,
+  Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, Options options,
            StopSignals* signals, Screen* screen);
 
   // Until the job is done, has failed or was stopped, and no process is left.
@@ -84,7 +88,7 @@ class Launcher {
   Endpoints endpoints_;
   std::map<std::string, std::vector<std::string>> server_addresses_;
   std::vector<Member> members_;  // the coordinator first
-  const std::uint32_t max_restarts_;
+  const Options options_;
   std::uint32_t restarts_ = 0;
   std::size_t ready_ = 0;
   Status failure_;

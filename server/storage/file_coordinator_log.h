@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/file_lock.h"
 #include "common/status.h"
 #include "server/coordinator_log.h"
-#include "common/file_lock.h"
 
 namespace capstan::server {
 

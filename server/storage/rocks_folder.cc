@@ -130,16 +130,24 @@ Status RocksFolder::OpenDatabase(Access access) {
     names.clear();
     CAPSTAN_RETURN_IF_ERROR(FromRocks(rocksdb::DB::ListColumnFamilies(options, path_, &names), path_));
   }
-  std::vector<rocksdb::ColumnFamilyDescriptor> wanted;
-  for (const std::string& name : names) {
-    const bool life = name == rocksdb::kDefaultColumnFamilyName;
-    wanted.emplace_back(name, life ? options : SnapshotOptions(env_.get()));
-  }
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* database = nullptr;
-  const rocksdb::Status status = access == Access::kWrite
-                                     ? rocksdb::DB::Open(options, path_, wanted, &handles, &database)
-                                     : rocksdb::DB::OpenForReadOnly(options, path_, wanted, &handles, &database);
+  const auto open = [&] {
+    std::vector<rocksdb::ColumnFamilyDescriptor> wanted;
+    for (const std::string& name : names) {
+      rocksdb::Options family = name == rocksdb::kDefaultColumnFamilyName ? options : SnapshotOptions(env_.get());
+      family.paranoid_checks = options.paranoid_checks;
+      wanted.emplace_back(name, family);
+    }
+    return access == Access::kWrite ? rocksdb::DB::Open(options, path_, wanted, &handles, &database)
+                                    : rocksdb::DB::OpenForReadOnly(options, path_, wanted, &handles, &database);
+  };
+  rocksdb::Status status = open();
+  if (!status.ok() && !status.IsBusy() && !status.IsNoSpace()) {
+    // A table that is cut short or gone takes its own snapshot with it, not the others: reading it says so.
+    options.paranoid_checks = false;
+    if (open().ok()) status = rocksdb::Status::OK();
+  }
   CAPSTAN_RETURN_IF_ERROR(FromRocks(status, path_));
   database_.reset(database);
   return TakeFamilies(handles, access);

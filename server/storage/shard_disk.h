@@ -95,7 +95,8 @@ using DiskResult = std::variant<LifeRemembered, SnapshotWritten, SnapshotLoaded,
 
 DiskResult CarryOut(DiskWork work, SnapshotStore* store);
 
-// A header as bytes, for disks and other shards. Parsing believes nothing: sizes are bounded and lists must fit together.
+// A header as bytes, for disks and other shards. Parsing believes nothing: sizes are bounded and lists must fit
+// together.
 std::string EncodeSnapshotHeader(const SnapshotHeader& header);
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 

@@ -34,7 +34,7 @@ struct SnapshotHeader {
     BlockIndex block = 0;
     std::uint32_t count = 0;  // elements
     std::uint64_t updates = 0;
-    std::vector<std::uint64_t> last;  // per slot, newest sequence number applied; empty in sync
+    std::vector<std::uint64_t> last;                      // per slot, newest sequence number applied; empty in sync
     std::array<std::uint64_t, kBlockArraysMax> hashes{};  // XXH3-64 of each array
   };
   std::vector<Block> blocks;  // in catalog order

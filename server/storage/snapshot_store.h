@@ -2,7 +2,8 @@
 //
 // Kind:   opened by the process, then used by one thread (the shard's disk thread). Every call blocks.
 // Fails:  kUnreachable: the disk is full or fails; kCorrupt: what is there is damaged; kInvalid: it is not there.
-// Why:    the core decides what is kept, a thread carries it out, and the simulated cluster has disks that fail as told.
+// Why:    the core decides what is kept, a thread carries it out, and the simulated cluster has disks that fail as
+// told.
 #pragma once
 
 #include <atomic>
@@ -41,8 +42,8 @@ class SnapshotStore : public SnapshotReader {
   // Durable when it returns.
   virtual Status Remember(const ShardLife& life) = 0;
 
-  // All or nothing, and durable when it returns. Lets go of each block when it is written, and gives up, leaving nothing,
-  // when `cancelled` becomes true.
+  // All or nothing, and durable when it returns. Lets go of each block when it is written, and gives up, leaving
+  // nothing, when `cancelled` becomes true.
   virtual Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) = 0;
   virtual Status Remove(SnapshotId id, ShardIndex part) = 0;
 };

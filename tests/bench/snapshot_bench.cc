@@ -110,7 +110,8 @@ std::vector<double> StepSeconds(const std::string& run_dir) {
 }
 
 std::string JobFile(const SnapshotOptions& options) {
-  return "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = 1000000\nglobal_batch = 1\n[model]\nkind = \"mlp\"\n[data]\n"
+  return "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = 1000000\nglobal_batch = 1\n[model]\nkind = "
+         "\"mlp\"\n[data]\n"
          "kind = \"synthetic\"\n[optimizer]\nkind = \"adamw\"\n[snapshot]\nevery_seconds = 0\nevery_steps = " +
          std::to_string(options.every_steps) + "\n";
 }
@@ -121,7 +122,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Steps that ended while a snapshot was written, and the others. The log ends with the step that was committed at `end`.
+// Steps that ended while a snapshot was written, and the others. The log ends with the step that was committed at
+// `end`.
 struct Steps {
   std::vector<double> during, apart;
 };
@@ -132,7 +134,8 @@ Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshot
   Span step{0, end};
   for (std::size_t i = seconds.size(); i-- > kWarmup; step.end = step.begin) {
     step.begin = step.end - seconds[i];
-    const bool during = std::any_of(snapshots.begin(), snapshots.end(), [&](const Span& s) { return s.Overlaps(step); });
+    const bool during =
+        std::any_of(snapshots.begin(), snapshots.end(), [&](const Span& s) { return s.Overlaps(step); });
     (during ? steps.during : steps.apart).push_back(seconds[i]);
   }
   return steps;
@@ -149,8 +152,8 @@ Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options) {
   PushPullLoad load{.tensor_bytes = kTensorBytes};
   load.tensors = std::max<std::size_t>(1, (options.state_mib << 20) / 3 / kTensorBytes);
   load.warmup_rounds = options.every_steps * (options.snapshots + 1) - 1;
-  const BenchCluster::MakeStore make_store =
-      [](const std::string& run_dir, ShardIndex shard) -> Result<std::unique_ptr<server::SnapshotStore>> {
+  const BenchCluster::MakeStore make_store = [](const std::string& run_dir,
+                                                ShardIndex shard) -> Result<std::unique_ptr<server::SnapshotStore>> {
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::SnapshotStore> store,
                              server::RocksSnapshotStore::Open(run_dir + "/snapshots", shard, 1));
     return std::unique_ptr<server::SnapshotStore>(

@@ -15,11 +15,7 @@ using namespace capstan::sim;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+constexpr bool kSanitized = CAPSTAN_SANITIZED;
 // Under sanitizers a tenth of the time is all there is; what they look for, few jobs show.
 constexpr std::uint64_t kRuns = kSanitized ? 150 : 8000, kAsyncRuns = kSanitized ? 30 : 1000,
                         kBoundedRuns = kSanitized ? 20 : 1000;

@@ -267,8 +267,8 @@ bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
   return true;
 }
 
-// We wait for weights, and are given slots. Synchronous: they are of the step before, whose weights are still held. Else
-// a slower one may be among them, and it may be what the weights wait for.
+// We wait for weights, and are given slots. Synchronous: they are of the step before, whose weights are still held.
+// Else a slower one may be among them, and it may be what the weights wait for.
 void Session::ChooseAgain() {
   if (round_state_ != RoundState::kPulling) return;
   if (!Synchronous()) return VoidRound();
