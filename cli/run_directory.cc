@@ -38,18 +38,6 @@ Status MakeFolder(const std::string& path) {
 }
 
 // A folder that nobody else has: jobs may start within one second.
-Result<std::string> MakeDefaultFolder(const std::string& job_name) {
-  const std::string first = DefaultPath(job_name);
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder("runs"));
-  std::error_code error;
-  for (int number = 1; number <= kSameSecondMax; ++number) {
-    std::string path = number == 1 ? first : first + "-" + std::to_string(number);
-    if (fs::create_directory(path, error)) return path;
-    if (error) break;
-  }
-  return Unreachable("cannot make the folder " + first + ": " +
-                     (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
-}
 
 // Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
 bool HoldsRun(const std::string& path) {
@@ -66,6 +54,19 @@ std::string Holder(const std::string& lock) {
 }
 
 }  // namespace
+
+Result<std::string> MakeDefaultFolder(const std::string& job_name) {
+  const std::string first = DefaultPath(job_name);
+  CAPSTAN_RETURN_IF_ERROR(MakeFolder("runs"));
+  std::error_code error;
+  for (int number = 1; number <= kSameSecondMax; ++number) {
+    std::string path = number == 1 ? first : first + "-" + std::to_string(number);
+    if (fs::create_directory(path, error)) return path;
+    if (error) break;
+  }
+  return Unreachable("cannot make the folder " + first + ": " +
+                     (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
+}
 
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
   if (path.empty()) {

@@ -48,6 +48,9 @@ class RunDirectory {
 // In a run directory whose weights were not made by steps of its own.
 inline constexpr char kImportedMark[] = "/snapshots/imported";
 
+// A new folder runs/NAME-DATE-TIME, with -2, -3, ... behind it when there is one.
+Result<std::string> MakeDefaultFolder(const std::string& name);
+
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
 Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints);

@@ -50,7 +50,8 @@ class ServerProcess {
       : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
-    if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir(), name(), getpid()));
+    CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
+    if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir_, name(), getpid()));
     CAPSTAN_RETURN_IF_ERROR(StartShards());
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
@@ -65,22 +66,27 @@ class ServerProcess {
  private:
   std::string name() const { return "server-" + std::to_string(options_.index); }
 
-  // Where its shards keep their snapshots. Without a run directory, the same one at every start.
+  // The one given, where it finds what a former life left, or a new one.
+  Status MakeRunFolder() {
+    run_dir_ = options_.run_dir;
+    if (run_dir_.empty()) {
+      CAPSTAN_ASSIGN_OR_RETURN(run_dir_, MakeDefaultFolder(options_.config.job.name + "-" + name()));
+    }
+    std::error_code error;
+    std::filesystem::create_directories(run_dir_, error);
+    if (error) return Unreachable("cannot make the run directory " + run_dir_ + ": " + error.message());
+    return {};
+  }
+
+  // Where its shards keep their snapshots.
   Result<std::unique_ptr<server::SnapshotStore>> OpenStore(ShardIndex shard) {
-    const std::string folder = run_dir() + "/snapshots";
+    const std::string folder = run_dir_ + "/snapshots";
     const std::vector<ShardIndex> orphans = server::FindOrphans(folder, options_.config.shard_count());
     return server::RocksSnapshotStore::Open(folder, shard, kStoreWaitSeconds, orphans);
   }
 
-  std::string run_dir() const {
-    return options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
-  }
-
   Status StartShards() {
     const std::uint32_t count = options_.config.cluster.shards_per_server;
-    std::error_code error;
-    std::filesystem::create_directories(run_dir(), error);
-    if (error) return Unreachable("cannot make the run directory " + run_dir() + ": " + error.message());
     const Incarnation incarnation = NewIncarnation();
     for (std::uint32_t i = 0; i < count; ++i) {
       server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
@@ -130,6 +136,7 @@ class ServerProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
+  std::string run_dir_;
   std::shared_ptr<monitoring::Registry> registry_;
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
   std::unique_ptr<monitoring::Exporter> exporter_;

@@ -72,6 +72,8 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
     return true;
   }
   if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else: late, from before
+  // It has our job's directory, which one process at a time can hold: the one before is dead.
+  if (!hello.job.IsNull()) return hello.incarnation > shard->hello->incarnation;
   if (now - shard->last_heard < kShardSilence) {  // the regular Ping will tell whether the first one lives
     if (shard->rival != from) {
       shard->rival = from;
@@ -90,6 +92,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   }
   if (std::string ahead = AheadOfUs(hello); !ahead.empty()) {
     if (shards_[hello.shard].ahead.empty()) out->Say(Severity::kWarning, ahead);
+    RefuseTo(from, Code::kStale, ahead, out, hello.incarnation);  // it is heard, and goes on waiting
     shards_[hello.shard].ahead = std::move(ahead);
     return;
   }

@@ -143,7 +143,7 @@ Status RocksFolder::OpenDatabase(Access access) {
                                     : rocksdb::DB::OpenForReadOnly(options, path_, wanted, &handles, &database);
   };
   rocksdb::Status status = open();
-  if (!status.ok() && !status.IsBusy() && !status.IsNoSpace()) {
+  if (!status.ok() && status.ToString().find(".sst") != std::string::npos) {
     // A table that is cut short or gone takes its own snapshot with it, not the others: reading it says so.
     options.paranoid_checks = false;
     if (open().ok()) status = rocksdb::Status::OK();

@@ -152,7 +152,7 @@ class SessionBench {
     Weights weights;
     weights.generation = session->generation();
     weights.incarnation = Incarnation{50 + ShardOf(block)};
-    weights.version = Version{version};
+    weights.version = weights.asked = Version{version};
     weights.block = block;
     weights.payload_hash = Hash64(payload.bytes());
     return weights;

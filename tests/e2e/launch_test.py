@@ -121,7 +121,8 @@ class LaunchTest(harness.JobTest):
 
     def test_a_process_that_dies_ends_the_job_and_is_named(self):
         for victim in ("worker-1", "server-0", "coordinator"):
-            with self.subTest(victim), self.launch(self.job_file(steps=1000000), run=victim) as launch:
+            with self.subTest(victim), self.launch(self.job_file(steps=1000000), "--max-restarts", "0",
+                                                           run=victim) as launch:
                 launch.wait_for_line("running: ")
                 harness.kill(self.pids(victim)[victim])
                 self.assertEqual(launch.wait(), 1, launch.output)

@@ -20,7 +20,7 @@ Beat BeatAt(CoordinatorBench& bench, const Join& join, std::uint64_t step, bool 
 TEST_CASE("a slow worker's slots are given to one that waits as well, for that step", "[server][coordinator]") {
   CoordinatorBench bench(1, 2);
   bench.Run();
-  const Join fast = bench.MakeJoin("w0"), slow = bench.MakeJoin("w1");
+  const Join fast = bench.Joins("w0"), slow = bench.Joins("w1");
   const std::size_t all = bench.config.job.slots;
   const auto pass = [&](std::uint64_t step, int seconds) {
     for (int i = 0; i < seconds; ++i) {
