@@ -576,7 +576,8 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   if (state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed || stop_requested_) return;
   const LimitsSection& limits = options_.config.limits;
   const Instant waited = now - last_progress_;
-  const bool gathering = !recover_;
+  const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
+  const bool gathering = !recover_ || (state_ == State::kCollecting && led_astray);
   const double limit = gathering ? limits.join : limits.stall;
   const std::string waiting = WaitingFor(now);
   if (limit > 0 && waited >= Seconds(limit)) {

@@ -143,7 +143,8 @@ Status RocksFolder::OpenDatabase(Access access) {
                                     : rocksdb::DB::OpenForReadOnly(options, path_, wanted, &handles, &database);
   };
   rocksdb::Status status = open();
-  if (!status.ok() && status.ToString().find(".sst") != std::string::npos) {
+  const std::string said = status.ToString();
+  if (said.find(".sst") != said.npos || said.find(".ldb") != said.npos) {  // it looks for either name
     // A table that is cut short or gone takes its own snapshot with it, not the others: reading it says so.
     options.paranoid_checks = false;
     if (open().ok()) status = rocksdb::Status::OK();

@@ -152,7 +152,8 @@ class SessionBench {
     Weights weights;
     weights.generation = session->generation();
     weights.incarnation = Incarnation{50 + ShardOf(block)};
-    weights.version = weights.asked = Version{version};
+    weights.version = Version{version};
+    weights.asked = Version{session->step().value};
     weights.block = block;
     weights.payload_hash = Hash64(payload.bytes());
     return weights;
