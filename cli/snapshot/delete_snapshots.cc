@@ -58,6 +58,22 @@ void RemoveParts(SnapshotStore* store, Deleted* deleted) {
   }
 }
 
+SnapshotId NewestLeft(const RunSnapshots& run, const std::vector<SnapshotId>& gone) {
+  for (std::size_t i = run.manifests.size(); i-- > 0;) {
+    const SnapshotId id = run.manifests[i].id;
+    if (std::find(gone.begin(), gone.end(), id) == gone.end()) return id;
+  }
+  return {};
+}
+
+// A shard that knew of a newer snapshot than the log would take the log for an old copy.
+Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
+  server::ShardLife life = store->life();
+  if (life.newest_kept <= newest) return {};
+  life.newest_kept = newest;
+  return store->Remember(life);
+}
+
 }  // namespace
 
 Result<Deleted> DeleteSnapshots(const std::string& run_dir, const DeleteOptions& options) {
@@ -71,7 +87,11 @@ Result<Deleted> DeleteSnapshots(const std::string& run_dir, const DeleteOptions&
   if (deleted.snapshots.empty()) return deleted;
   CAPSTAN_RETURN_IF_ERROR(
       FileCoordinatorLog::Replace(std::move(log), server::WithoutSnapshots(run.records, run.keep, deleted.snapshots)));
-  for (const auto& store : stores) RemoveParts(store.get(), &deleted);
+  const SnapshotId newest = NewestLeft(run, deleted.snapshots);
+  for (const auto& store : stores) {
+    RemoveParts(store.get(), &deleted);
+    CAPSTAN_RETURN_IF_ERROR(ForgetNewer(store.get(), newest));
+  }
   return deleted;
 }
 
