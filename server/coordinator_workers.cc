@@ -201,7 +201,9 @@ View Coordinator::MakeView(const Worker* worker) const {
     default: view.phase = JobPhase::kGathering;
   }
   view.message = failure_.message();
-  if (state_ == State::kRunning || state_ == State::kFinished) {
+  // A job that is done may be looked at by another number of servers than it ran with.
+  const bool served = running_ && running_->incarnations.size() == shards_.size();
+  if (served && (state_ == State::kRunning || state_ == State::kFinished)) {
     for (ShardAddress& address : shards()) {
       address.incarnation = running_->incarnations[address.shard];
       view.shards.push_back(std::move(address));
