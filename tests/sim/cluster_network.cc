@@ -1,0 +1,224 @@
+// How messages travel in a simulated cluster: late, twice, not at all, in another order, and changed.
+#include <algorithm>
+#include <cstring>
+
+#include "tests/sim/cluster_state.h"
+
+namespace capstan::sim {
+
+bool Cluster::Parted(std::uint64_t from, std::uint64_t to) const {
+  return std::any_of(partitions_.begin(), partitions_.end(),
+                     [&](const Partition& p) { return now_ < p.until && p.from.contains(from) && p.to.contains(to); });
+}
+
+const World& Cluster::Look() {
+  world_.coordinator = coordinator_.core.get();
+  world_.shards.resize(shards_.size());
+  world_.incarnations.resize(shards_.size());
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    world_.shards[i] = shards_[i].core.get();
+    world_.incarnations[i] = shards_[i].life;
+  }
+  world_.now = now_;
+  return world_;
+}
+
+void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
+  for (const Notice& notice : outbox->notices) {
+    if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
+  }
+  for (Envelope& envelope : outbox->envelopes) {
+    ++messages_;
+    if (from == kCoordinator) markers_->SentByCoordinator(envelope, zombie);
+    if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
+    if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
+      Count("messages lost");
+      continue;
+    }
+    if (!Calm() && options_.damaged_payloads > 0 && Chance(options_.damaged_payloads)) Damage(&envelope.message);
+    Enqueue(from, envelope, zombie);
+    if (!Calm() && Chance(options_.duplication)) {
+      Count("messages doubled");
+      Enqueue(from, envelope, zombie);
+    }
+    if (!Calm() && options_.repeated_late > 0 && Chance(options_.repeated_late)) {
+      Count("message delivered again after seconds");
+      queue_.push({now_ + Up_to(10000), ++order_, from, envelope.to.value, envelope.message, zombie});
+    }
+  }
+  outbox->Clear();
+}
+
+void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie) {
+  Instant delay = Up_to(3);
+  if (!Calm() && Chance(options_.late)) delay += Up_to(3000);
+  queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message, zombie});
+}
+
+void Cluster::Replay(const Delivery& delivery) {
+  const Header& header = delivery.message.header;
+  const bool decides = std::holds_alternative<Reset>(header) || std::holds_alternative<Commit>(header) ||
+                       std::holds_alternative<Redo>(header) || std::holds_alternative<Prepared>(header) ||
+                       std::holds_alternative<Committed>(header) || std::holds_alternative<ResetDone>(header) ||
+                       std::holds_alternative<SnapshotDone>(header) || std::holds_alternative<Hello>(header);
+  std::deque<Delivery>& history = history_[decides ? 1 : 0];
+  history.push_back(delivery);
+  if (history.size() > 200) history.pop_front();
+  if (!Chance(options_.replays)) return;
+  const std::deque<Delivery>& choice = history_[Chance(0.5) && !history_[1].empty() ? 1 : 0];
+  if (choice.empty()) return;
+  Delivery again = choice[random_.Below(choice.size())];
+  again.at = now_ + Up_to(3);
+  again.order = ++order_;
+  queue_.push(std::move(again));
+  Count("older message delivered again");
+}
+
+void Cluster::Damage(Message* message) {
+  const bool of_blocks =
+      std::holds_alternative<Push>(message->header) || std::holds_alternative<Weights>(message->header);
+  if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
+  BufferRef copy = pool_->Take();
+  std::memcpy(copy->data(), message->payload.data, message->payload.size);
+  copy->data()[random_.Below(message->payload.size)] ^= std::byte{1};
+  const std::byte* data = copy->data();
+  message->payload = {std::move(copy), data, message->payload.size};
+  Count("payload damaged on its way");
+}
+
+Tampering Cluster::MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message) {
+  Tampering tampering;
+  tampering.world = &Look();
+  tampering.from = from;
+  tampering.to = to;
+  tampering.message = message;
+  tampering.seen = &mutant_seen_;
+  tampering.numbers = &mutant_numbers_;
+  return tampering;
+}
+
+void Cluster::SendForged(const Tampering& tampering) {
+  for (const Tampering::Forged& forged : tampering.also) {
+    Enqueue(forged.from, {PeerId{forged.to}, forged.message}, false);
+  }
+}
+
+bool Cluster::MutateSend(std::uint64_t from, bool zombie, Envelope* envelope) {
+  Tampering tampering = MakeTampering(from, envelope->to.value, envelope->message);
+  tampering.from_zombie = zombie;
+  mutant_->send(&tampering);
+  envelope->message = tampering.message;
+  SendForged(tampering);
+  return !tampering.drop;
+}
+
+std::vector<Message> Cluster::Arriving(const Delivery& delivery, const Coordinator* receiver) {
+  if (mutant_ == nullptr || !mutant_->deliver) return {delivery.message};
+  Tampering tampering = MakeTampering(delivery.from, delivery.to, delivery.message);
+  tampering.receiver = receiver;
+  tampering.from_zombie = delivery.zombie;
+  mutant_->deliver(&tampering);
+  SendForged(tampering);
+  std::vector<Message> messages = std::move(tampering.before);
+  if (!tampering.drop) messages.push_back(std::move(tampering.message));
+  return messages;
+}
+
+bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
+  if (paused_until <= now_) return false;
+  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie});
+  return true;
+}
+
+void Cluster::Deliver() {
+  const Delivery delivery = queue_.top();
+  queue_.pop();
+  now_ = std::max(now_, delivery.at);
+  if (const auto lost = lost_through_.find(delivery.from);
+      lost != lost_through_.end() && delivery.order <= lost->second) {
+    return Count("messages lost with their sender");
+  }
+  if (options_.trace) {
+    Trace(std::to_string(delivery.from) + " -> " + std::to_string(delivery.to) + " " +
+          checks_->Describe(delivery.message.header));
+  }
+  if (const auto clog = clogs_.find(delivery.to); clog != clogs_.end() && Postponed(delivery, clog->second)) return;
+  if (options_.replays > 0 && !Calm()) Replay(delivery);
+  const PeerId from{delivery.from};
+  if (delivery.to == kCoordinator) {
+    if (zombie_.core) DeliverToCoordinator(&zombie_, delivery);
+    if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
+      DeliverToCoordinator(&coordinator_, delivery);
+    }
+  } else if (delivery.to >= kWorkers) {
+    const auto worker = workers_.find(delivery.to);
+    if (worker == workers_.end() || Postponed(delivery, worker->second->paused_until)) return;
+    markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
+    Outbox out;
+    for (const Message& message : Arriving(delivery, nullptr)) {
+      worker->second->Handle(from, message, now_ + worker->second->ahead, &out);
+    }
+    Send(delivery.to, &out);
+  } else {
+    const std::size_t index = delivery.to - kShards;
+    if (index >= shards_.size() || !shards_[index].core || Postponed(delivery, shards_[index].paused_until)) return;
+    DeliverToShard(index, delivery);
+  }
+  See();
+}
+
+void Cluster::See() {
+  checks_->See(coordinator_.core.get(), Look().shards, disks_);
+  markers_->Stage(world_);
+}
+
+void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery) {
+  markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
+  Outbox out;
+  for (const Message& message : Arriving(delivery, coordinator->core.get())) {
+    coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->ahead, &out);
+  }
+  AfterCoordinator(coordinator, &out);
+}
+
+void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
+  SimShard& shard = shards_[index];
+  markers_->ToShard(Look(), delivery.from, index, delivery.message, delivery.zombie);
+  const Version before = shard.core->version();
+  const std::uint64_t counted = shard.metrics->pushes_staged.value();
+  const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
+  Outbox out;
+  for (const Message& message : Arriving(delivery, nullptr)) {
+    shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out);
+  }
+  if (const auto* push = std::get_if<Push>(&delivery.message.header)) {
+    if (shard.metrics->pushes_staged.value() > counted) {
+      markers_->Staged(delivery.from, index, *push);
+      checks_->PushCounted(*shard.core, shard.life, index, before, *push);
+    }
+    if (shard.metrics->pushes_duplicate.value() > repeated) markers_->Repeated(delivery.from, *push);
+  }
+  const bool matters = shard.core->version() != before || std::holds_alternative<Redo>(delivery.message.header) ||
+                       std::holds_alternative<Reset>(delivery.message.header) ||
+                       std::holds_alternative<SnapshotsKept>(delivery.message.header);
+  if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
+  AfterShard(index, &out);
+  if (matters) Aim(index);
+}
+
+void Cluster::AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {
+  checks_->Take(coordinator->core->TakeRecords());  // also of one that was replaced: it writes the same file
+  Send(kCoordinator, out, coordinator == &zombie_);
+}
+
+void Cluster::AfterShard(std::size_t index, Outbox* out) {
+  SimShard& shard = shards_[index];
+  for (server::DiskWork& work : shard.core->TakeDiskWork()) {
+    const Instant before = shard.disk_work.empty() ? now_ : std::max(now_, shard.disk_work.back().first);
+    const bool slow = !Calm() && Chance(options_.slow_disk);
+    shard.disk_work.emplace_back(before + Up_to(slow ? 2000 : 20), std::move(work));
+  }
+  Send(kShards + index, out);
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,183 @@
+// Cluster: the processes of a simulated job, their network, disks and clocks, and what befalls them.
+//
+// Kind:   owned by RunCluster. Its parts: cluster.cc (processes, time, the end), cluster_network.cc (messages) and
+//         cluster_faults.cc (one function for each thing that can befall it).
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <queue>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/random.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
+#include "tests/sim/addresses.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/log.h"
+#include "tests/sim/markers.h"
+#include "tests/sim/mutants.h"
+#include "tests/sim/worker.h"
+
+namespace capstan::sim {
+
+using server::Coordinator;
+using server::Shard;
+
+inline constexpr double kTickSeconds = 0.025;
+
+struct Delivery {
+  Instant at{};
+  std::uint64_t order = 0;
+  std::uint64_t from = 0, to = 0;
+  Message message;
+  bool zombie = false;  // from a coordinator that was replaced
+  bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
+};
+
+struct SimCoordinator {
+  std::unique_ptr<Coordinator> core;
+  std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
+  Instant paused_until{};
+  Instant ahead{};  // of its clock
+};
+
+struct SimShard {
+  std::unique_ptr<Shard> core;
+  std::shared_ptr<monitoring::ShardMetrics> metrics;
+  Incarnation life;
+  std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // done at that time
+  Instant paused_until{};
+  Instant ahead{};
+};
+
+class Cluster {
+ public:
+  Cluster(const ClusterOptions& options, const Mutant* mutant);
+
+  Outcome Run();
+
+ private:
+  struct Partition {
+    std::set<std::uint64_t> from, to;  // what these send does not reach those
+    Instant until{};
+  };
+
+  bool Calm() const { return now_ >= options_.calm_after; }
+  bool Chance(double probability) { return random_.Unit() < probability; }
+  bool Strikes(double rate) { return rate > 0 && Chance(rate * kTickSeconds); }
+  Instant Up_to(std::uint64_t milliseconds) {
+    return Instant(static_cast<std::int64_t>(random_.Below(milliseconds * 1'000'000)));
+  }
+  void Count(const std::string& what) { ++outcome_.counts[what]; }
+  void Trace(const std::string& line) const {
+    if (options_.trace) options_.trace(std::to_string(now_.count() / 1'000'000) + " ms: " + line);
+  }
+
+  // ---- processes
+  void StartCoordinator();
+  void StopCoordinator();
+  void StartShard(std::uint32_t index);
+  // Dies. Of its disk's work the first piece may have been done: nobody heard of it.
+  void KillShard(std::size_t index);
+  void StartWorker(const std::string& name);
+
+  // ---- network
+  bool Parted(std::uint64_t from, std::uint64_t to) const;
+  // What can be seen from outside.
+  const World& Look();
+  void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
+  void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
+  // Words that decide something are remembered apart: there are few of them.
+  void Replay(const Delivery& delivery);
+  // A bit of a gradient or of weights flips.
+  void Damage(Message* message);
+  Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
+  void SendForged(const Tampering& tampering);
+  bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope);
+  // What the receiver acts on: the message as it was sent, unless a rule is broken.
+  std::vector<Message> Arriving(const Delivery& delivery, const Coordinator* receiver);
+  // What arrives at a process that stands still waits in its socket.
+  bool Postponed(const Delivery& delivery, Instant paused_until);
+  void Deliver();
+  void See();
+  void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery);
+  void DeliverToShard(std::size_t index, const Delivery& delivery);
+  void AfterCoordinator(SimCoordinator* coordinator, Outbox* out);
+  void AfterShard(std::size_t index, Outbox* out);
+
+  // ---- time
+  void TickAll();
+  void TickShard(std::size_t index);
+
+  // ---- faults
+  void InjectFaults();
+  void InjectDiskFaults();
+  // Something has just reached one shard, and perhaps not the others.
+  void Aim(std::size_t index);
+  // Up to twice a worker's lease, at once.
+  void JumpClock();
+  // One after the other some processes' networks clog; each has an end of its own.
+  void Clog();
+  void KillCoordinator();
+  void KillAll();
+  void ChangeShardCount(std::uint32_t count);
+  void PauseServer();
+  void Part();
+  std::map<std::uint64_t, std::unique_ptr<SimWorker>>::iterator RandomWorker();
+  void KillWorker();
+  void JoinOrLeave();
+  void RestartTheDead();
+
+  // ---- the end
+  bool Done() const;
+  std::string WhoIsMissing() const;
+  void Finish();
+
+  const ClusterOptions options_;
+  const Mutant* const mutant_;
+  const Flaw flaw_;
+  RandomStream random_;
+  JobConfig config_;
+  const std::vector<TensorSpec> tensors_;
+  std::unique_ptr<Catalog> catalog_;
+  SimLog records_;
+  std::shared_ptr<FencedLog> log_;  // of the coordinator that is alive
+  std::vector<std::shared_ptr<FencedLog>> logs_;
+  std::unique_ptr<BufferPool> pool_ = std::make_unique<BufferPool>(4096);
+
+  SimCoordinator coordinator_, zombie_;
+  Instant zombie_until_{};
+  std::vector<SimShard> shards_;
+  std::vector<SimDisk> disks_;
+  std::size_t full_disk_ = 0;
+  Instant full_until_{};
+  bool damaged_ = false;
+  std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
+  std::uint64_t worker_lives_ = 0;
+  std::vector<std::pair<std::string, Instant>> dead_workers_;
+  std::vector<Partition> partitions_;
+
+  std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
+  std::uint64_t order_ = 0, messages_ = 0;
+  std::map<std::uint64_t, Instant> clogs_;               // until when nothing reaches it
+  std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
+  World world_;
+  std::array<std::deque<Delivery>, 2> history_;
+  std::unique_ptr<Markers> markers_;
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> mutant_seen_;
+  std::map<std::uint64_t, std::uint64_t> mutant_numbers_;
+  Instant now_{}, last_tick_{};
+  std::unique_ptr<Checks> checks_;
+  Outcome outcome_;
+};
+
+}  // namespace capstan::sim
