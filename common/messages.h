@@ -183,6 +183,7 @@ struct Hello {
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
+  Term term;              // echo of the newest term seen: said after whatever an older coordinator had it delete
   Generation generation;  // that the snapshot was taken in
   Version version;
   StepParameters parameters;  // of the step that begins there

@@ -228,6 +228,7 @@ struct HeaderWriter {
     auto out = root.initSnapshotDone();
     out.setShard(m.shard);
     out.setIncarnation(m.incarnation.value);
+    out.setTerm(m.term.value);
     out.setGeneration(m.generation.value);
     out.setVersion(m.version.value);
     WriteParameters(m.parameters, out.initParameters());
@@ -522,6 +523,7 @@ struct HeaderReader {
   SnapshotDone Read(wire::SnapshotDone::Reader in) {
     return {in.getShard(),
             {in.getIncarnation()},
+            {in.getTerm()},
             {in.getGeneration()},
             {in.getVersion()},
             ReadParameters(in.getParameters()),

@@ -220,6 +220,7 @@ struct SnapshotDone {
   digest @5 :UInt64;
   bytes @6 :UInt64;
   failure @7 :Text;
+  term @8 :UInt64;
 }
 
 struct ResetDone {

@@ -75,6 +75,8 @@ void Coordinator::SendPins(Instant now, Outbox* out) {
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
   const bool runs = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
   if (!runs || !IsShard(from, done.shard)) return;
+  // Said to a coordinator before us, which may have had the part deleted since.
+  if (done.term != term_) return;
   if (done.generation != generation_ || done.incarnation != running_->incarnations[done.shard]) return;
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;

@@ -29,7 +29,7 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
 }
 
 SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
-  return {options_.shard, options_.incarnation, id.generation, id.version, parameters_, 0, 0, std::move(why)};
+  return {options_.shard, options_.incarnation, term_, id.generation, id.version, parameters_, 0, 0, std::move(why)};
 }
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
@@ -78,6 +78,7 @@ void Shard::FinishSnapshot(SnapshotDone done, Instant now, Outbox* out) {
 
 void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   snapshot_backoff_.Sent(now);
+  snapshot_done_->term = term_;
   out->Send(options_.coordinator, *snapshot_done_);
 }
 
@@ -141,8 +142,9 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
   if (writing_ && writing_->id == result.id) writing_.reset();
   if (result.status.ok()) parts_.push_back({result.id, options_.shard, result.digest});
   if (cancelled || result.id.generation != generation_) return;
-  SnapshotDone done{options_.shard,    options_.incarnation, result.id.generation, result.id.version,
-                    result.parameters, result.digest,        result.bytes,         {}};
+  SnapshotDone done{options_.shard,       options_.incarnation, term_,
+                    result.id.generation, result.id.version,    result.parameters,
+                    result.digest,        result.bytes,         {}};
   if (!result.status.ok()) done.failure = result.status.message();
   FinishSnapshot(std::move(done), now, out);
 }

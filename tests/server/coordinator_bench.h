@@ -197,7 +197,14 @@ class CoordinatorBench {
     SayHello(shard);
   }
   SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const {
-    SnapshotDone done{shard, shards[shard].hello.incarnation, coordinator->generation(), Version{version}, {}, 0, 0,
+    SnapshotDone done{shard,
+                      shards[shard].hello.incarnation,
+                      coordinator->term(),
+                      coordinator->generation(),
+                      Version{version},
+                      {},
+                      0,
+                      0,
                       {}};
     done.parameters.updates = version;
     done.parameters.learning_rate = 0.25F;

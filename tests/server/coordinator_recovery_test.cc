@@ -44,6 +44,22 @@ TEST_CASE("a job that lost a shard begins again with its newest snapshot and the
   CHECK(bench.coordinator->TakeRecords().back().step == Step{5});
 }
 
+TEST_CASE("what a shard said of a snapshot to the coordinator before is not believed: it may be deleted",
+          "[server][recovery]") {
+  CoordinatorBench bench = Bench();
+  bench.Run();
+  RunTo(&bench, 2);
+  DoStep(&bench);
+  REQUIRE(DoStep(&bench).snapshot);
+  const SnapshotDone before[] = {bench.MakeDone(0, 4), bench.MakeDone(1, 4)};
+  bench.Live();
+  bench.ShardsEchoTerm();
+  for (const SnapshotDone& done : before) bench.Send(bench.shards[done.shard].peer, done);
+  CHECK(bench.coordinator->newest_snapshot() == Id(1, 2));
+  for (ShardIndex shard : {0U, 1U}) bench.Send(bench.shards[shard].peer, bench.MakeDone(shard, 4));
+  CHECK(bench.coordinator->newest_snapshot() == Id(1, 4));
+}
+
 TEST_CASE("what was being written when a shard was lost is of no use: its parts do not count", "[server][recovery]") {
   CoordinatorBench bench = Bench();
   bench.Run();

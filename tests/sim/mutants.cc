@@ -281,8 +281,17 @@ void AddAnswers(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        AtCoordinator<SnapshotDone>([](Tampering* t, SnapshotDone& done, const server::Coordinator& coordinator) {
+         done.term = coordinator.term();
          done.generation = coordinator.generation();
          done.incarnation = LifeOf(*t, done.shard);
+       }),
+       {}});
+  add({"snapshot-term",
+       "SnapshotDone counts although it was said to a coordinator before",
+       Mode::kSync,
+       Flaw::kNone,
+       AtCoordinator<SnapshotDone>([](Tampering*, SnapshotDone& done, const server::Coordinator& coordinator) {
+         done.term = coordinator.term();
        }),
        {}});
   add({"snapshot-parameters",
