@@ -17,6 +17,10 @@ struct Hasher::State {
 
 std::uint64_t Hash64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+std::uint64_t Hash64(std::span<const std::byte> bytes, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
 Hasher::Hasher() : state_(new State) { XXH3_64bits_reset(&state_->xxh); }
 Hasher::~Hasher() = default;
 

@@ -13,6 +13,8 @@
 namespace capstan {
 
 std::uint64_t Hash64(std::span<const std::byte> bytes);
+// Another one for each seed.
+std::uint64_t Hash64(std::span<const std::byte> bytes, std::uint64_t seed);
 
 // The hash of everything added, one behind the other: Add a length before what varies in length.
 class Hasher {

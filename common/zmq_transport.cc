@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/header_seal.h"
 #include "common/local_connection.h"
 #include "common/wire_codec.h"
 
@@ -256,6 +257,11 @@ bool SendPayload(void* socket, const Slice& payload) {
   return rc >= 0;
 }
 
+Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payload_bytes) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> header, OpenHeader(sealed, payload_bytes));
+  return DecodeHeader(header);
+}
+
 // ---- the transport -------------------------------------------------------------------------------------------------
 
 class ZmqTransport final : public Transport {
@@ -414,6 +420,7 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   }
   if (socket == nullptr) return SendFailure(to, EHOSTUNREACH);
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
+  SealHeader(message.payload.size, &header_);
   if (std::max(header_.size(), message.payload.size) > options_.frame_bytes_max) {
     return Invalid("a message of " + std::to_string(header_.size()) + " + " + std::to_string(message.payload.size) +
                    " bytes; each part may have " + std::to_string(options_.frame_bytes_max));
@@ -510,7 +517,7 @@ bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& 
     Reject(from, Corrupt("a message has one or two frames"));
     return true;
   }
-  Result<Header> decoded = DecodeHeader(header->bytes());
+  Result<Header> decoded = OpenAndDecode(header->bytes(), has_payload ? payload.bytes().size() : 0);
   if (!decoded.ok()) {
     Reject(from, decoded.status());
     return true;

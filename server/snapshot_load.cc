@@ -118,6 +118,7 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   const auto found = fetching_.find({part, fetched.block});
   if (found == fetching_.end() || holders_[part] != from) return;  // repeated
   if (!fetched.failure.empty()) return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + fetched.failure));
+  if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged on the way: it is asked for again
   if (fetched.block == kFetchHeader) {
     const std::string_view text(reinterpret_cast<const char*>(payload.data), payload.size);
     Result<SnapshotHeader> header = DecodeSnapshotHeader(text);
@@ -144,7 +145,7 @@ Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fet
   const LoadTarget& target = options_.targets[fetching->target];
   const ShardIndex part = options_.part_of_block[target.block];
   const SnapshotHeader::Block* entry = headers_[part].Find(target.block);
-  if (payload.size != target.count * sizeof(float) || Hash64(payload.bytes()) != entry->hashes[fetched.array]) {
+  if (payload.size != target.count * sizeof(float) || fetched.payload_hash != entry->hashes[fetched.array]) {
     return Corrupt("block " + std::to_string(target.block) + " of " + Name(fetched.snapshot, part) +
                    " does not match its hash");
   }

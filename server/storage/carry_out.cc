@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/hash.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/verified_read.h"
 
@@ -113,6 +114,7 @@ Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
   CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->fetch.snapshot, result->fetch.part));
   if (result->fetch.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
   result->arrays.push_back(SliceOf(EncodeSnapshotHeader(header)));
+  result->entry.hashes[0] = Hash64(result->arrays[0].bytes());
   return {};
 }
 

@@ -82,8 +82,8 @@ struct PeerRead {
   PeerId peer;
   Fetch fetch;
   Status status;
-  SnapshotHeader::Block entry;
-  std::vector<Slice> arrays;  // of the block; or the header, encoded
+  SnapshotHeader::Block entry;  // of a header: its hash alone
+  std::vector<Slice> arrays;    // of the block; or the header, encoded
 };
 
 struct PartsRemoved {

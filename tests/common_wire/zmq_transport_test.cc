@@ -11,6 +11,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "common/header_seal.h"
+#include "common/wire_codec.h"
 #include "tests/common_wire/transport_tools.h"
 
 namespace capstan {
@@ -84,9 +86,10 @@ struct ZmqContext {
   void* context = zmq_ctx_new();
 };
 
-std::vector<std::byte> Encoded(const Header& header) {
+std::vector<std::byte> Sealed(const Header& header, std::size_t payload_bytes = 0) {
   std::vector<std::byte> bytes;
   REQUIRE(EncodeHeader(header, &bytes).ok());
+  SealHeader(payload_bytes, &bytes);
   return bytes;
 }
 
@@ -139,7 +142,11 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
   ZmqContext zmq;
   Stranger stranger(zmq.context, server.endpoint);
   RandomStream random(30);
-  const std::vector<std::byte> good = Encoded(Ping{});
+  const std::vector<std::byte> good = Sealed(Ping{});
+  std::vector<std::byte> other = Sealed(Ping{Term{1}, {}});
+  other[32] ^= std::byte{2};  // of its term: still a header
+  std::vector<std::byte> other_opened(other.begin(), other.end() - 8);
+  REQUIRE(std::get<Ping>(*DecodeHeader(other_opened)).term != Term{1});
   const std::vector<Frames> bad = {
       {{}},
       {Noise(3, random)},
@@ -149,6 +156,8 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
       {Noise(64, random), Noise(20000, random)},
       {good, Noise(5, random), Noise(5, random)},
       {good, {}, {}, {}, {}},
+      {other},
+      {good, Noise(20000, random)},  // it was sent without a payload
   };
   for (const Frames& frames : bad) stranger.Send(frames);
   server.PollUntil([&] { return server.counters.decode_errors == bad.size(); });
@@ -158,7 +167,9 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
   for (std::size_t i = 0; i < bad.size(); ++i) {
     std::vector<std::byte> answer;
     testing::Until([&] { return !(answer = stranger.TryReceive()).empty(); });
-    const Result<Header> decoded = DecodeHeader(answer);
+    const Result<std::span<const std::byte>> header = OpenHeader(answer, 0);
+    REQUIRE(header.ok());
+    const Result<Header> decoded = DecodeHeader(*header);
     REQUIRE(decoded.ok());
     CHECK(std::get<Error>(*decoded).code == Code::kCorrupt);
   }
@@ -210,7 +221,7 @@ TEST_CASE("a routing id that none of ours would choose is refused", "[common][tr
   std::uint64_t refused = 0;
   for (const std::string& id : {std::string("worker-1"), std::string("w"), std::string(255, 'w')}) {
     Stranger stranger(zmq.context, server.endpoint, id);
-    stranger.Send({Encoded(Ping{})});
+    stranger.Send({Sealed(Ping{})});
     ++refused;
     server.PollUntil([&] { return server.counters.foreign_peers == refused; });
   }
@@ -226,10 +237,10 @@ TEST_CASE("a frame above the limit costs its sender the connection and nobody el
   ZmqContext zmq;
   Stranger stranger(zmq.context, server.endpoint);
   RandomStream random(32);
-  stranger.Send({Encoded(Ping{}), Noise((1 << 20) + 1, random)});
+  stranger.Send({Sealed(Ping{}, (1 << 20) + 1), Noise((1 << 20) + 1, random)});
   server.CheckServes();
   server.PollUntil([&] {  // what was under way is lost with the connection; the next one is as good as any
-    stranger.Send({Encoded(Shutdown{}), {}});
+    stranger.Send({Sealed(Shutdown{}), {}});
     return !server.received.messages.empty();
   });
   for (const testing::Received& received : server.received.messages) {
@@ -334,7 +345,7 @@ TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing 
     std::vector<std::unique_ptr<Stranger>> strangers;
     for (int i = 0; i < 100; ++i) {
       strangers.push_back(std::make_unique<Stranger>(zmq.context, server.endpoint));
-      strangers.back()->Send({Encoded(Ping{})});
+      strangers.back()->Send({Sealed(Ping{})});
     }
     met += strangers.size();
     server.PollUntil([&] { return server.received.messages.size() == strangers.size(); });

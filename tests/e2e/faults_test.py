@@ -98,6 +98,11 @@ class FaultsTest(recovery.RecoveryTest):
         if happened["reset"] > 0:
             self.assertGreater(sum(proxy.made for proxy in proxies), SERVERS + WORKERS * (1 + SERVERS))
 
+    def test_flipped_bits(self):
+        happened, proxies, refused = self.run_with(("corrupt",))
+        remade = sum(proxy.made for proxy in proxies) - (SERVERS + WORKERS * (1 + SERVERS))
+        self.assertGreater(refused + remade, 0, "nobody noticed that bits were flipped")
+
 
 if __name__ == "__main__":
     harness.main()
