@@ -563,8 +563,8 @@ std::string Coordinator::WaitingFor(Instant now) const {
   if (state_ == State::kRunning) {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
-      if (worker.slots.empty() || !(worker.computing || worker.step < step_ || worker.generation != generation_))
-        continue;
+      const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
+      if (worker.slots.empty() || (!at_work && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (step " + std::to_string(worker.step.value) + ", last heard " +
                         WholeSeconds(now - worker.last_heard) + " ago" + UnreachableFrom(worker) + ")");
     }

@@ -357,6 +357,29 @@ TEST_CASE("a Beat says how far the worker is and whether others wait for it", "[
   CHECK(beat.generation == Generation{1});
 }
 
+TEST_CASE("of two shards that have no weights yet, the one that does not answer is named", "[client][beat]") {
+  SessionBench bench;
+  const Work work = bench.Join({0}).BeginWork();
+  bench.PushAll(work, {0, 1});
+  bench.StageAll(0, {0, 1});
+  bench.Ready();
+  for (int i = 0; i < 5; ++i) {
+    bench.Forget();
+    bench.Tick(seconds(1));
+    CHECK(bench.TakeFor<CoverageQuery>(1).size() == 1);
+    bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));  // ahead of this shard
+    bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));
+  }
+  CHECK(bench.Take<Beat>(kCoordinator).back().missing == std::vector<ShardIndex>{1});
+  bench.FromShard(1, bench.MakeError(1, Code::kBusy, 0));
+  bench.Tick(seconds(1));
+  CHECK(bench.Take<Beat>(kCoordinator).back().missing.empty());
+  bench.SendAllWeights(1);
+  bench.Forget();
+  bench.Tick(seconds(9));
+  CHECK(bench.Sent<CoverageQuery>() == 0);  // nothing is awaited
+}
+
 TEST_CASE("a session can say for whom it waits", "[client][beat]") {
   SessionBench bench;
   CHECK(bench.session->WaitingFor().find("coordinator") != std::string::npos);

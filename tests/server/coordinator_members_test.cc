@@ -426,6 +426,13 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   bench.DoStep(0);
   idle.step = Step{1};
   bench.Send(CoordinatorBench::PeerOf(w0), idle);
+  CHECK(!Mentions(bench.coordinator->WaitingFor(bench.now), "\"w0\""));
+  Beat cut = idle;
+  cut.missing = {1};  // it waits for weights, and for an answer
+  bench.Send(CoordinatorBench::PeerOf(w0), cut);
+  CHECK(Mentions(bench.coordinator->WaitingFor(bench.now),
+                 "\"w0\" (step 1, last heard 0 s ago, gets no answer from server 1"));
+  bench.Send(CoordinatorBench::PeerOf(w0), idle);
   bench.Pass(seconds(19));
   CHECK(bench.coordinator->state() == State::kRunning);
   bench.SayHello(0);

@@ -12,6 +12,7 @@ namespace {
 constexpr Instant kBeatEvery = std::chrono::seconds(1);
 constexpr Instant kStoodStill = std::chrono::seconds(1);
 constexpr Instant kSilence = std::chrono::seconds(3);
+constexpr Instant kProbeEvery = std::chrono::seconds(1);
 
 bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
   return std::find(slots.begin(), slots.end(), slot) != slots.end();
@@ -549,6 +550,7 @@ void Session::Tick(Instant now, Outbox* out) {
     SendBeat(now, out);
   }
   for (auto& [shard, link] : links_) {
+    Probe(&link, now, out);
     if (!link.retry.Due(now)) continue;
     link.retry.Sent(now);
     if (round_state_ == RoundState::kAskingCoverage && !link.covered) {
@@ -570,10 +572,21 @@ void Session::Tick(Instant now, Outbox* out) {
   }
 }
 
-// A pull of a version that is not there yet is no sign of trouble: it may wait for other workers.
 bool Session::AwaitsShard(const ShardLink& link) const {
   if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return !link.pushes.empty();
+  return AwaitsWeights(link) || !link.pushes.empty();
+}
+
+bool Session::AwaitsWeights(const ShardLink& link) const {
+  return round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
+}
+
+// A pull of a version that is not there yet is answered when it is: until then this tells a shard that waits from one
+// that cannot be reached. Any answer does.
+void Session::Probe(ShardLink* link, Instant now, Outbox* out) {
+  if (!AwaitsWeights(*link) || now - link->last_heard < kProbeEvery || now < link->next_probe) return;
+  link->next_probe = now + kProbeEvery;
+  out->Send(link->peer, CoverageQuery{generation_, link->address.incarnation, session_, step_});
 }
 
 std::string Session::WaitingFor() const {
@@ -584,10 +597,9 @@ std::string Session::WaitingFor() const {
   if (generation_.value == 0) return "the job to start";
   std::string who;
   for (const auto& [shard, link] : links_) {
-    const bool pulling = round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
-    if (!AwaitsShard(link) && !pulling) continue;
+    if (!AwaitsShard(link)) continue;
     who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint +
-           (pulling ? " (for version " + std::to_string(step_.value) + ")" : " (to answer)");
+           (AwaitsWeights(link) ? " (for version " + std::to_string(step_.value) + ")" : " (to answer)");
   }
   return who;
 }

@@ -129,7 +129,7 @@ class Session {
     std::vector<bool> arrived;
     bool covered = false;  // its coverage of this round is known
     Backoff retry;
-    Instant last_heard{};
+    Instant last_heard{}, next_probe{};
     PendingPushes pushes;  // not staged yet
   };
 
@@ -167,6 +167,8 @@ class Session {
   void SendBeat(Instant now, Outbox* out);
   // Whether something sent to this shard has no answer yet.
   bool AwaitsShard(const ShardLink& link) const;
+  bool AwaitsWeights(const ShardLink& link) const;
+  void Probe(ShardLink* link, Instant now, Outbox* out);
 
   const SessionOptions options_;
   std::optional<Declaration> declaration_;
