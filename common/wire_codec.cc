@@ -521,15 +521,9 @@ struct HeaderReader {
     return m;
   }
   SnapshotDone Read(wire::SnapshotDone::Reader in) {
-    return {in.getShard(),
-            {in.getIncarnation()},
-            {in.getTerm()},
-            {in.getGeneration()},
-            {in.getVersion()},
-            ReadParameters(in.getParameters()),
-            in.getDigest(),
-            in.getBytes(),
-            Text(in.getFailure(), "a failure")};
+    return {in.getShard(),        {in.getIncarnation()}, {in.getTerm()},
+            {in.getGeneration()}, {in.getVersion()},     ReadParameters(in.getParameters()),
+            in.getDigest(),       in.getBytes(),         Text(in.getFailure(), "a failure")};
   }
   Fetch Read(wire::Fetch::Reader in) { return {ReadSnapshotId(in.getSnapshot()), in.getPart(), in.getBlock()}; }
   Fetched Read(wire::Fetched::Reader in) {

@@ -13,12 +13,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "common/header_seal.h"
-#include "common/local_connection.h"
+#include "common/watched_socket.h"
 #include "common/wire_codec.h"
 
 namespace capstan {
@@ -34,7 +35,9 @@ constexpr int kLingerMs = 250;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
-constexpr int kHeartbeatsMissed = 3;  // before a connection is given up
+constexpr int kHeartbeatsMissed = 3;    // before a connection is given up
+constexpr int kHeartbeatsUnheard = 15;  // by who calls and gets no answer, before it connects anew: the handshake,
+                                        // which says who calls, may have been damaged
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 
@@ -44,62 +47,7 @@ struct ContextCloser {
     }
   }
 };
-struct SocketCloser {
-  void operator()(void* socket) const { zmq_close(socket); }
-};
 using Context = std::unique_ptr<void, ContextCloser>;
-using Socket = std::unique_ptr<void, SocketCloser>;
-
-// A socket, and word of the connections it makes and accepts.
-class WatchedSocket {
- public:
-  WatchedSocket() = default;
-  WatchedSocket(void* context, Socket socket, const std::string& name);
-  WatchedSocket(WatchedSocket&&) = default;
-  WatchedSocket& operator=(WatchedSocket other) noexcept {
-    socket_.swap(other.socket_);
-    events_.swap(other.events_);
-    return *this;
-  }
-  ~WatchedSocket() {
-    if (events_) zmq_socket_monitor(socket_.get(), nullptr, 0);  // first: its events need somebody who takes them
-  }
-
-  explicit operator bool() const { return socket_ != nullptr; }
-  void* get() const { return socket_.get(); }
-  void* events() const { return events_.get(); }  // null: not watched
-  // What has been heard of so far.
-  void TuneNewConnections();
-
- private:
-  Socket socket_;
-  Socket events_;
-};
-
-WatchedSocket::WatchedSocket(void* context, Socket socket, const std::string& name) : socket_(std::move(socket)) {
-  const std::string address = "inproc://" + name;
-  if (zmq_socket_monitor(socket_.get(), address.c_str(), ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED) != 0) return;
-  events_.reset(zmq_socket(context, ZMQ_PAIR));
-  const int unlimited = 0;  // a full queue would hold up libzmq's thread
-  if (events_ && zmq_setsockopt(events_.get(), ZMQ_RCVHWM, &unlimited, sizeof unlimited) == 0 &&
-      zmq_connect(events_.get(), address.c_str()) == 0) {
-    return;
-  }
-  zmq_socket_monitor(socket_.get(), nullptr, 0);
-  events_.reset();
-}
-
-void WatchedSocket::TuneNewConnections() {
-  if (!events_) return;
-  // An event is its number (16 bits) and the connection's descriptor (32 bits), then a frame with the address.
-  std::array<std::byte, 6> event;
-  while (zmq_recv(events_.get(), event.data(), event.size(), ZMQ_DONTWAIT) == static_cast<int>(event.size())) {
-    std::int32_t descriptor = -1;
-    std::memcpy(&descriptor, event.data() + 2, sizeof descriptor);
-    TuneLocalConnection(descriptor);
-    zmq_recv(events_.get(), nullptr, 0, ZMQ_DONTWAIT);
-  }
-}
 
 // ---- who is who ----------------------------------------------------------------------------------------------------
 
@@ -294,6 +242,7 @@ class ZmqTransport final : public Transport {
   struct Dealer {
     WatchedSocket socket;
     std::string endpoint;
+    std::optional<Clock::time_point> unanswered_since;
   };
 
   Result<WatchedSocket> Open(int type);
@@ -306,7 +255,7 @@ class ZmqTransport final : public Transport {
   // The message that begins with what is to be read next from `socket`; false when there is none.
   bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
-  void TuneNewConnections();
+  void TendConnections();
   void Sleep(std::chrono::nanoseconds timeout);
   bool TakeWake();
 
@@ -405,7 +354,7 @@ std::string ZmqTransport::Describe(PeerId peer) const {
 
 Status ZmqTransport::SendFailure(PeerId to, int error) {
   if (error == EAGAIN) {
-    ++counters_->sends_busy;
+    ++counters_->sends_blocked;
     return {Code::kBusy, "the queue to " + Describe(to) + " is full"};
   }
   ++counters_->sends_unreachable;
@@ -417,6 +366,7 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   if (!CallsUs(to)) {
     const auto dealer = dealers_.find(to.value);
     socket = dealer == dealers_.end() ? nullptr : dealer->second.socket.get();
+    if (socket != nullptr && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
   }
   if (socket == nullptr) return SendFailure(to, EHOSTUNREACH);
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
@@ -441,13 +391,21 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   return {};
 }
 
-void ZmqTransport::TuneNewConnections() {
-  router_.TuneNewConnections();
-  for (auto& [peer, dealer] : dealers_) dealer.socket.TuneNewConnections();
+void ZmqTransport::TendConnections() {
+  router_.TakeEvents();
+  const Clock::time_point now = Clock::now();
+  const auto unheard_max = kHeartbeatsUnheard * options_.heartbeat;
+  for (auto& [peer, dealer] : dealers_) {
+    dealer.socket.TakeEvents();
+    const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
+    if (!dealer.socket.IsGivenUp() && !unheard) continue;
+    dealer.socket.ConnectAgain(dealer.endpoint);
+    dealer.unanswered_since.reset();
+  }
 }
 
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
-  TuneNewConnections();
+  TendConnections();
   int delivered = Drain(on_message);
   if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
   const Clock::time_point start = Clock::now();
@@ -473,7 +431,11 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
   // on_message may connect and disconnect: every step finds its place anew.
   for (auto next = dealers_.begin(); next != dealers_.end();) {
     const PeerId peer{next->first};
-    delivered += DrainSocket(next->second.socket.get(), peer, on_message);
+    const int received = DrainSocket(next->second.socket.get(), peer, on_message);
+    delivered += received;
+    if (const auto heard = dealers_.find(peer.value); received > 0 && heard != dealers_.end()) {
+      heard->second.unanswered_since.reset();
+    }
     next = dealers_.upper_bound(peer.value);
   }
   draining_ = false;
@@ -559,7 +521,7 @@ void ZmqTransport::Sleep(std::chrono::nanoseconds timeout) {
   }
   const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), timeout_ms);  // the sockets say what arrived
-  TuneNewConnections();
+  TendConnections();
   // Wake may have written after TakeWake had already seen its flag.
   if (poll_items_.front().revents != 0) wake_pending_.store(true, std::memory_order_release);
 }

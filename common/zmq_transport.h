@@ -30,7 +30,7 @@ struct TransportCounters {
   std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // of these, with a payload
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;
-  std::uint64_t sends_busy = 0;         // a full queue put a message back
+  std::uint64_t sends_blocked = 0;      // a full queue put a message back
   std::uint64_t sends_unreachable = 0;  // the peer was gone
   std::uint64_t decode_errors = 0;      // messages dropped: damaged, of another protocol, or of too many frames
   std::uint64_t extra_frames = 0;       // frames behind the second one, thrown away

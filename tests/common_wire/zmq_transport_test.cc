@@ -10,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <set>
 
 #include "common/header_seal.h"
 #include "common/wire_codec.h"
@@ -99,27 +100,57 @@ std::vector<std::byte> Noise(std::size_t size, RandomStream& random) {
   return bytes;
 }
 
-// The congestion control of every connected TCP socket of this process that touches the port of `endpoint`.
-std::vector<std::string> CongestionControls(const std::string& endpoint) {
-  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
-  std::vector<std::string> names;
+int PortOf(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
+
+// A connected TCP socket of this process.
+struct Connection {
+  int descriptor = 0, own_port = 0, other_port = 0;
+};
+
+// Those that touch the port of `endpoint`.
+std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
+  const int port = PortOf(endpoint);
+  std::vector<Connection> found;
   for (int descriptor = 0; descriptor < 1024; ++descriptor) {
     sockaddr_in own{}, other{};
     socklen_t own_size = sizeof own, other_size = sizeof other;
     if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) continue;
     if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &other_size) != 0) continue;
-    if (own.sin_family != AF_INET || (ntohs(own.sin_port) != port && ntohs(other.sin_port) != port)) continue;
+    const Connection connection{descriptor, ntohs(own.sin_port), ntohs(other.sin_port)};
+    const bool touches = connection.own_port == port || connection.other_port == port;
+    if (own.sin_family == AF_INET && touches) found.push_back(connection);
+  }
+  return found;
+}
+
+std::vector<std::string> CongestionControls(const std::string& endpoint) {
+  std::vector<std::string> names;
+  for (const Connection& connection : ConnectionsOf(endpoint)) {
     std::array<char, 16> name{};
     socklen_t size = name.size();
-    if (getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0) names.emplace_back(name.data());
+    if (getsockopt(connection.descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0) {
+      names.emplace_back(name.data());
+    }
   }
   return names;
+}
+
+// From which ports this process calls `endpoint`.
+std::set<int> CallersOf(const std::string& endpoint) {
+  std::set<int> ports;
+  for (const Connection& connection : ConnectionsOf(endpoint)) {
+    if (connection.other_port == PortOf(endpoint)) ports.insert(connection.own_port);
+  }
+  return ports;
 }
 
 TEST_CASE("both ends of a connection within one machine are taken out of pacing", "[zmq]") {
   Server server;
   server.CheckServes();
-  CHECK(CongestionControls(server.endpoint) == std::vector<std::string>{"reno", "reno"});
+  Recorder received;
+  RunUntil({{server.transport.get(), &received}, {server.client.get(), &received}}, [&] {
+    return CongestionControls(server.endpoint) == std::vector<std::string>{"reno", "reno"};
+  });
 }
 
 TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
@@ -127,8 +158,7 @@ TEST_CASE("hundreds of connections that come and go while nobody polls hold nobo
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port =
-      htons(static_cast<std::uint16_t>(std::stoi(server.endpoint.substr(server.endpoint.rfind(':') + 1))));
+  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(server.endpoint)));
   for (int i = 0; i < 1500; ++i) {
     const int passing = socket(AF_INET, SOCK_STREAM, 0);
     REQUIRE(connect(passing, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
@@ -249,10 +279,9 @@ TEST_CASE("a frame above the limit costs its sender the connection and nobody el
 }
 
 int ConnectRaw(const std::string& endpoint) {
-  const std::size_t colon = endpoint.rfind(':');
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(colon + 1))));
+  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(endpoint)));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   REQUIRE(fd >= 0);
@@ -262,6 +291,71 @@ int ConnectRaw(const std::string& endpoint) {
 
 void Append(std::vector<std::byte>& bytes, const std::vector<std::byte>& more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+// A listening socket of a free port of this machine, which speaks no protocol yet.
+struct Listener {
+  Listener() {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(listen(fd, 8) == 0);
+    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    endpoint = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  ~Listener() { close(fd); }
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  std::string endpoint;
+};
+
+TEST_CASE("a connection that ended over another protocol is made again", "[common][transport][hostile]") {
+  const std::unique_ptr<Transport> client = CreateZmqTransport({});
+  auto listener = std::make_unique<Listener>();
+  const std::string endpoint = listener->endpoint;
+  const PeerId peer = *client->Connect(endpoint);
+  const int stranger = accept(listener->fd, nullptr, nullptr);
+  REQUIRE(stranger >= 0);
+  REQUIRE(write(stranger, "HTTP/1.1 400 Bad Request, and more than a greeting would have had, in any version", 80) ==
+          80);
+  char said[256];
+  while (read(stranger, said, sizeof said) > 0) {  // until the client hangs up
+  }
+  close(stranger);
+  listener.reset();
+
+  const std::unique_ptr<Transport> server = CreateZmqTransport({});
+  REQUIRE(server->Bind(endpoint).ok());
+  Recorder received, answers;
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
+    (void)client->Send(peer, {Ping{}, {}}).ok();
+    return !received.messages.empty();
+  });
+}
+
+TEST_CASE("who calls and is not answered connects anew, under its own name", "[common][transport]") {
+  const std::unique_ptr<Transport> server = CreateZmqTransport({});
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:0");
+  TransportOptions impatient;
+  impatient.heartbeat = std::chrono::milliseconds(20);
+  const std::unique_ptr<Transport> client = CreateZmqTransport(impatient);
+  const PeerId peer = *client->Connect(endpoint);
+  Recorder received, answers;
+  REQUIRE(client->Send(peer, {Ping{}, {}}).ok());
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
+  const std::set<int> first = CallersOf(endpoint);
+  REQUIRE(first.size() == 1);
+  RunUntil({{client.get(), &answers}}, [&] {  // the server says nothing
+    (void)client->Send(peer, {Ping{}, {}}).ok();
+    return CallersOf(endpoint) != first;
+  });
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
+    (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
+    return !answers.messages.empty();
+  });
 }
 
 // What a ZeroMQ peer of some version would say first, as far as `depth` goes, and noise after it.
