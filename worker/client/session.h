@@ -139,6 +139,7 @@ class Session {
   void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
   void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
   ShardLink* LinkOf(PeerId peer);
+  static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
 
   void EnterGeneration(const View& view, Instant now);
   void VoidRound();

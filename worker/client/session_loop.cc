@@ -175,7 +175,7 @@ void SessionLoop::PublishCounters() {
   now.header_bytes_in = counters.header_bytes_in;
   now.header_bytes_out = counters.header_bytes_out;
   now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
-  now.sends_blocked = counters.sends_busy;
+  now.sends_blocked = counters.sends_blocked;
   now.sends_unreachable = counters.sends_unreachable;
   now.unstaged_pushes = session_->unstaged_pushes();
   published_.Publish(now);

@@ -1,0 +1,171 @@
+// What a session computes next: the step, its slots, and the weights for them.
+#include <algorithm>
+
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+void Session::Ready(Instant now, Outbox* out) {
+  if (application_ready_) return;  // it has said so, and has not been given work since
+  application_ready_ = true;
+  if (ended_ || !view_ || generation_.value == 0) return;
+  if (round_state_ == RoundState::kComputing || round_state_ == RoundState::kPulling) {
+    // The round's work is done (or given up: then its slots are chosen again, coverage says what is missing).
+    for (SlotIndex slot : round_slots_) {
+      if (Synchronous() && !Has(done_slots_, slot)) coverage_sure_ = false;
+    }
+    announced_ = false;
+    round_state_ = RoundState::kNone;
+  }
+  if (round_state_ == RoundState::kNone) BeginRound(now, out);
+}
+
+void Session::BeginRound(Instant now, Outbox* out) {
+  if (view_->phase != JobPhase::kRunning || stop_) return;
+  const bool chosen = Synchronous() ? ChooseSyncWork(now, out) : ChooseAsyncWork(now, out);
+  if (!chosen) return;
+  ++round_;
+  if (Synchronous() && weights_complete_) {
+    AnnounceWork(loss_scale_);
+    return;
+  }
+  BeginPull(now, out);
+}
+
+bool Session::ChooseSyncWork(Instant now, Outbox* out) {
+  const std::vector<SlotIndex>& mine = view_->slots;
+  if (mine.empty()) return false;
+  const bool done = std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return Has(done_slots_, slot); });
+  if (done) {  // all of this step is computed: on to the next one, whose weights the shards hand out once it is there
+    step_before_ = StepBefore{std::move(done_slots_), weights_complete_};
+    step_ = step_.Next();
+    done_slots_.clear();
+    covered_.clear();
+    covered_ends_.clear();
+    weights_complete_ = false;
+    coverage_sure_ = true;
+  } else if (!coverage_sure_) {
+    AskCoverage(now, out);
+    return false;
+  }
+  round_slots_.clear();
+  for (SlotIndex slot : mine) {
+    if (!Has(done_slots_, slot)) round_slots_.push_back(slot);
+  }
+  return true;
+}
+
+bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
+  // Gradients of one earlier round may still be on their way, not of two.
+  if (const auto oldest = OldestPush(); oldest && oldest->round < round_) return false;
+  std::erase_if(clocks_, [&](const auto& entry) { return !Has(view_->slots, entry.first); });
+  std::optional<SlotIndex> slowest;
+  for (SlotIndex slot : view_->slots) {
+    const auto clock = clocks_.find(slot);
+    if (clock == clocks_.end()) {
+      AskCoverage(now, out);
+      return false;
+    }
+    if (clock->second < declaration_->steps && (!slowest || clock->second < clocks_[*slowest])) slowest = slot;
+  }
+  if (!slowest) return false;
+  step_ = Step{clocks_[*slowest]};
+  round_slots_ = {*slowest};
+  return true;
+}
+
+// We wait for weights, and are given slots. Synchronous: they are of the step before, whose weights are still held.
+// Else a slower one may be among them, and it may be what the weights wait for.
+void Session::ChooseAgain() {
+  if (round_state_ != RoundState::kPulling) return;
+  if (!Synchronous()) return VoidRound();
+  if (announced_ || !step_before_) return;
+  round_state_ = RoundState::kNone;
+  step_ = Step{step_.value - 1};
+  done_slots_ = std::move(step_before_->done_slots);
+  weights_complete_ = step_before_->weights_complete;
+  step_before_.reset();
+}
+
+void Session::AskCoverage(Instant now, Outbox* out) {
+  round_state_ = RoundState::kAskingCoverage;
+  covered_.clear();
+  covered_ends_.clear();
+  learned_clocks_.clear();
+  for (auto& [shard, link] : links_) {
+    link.covered = false;
+    link.retry.Restart();
+    link.retry.Sent(now);
+    out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
+  }
+}
+
+// Every shard has said what it holds: slots of ours that are whole everywhere need no work.
+void Session::FinishCoverage(Instant now, Outbox* out) {
+  round_state_ = RoundState::kNone;
+  if (Synchronous()) {
+    coverage_sure_ = true;
+    for (SlotIndex slot : view_->slots) {
+      bool whole = Has(covered_ends_, slot);
+      for (BlockIndex block = 0; whole && block < placement_.size(); ++block) whole = Covered(block, {slot, slot + 1});
+      if (whole && !Has(done_slots_, slot)) done_slots_.push_back(slot);
+    }
+  }
+  BeginRound(now, out);
+}
+
+bool Session::Covered(BlockIndex block, Node node) const {
+  return std::any_of(covered_.begin(), covered_.end(),
+                     [&](const Staged::Entry& entry) { return entry.block == block && entry.node.Contains(node); });
+}
+
+void Session::BeginPull(Instant now, Outbox* out) {
+  round_state_ = RoundState::kPulling;
+  announced_ = false;
+  for (auto& [shard, link] : links_) {
+    link.pulled = link.asked = 0;
+    link.arrived.assign(link.blocks.size(), false);
+    link.retry.Restart();
+    link.retry.Sent(now);
+    AskForBlocks(&link, now, out);
+  }
+}
+
+// Asks for further blocks in forward order, a window at a time.
+void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
+  if (link->asked - link->pulled > kPullWindow / 2 || link->asked == link->blocks.size()) return;
+  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}};
+  const std::size_t window = link->pulled == 0 ? kFirstPull : kPullWindow;
+  while (link->asked < link->blocks.size() && link->asked - link->pulled < window) {
+    pull.blocks.push_back(link->blocks[link->asked++]);
+  }
+  link->retry.Sent(now);
+  out->Send(link->peer, std::move(pull));
+}
+
+bool Session::PullComplete() const {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& entry) { return entry.second.pulled == entry.second.blocks.size(); });
+}
+
+void Session::AnnounceWork(float loss_scale) {
+  announced_ = true;
+  step_before_.reset();
+  application_ready_ = false;
+  if (weights_complete_) round_state_ = RoundState::kComputing;
+  Work work{generation_, step_, round_, round_slots_, view_->slot_count};
+  events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
+}
+
+// The cluster is at `step`, and we are not: whatever we were doing is over.
+void Session::MoveToStep(Step step, Instant now, Outbox* out) {
+  VoidRound();
+  step_before_.reset();
+  step_ = step;
+  done_slots_.clear();
+  weights_complete_ = false;
+  coverage_sure_ = false;
+  if (application_ready_) BeginRound(now, out);
+}
+
+}  // namespace capstan::client
