@@ -1,6 +1,6 @@
 // MirrorTransport: a socket's own counts, as metrics.
 //
-// Kind:   function; called by the thread that owns the socket.
+// Kind:   functions; called by the thread that owns the counts.
 #pragma once
 
 #include "common/zmq_transport.h"
@@ -8,8 +8,10 @@
 
 namespace capstan::monitoring {
 
-// What is not a payload counts as control.
-inline void MirrorTransport(const TransportCounters& counters, TransportMetrics* metrics) {
+// Of a transport, or of a client's: both count under the same names. What is not a payload is control; `damaged`: the
+// messages that were dropped unread.
+template <class Counters>
+void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMetrics* metrics) {
   metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);
   metrics->bytes_out[Plane::kData].AdvanceTo(counters.payload_bytes_out);
   metrics->bytes_in[Plane::kControl].AdvanceTo(counters.header_bytes_in);
@@ -18,10 +20,13 @@ inline void MirrorTransport(const TransportCounters& counters, TransportMetrics*
   metrics->messages_out[Plane::kData].AdvanceTo(counters.payload_messages_out);
   metrics->messages_in[Plane::kControl].AdvanceTo(counters.messages_in - counters.payload_messages_in);
   metrics->messages_out[Plane::kControl].AdvanceTo(counters.messages_out - counters.payload_messages_out);
-  metrics->errors[NetworkError::kDecode].AdvanceTo(counters.decode_errors + counters.extra_frames +
-                                                   counters.foreign_peers);
+  metrics->errors[NetworkError::kDecode].AdvanceTo(damaged);
   metrics->errors[NetworkError::kDisconnect].AdvanceTo(counters.sends_unreachable);
-  metrics->sends_blocked.AdvanceTo(counters.sends_busy);
+  metrics->sends_blocked.AdvanceTo(counters.sends_blocked);
+}
+
+inline void MirrorTransport(const TransportCounters& counters, TransportMetrics* metrics) {
+  MirrorTraffic(counters, counters.decode_errors + counters.extra_frames + counters.foreign_peers, metrics);
 }
 
 }  // namespace capstan::monitoring

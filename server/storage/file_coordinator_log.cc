@@ -11,6 +11,7 @@
 #include "server/storage/log_record_codec.h"
 #include "server/storage/log_text.h"
 #include "server/storage/sealed_text.h"
+#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
@@ -21,14 +22,8 @@ Status DiskFailed(const std::string& path, const char* what) {
 }
 
 Status SyncFolderOf(const std::string& path) {
-  std::string folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return DiskFailed(folder, "open");
-  const bool synced = fsync(descriptor) == 0;
-  const Status status = synced ? Status() : DiskFailed(folder, "fsync");
-  close(descriptor);
-  return status;
+  const std::string folder = std::filesystem::path(path).parent_path();
+  return SyncFolder(folder.empty() ? "." : folder);
 }
 
 Result<std::string> ReadAll(int descriptor, const std::string& path) {

@@ -1,9 +1,7 @@
 #include "server/storage/rocks_folder.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +15,7 @@
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life_codec.h"
+#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
@@ -52,14 +51,6 @@ std::optional<ParsedName> ParseFamilyName(std::string_view text) {
   }
   if (text.empty() || (TakeNumber("-r", &text, &name.rewrite) && text.empty())) return name;
   return std::nullopt;
-}
-
-Status SyncFolder(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
-  const Status status = synced ? Status() : Unreachable(folder + ": fsync failed: " + std::strerror(errno));
-  if (descriptor >= 0) close(descriptor);
-  return status;
 }
 
 Status MakeFolder(const std::string& path) {

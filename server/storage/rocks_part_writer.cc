@@ -1,11 +1,8 @@
 #include "server/storage/rocks_part_writer.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <rocksdb/sst_file_writer.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -14,6 +11,7 @@
 #include "common/hash.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
@@ -110,14 +108,6 @@ Status WriteHeader(const std::string& path, const rocksdb::Options& options, con
   CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Open(path), path));
   CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Put(HeaderKey(), EncodeSnapshotHeader(header)), path));
   return FromRocks(file.Finish(), path);
-}
-
-Status SyncFolder(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
-  const Status status = synced ? Status() : Unreachable(folder + ": fsync failed: " + std::strerror(errno));
-  if (descriptor >= 0) close(descriptor);
-  return status;
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "kernels/context.h"
 #include "tests/bench/bench_cluster.h"
 #include "tests/bench/child_process.h"
+#include "tests/temp_folder.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/slot_computer.h"
 #include "worker/train/worker_process.h"
@@ -43,20 +42,13 @@ class Pictures {
   static constexpr std::uint32_t kCount = 2048, kRows = 28, kColumns = 28, kClasses = 10;
 
   Pictures() {
-    CAPSTAN_CHECK(mkdtemp(folder_.data()) != nullptr);
     RandomStream random(1, kCount);
     Write("images", {0x803, kCount, kRows, kColumns}, kCount * kRows * kColumns, 256, &random);
     Write("labels", {0x801, kCount}, kCount, kClasses, &random);
   }
-  ~Pictures() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  Pictures(const Pictures&) = delete;
-  Pictures& operator=(const Pictures&) = delete;
 
   std::string DataSection() const {
-    return "kind = \"idx\"\npath = \"" + folder_ + "/images\"\nlabels = \"" + folder_ + "/labels\"\n";
+    return "kind = \"idx\"\npath = \"" + folder_.path("images") + "\"\nlabels = \"" + folder_.path("labels") + "\"\n";
   }
 
  private:
@@ -68,10 +60,10 @@ class Pictures {
       for (int shift = 24; shift >= 0; shift -= 8) content += static_cast<char>(number >> shift & 0xff);
     }
     for (std::size_t i = 0; i < bytes; ++i) content += static_cast<char>(random->Below(below));
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << content;
+    folder_.Write(name, content);
   }
 
-  std::string folder_ = std::filesystem::temp_directory_path() / "capstan-bench-data-XXXXXX";
+  testing::TempFolder folder_;
 };
 
 std::array<Subject, 2> Subjects(const Pictures& pictures) {

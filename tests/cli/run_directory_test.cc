@@ -1,27 +1,21 @@
 #include "cli/run_directory.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
 
+#include "tests/temp_folder.h"
+
 namespace capstan::cli {
 namespace {
 
-struct Scratch {
-  Scratch() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "run-directory-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(folder); }
-  std::string folder;
-};
+using testing::TempFolder;
 
 TEST_CASE("a run directory is held by one job and used for one run", "[cli][run_directory]") {
-  const Scratch scratch;
-  const std::string path = scratch.folder + "/a/b";
+  const TempFolder scratch;
+  const std::string path = scratch.path("a/b");
   {
     const Result<RunDirectory> first = RunDirectory::Create(path, "job");
     REQUIRE(first.ok());
@@ -36,15 +30,15 @@ TEST_CASE("a run directory is held by one job and used for one run", "[cli][run_
 }
 
 TEST_CASE("a run directory whose run never committed a step can be used again", "[cli][run_directory]") {
-  const Scratch scratch;
-  std::ofstream(scratch.folder + "/metrics.jsonl").flush();
-  CHECK(RunDirectory::Create(scratch.folder, "job").ok());
+  const TempFolder scratch;
+  std::ofstream(scratch.path("metrics.jsonl")).flush();
+  CHECK(RunDirectory::Create(scratch.path(), "job").ok());
 }
 
 TEST_CASE("jobs that start within one second get folders of their own", "[cli][run_directory]") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(scratch.folder);
+  std::filesystem::current_path(scratch.path());
   std::set<std::string> paths;
   for (int i = 0; i < 5; ++i) {  // each is let go at once, as by a job that ended
     const Result<RunDirectory> directory = RunDirectory::Create("", "job");

@@ -1,28 +1,17 @@
 #include "common/safetensors.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "common/random.h"
+#include "tests/temp_folder.h"
 
 namespace capstan {
 namespace {
 
-class SafetensorsFolder {
- public:
-  SafetensorsFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "safetensors-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~SafetensorsFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using testing::TempFolder;
 
 std::vector<TensorSpec> Tensors() { return {{"b", {2, 3}, {}}, {"a \"quoted\"\\\n", {4}, {}}}; }
 
@@ -36,8 +25,8 @@ Result<SafetensorsFile> Parse(std::string_view header, std::uint64_t bytes) {
 }
 
 TEST_CASE("what is written block by block, in any order, is read back in catalog order", "[safetensors]") {
-  const SafetensorsFolder folder;
-  const std::string path = folder.file("w.safetensors");
+  const TempFolder folder;
+  const std::string path = folder.path("w.safetensors");
   const std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   {
     Result<SafetensorsWriter> writer = SafetensorsWriter::Create(path, Tensors());
@@ -60,8 +49,8 @@ TEST_CASE("what is written block by block, in any order, is read back in catalog
 }
 
 TEST_CASE("what a file says of itself is read back, and changes no tensor", "[safetensors]") {
-  const SafetensorsFolder folder;
-  const std::string path = folder.file("w.safetensors");
+  const TempFolder folder;
+  const std::string path = folder.path("w.safetensors");
   const SafetensorsMetadata metadata = {{"step", "7"}, {"a \"quoted\"\n", "\\"}};
   {
     Result<SafetensorsWriter> writer = SafetensorsWriter::Create(path, Tensors(), metadata);
@@ -86,9 +75,9 @@ TEST_CASE("the data begins at a multiple of eight bytes", "[safetensors]") {
 }
 
 TEST_CASE("a file that was not finished is not there", "[safetensors]") {
-  const SafetensorsFolder folder;
-  { REQUIRE(SafetensorsWriter::Create(folder.file("w"), Tensors()).ok()); }
-  CHECK(std::filesystem::is_empty(std::filesystem::path(folder.file("w")).parent_path()));
+  const TempFolder folder;
+  { REQUIRE(SafetensorsWriter::Create(folder.path("w"), Tensors()).ok()); }
+  CHECK(std::filesystem::is_empty(std::filesystem::path(folder.path("w")).parent_path()));
 }
 
 TEST_CASE("headers by other writers are read: any order, spaces, escapes, metadata", "[safetensors]") {
@@ -145,8 +134,8 @@ TEST_CASE("a damaged file never gives tensors beyond its bytes", "[safetensors]"
 }
 
 TEST_CASE("a file that is cut, or names a header longer than itself, is refused with its name", "[safetensors]") {
-  const SafetensorsFolder folder;
-  const std::string path = folder.file("w");
+  const TempFolder folder;
+  const std::string path = folder.path("w");
   Result<SafetensorsWriter> writer = SafetensorsWriter::Create(path, {{"w", {3}, {}}});
   const std::vector<float> values = {1, 2, 3};
   REQUIRE(writer->Write(0, std::as_bytes(std::span(values))).ok());
@@ -158,7 +147,7 @@ TEST_CASE("a file that is cut, or names a header longer than itself, is refused 
     REQUIRE_FALSE(file.ok());
     CHECK(file.status().message().find(path) != std::string::npos);
   }
-  CHECK(ReadSafetensors(folder.file("nothing")).status().code() == Code::kInvalid);
+  CHECK(ReadSafetensors(folder.path("nothing")).status().code() == Code::kInvalid);
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 // InProcessJob: a coordinator and shards over real sockets, on threads of this process.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,21 +10,9 @@
 #include "server/coordinator_loop.h"
 #include "server/optimizer.h"
 #include "server/shard_loop.h"
+#include "tests/temp_folder.h"
 
 namespace capstan::e2e {
-
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "loops-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct InProcessJob {
   explicit InProcessJob(JobConfig job_config) : config(std::move(job_config)) {
@@ -65,7 +50,7 @@ struct InProcessJob {
   }
 
   const JobConfig config;
-  ScratchFolder folder;
+  testing::TempFolder folder;
   monitoring::Registry registry;
   Mailbox<int> ends{64};
   std::uint64_t incarnations = 0;

@@ -5,11 +5,11 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+
+#include "tests/temp_folder.h"
 
 namespace capstan::server {
 namespace {
@@ -46,18 +46,13 @@ TEST_CASE("what is no finite number is null, as JSON has no word for it", "[serv
 }
 
 struct LogFile {
-  LogFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "step-log-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    path = folder + "/metrics.jsonl";
-  }
-  ~LogFile() { std::filesystem::remove_all(folder); }
   std::string Content() const {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  void Write(const std::string& text) const { std::ofstream(path, std::ios::binary) << text; }
-  std::string folder, path;
+  void Write(const std::string& text) const { folder.Write("metrics.jsonl", text); }
+  testing::TempFolder folder;
+  std::string path = folder.path("metrics.jsonl");
 };
 
 std::vector<StepRecord> Steps(std::uint64_t first, std::uint64_t count) {

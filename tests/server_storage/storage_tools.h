@@ -1,11 +1,8 @@
 // What the tests of storage share: folders that go away, and snapshots whose contents follow from a seed.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -17,32 +14,11 @@
 #include "server/coordinator_log.h"
 #include "server/storage/shard_disk.h"
 #include "tests/common_wire/message_fields.h"
+#include "tests/temp_folder.h"
 
 namespace capstan::server {
 
-class TempFolder {
- public:
-  enum class Where { kMemory, kDisk };
-
-  // In memory, where the system has such a place: nothing here is about power that fails.
-  explicit TempFolder(Where where = Where::kMemory) {
-    const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
-    const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string path = (parent / "capstan-storage-XXXXXX").string();
-    CAPSTAN_CHECK(mkdtemp(path.data()) != nullptr);
-    path_ = path;
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using testing::TempFolder;
 
 inline std::string ReadWholeFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/worker_data/scratch_folder.h"
+#include "tests/temp_folder.h"
 
 using namespace capstan;
 using namespace capstan::train;
@@ -10,8 +10,10 @@ using Catch::Matchers::Contains;
 
 namespace {
 
+using testing::TempFolder;
+
 Result<FeatureTable<float>> Read(const std::string& text, const CsvOptions& options = {}) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   return ReadCsv(folder.Write("t.csv", text), options);
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/worker_data/scratch_folder.h"
+#include "tests/temp_folder.h"
 #include "worker/train/data/text_dataset.h"
 
 using namespace capstan;
@@ -14,6 +14,8 @@ using namespace capstan::train;
 using Catch::Matchers::Contains;
 
 namespace {
+
+using testing::TempFolder;
 
 JobConfig TextJob(const std::string& path, std::uint32_t context) {
   JobConfig config;
@@ -56,7 +58,7 @@ BatchBuffer Fill(const Dataset& dataset, const std::vector<std::uint64_t>& sampl
 }  // namespace
 
 TEST_CASE("a sample of text is its window, and the targets are the bytes behind each", "[text]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("a.txt", "abcdefghij\xff");
   const auto dataset = Open(TextJob("a.txt", 5), folder.path());
   CHECK(dataset->spec().form == SampleForm::kTokens);
@@ -71,12 +73,12 @@ TEST_CASE("a sample of text is its window, and the targets are the bytes behind 
 }
 
 TEST_CASE("a folder is its files in the order of their paths", "[text]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("t/b.h", "BB");
   folder.Write("t/a/z.h", "AZ");
   folder.Write("t/a.cc", "CC");
   folder.Write("t/c++/vector", "VV");
-  const auto root = folder.path() / "t";
+  const auto root = folder.path("t");
   CHECK(*ListTextFiles(root, {}) == std::vector<std::string>{"a.cc", "a/z.h", "b.h", "c++/vector"});
   CHECK(*ListTextFiles(root, {"*.h"}) == std::vector<std::string>{"a/z.h", "b.h"});
   CHECK(*ListTextFiles(root, {"c++/*", "b.*"}) == std::vector<std::string>{"b.h", "c++/vector"});
@@ -91,7 +93,7 @@ TEST_CASE("a folder is its files in the order of their paths", "[text]") {
 }
 
 TEST_CASE("text stops at max_bytes", "[text]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("t/a", std::string(100, 'a'));
   folder.Write("t/b", std::string(100, 'b'));
   JobConfig config = TextJob("t", 10);
@@ -100,7 +102,7 @@ TEST_CASE("text stops at max_bytes", "[text]") {
 }
 
 TEST_CASE("the fingerprint of text is of names and contents, not of the place", "[text]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("x/a", "hello");
   folder.Write("y/a", "hello");
   folder.Write("z/b", "hello");
@@ -112,9 +114,9 @@ TEST_CASE("the fingerprint of text is of names and contents, not of the place", 
 }
 
 TEST_CASE("text that is missing, empty or short is refused with what to do", "[text]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("short", "abc");
-  std::filesystem::create_directories(folder.path() / "empty");
+  std::filesystem::create_directories(folder.path("empty"));
   CHECK_THAT(Message(TextJob("nothing", 4), folder.path()), Contains("nothing: cannot read the data: No such file"));
   CHECK_THAT(Message(TextJob("empty", 4), folder.path()), Contains("empty: no files in this folder"));
   CHECK_THAT(Message(TextJob("short", 4), folder.path()),
@@ -123,7 +125,7 @@ TEST_CASE("text that is missing, empty or short is refused with what to do", "[t
 }
 
 TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("t.csv", "8,4,0\n2,16,1\n");
   folder.Write("images", std::string("\0\0\x08\x02\0\0\0\x02\0\0\0\x01\x33\xff", 14));
   folder.Write("labels", std::string("\0\0\x08\x01\0\0\0\x02\x00\x01", 10));
@@ -141,7 +143,7 @@ TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
 }
 
 TEST_CASE("data with one class only is refused", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.Write("t.csv", "8,4,0\n2,16,0\n");
   CHECK_THAT(Message(TableJob(DataKind::kCsv, "t.csv", 1), folder.path()), Contains("every label is 0"));
 }

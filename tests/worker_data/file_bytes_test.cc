@@ -4,10 +4,12 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/worker_data/scratch_folder.h"
+#include "tests/temp_folder.h"
+#include "tests/worker_data/gzip.h"
 
 using namespace capstan;
 using namespace capstan::train;
+using capstan::testing::TempFolder;
 using Catch::Matchers::Contains;
 
 TEST_CASE("a path stays below the data folder", "[data]") {
@@ -29,7 +31,7 @@ TEST_CASE("a path stays below the data folder", "[data]") {
 }
 
 TEST_CASE("a file reads plain or packed", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   std::string text(3 << 20, 'x');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
   CHECK(*ReadUnpacked(folder.Write("plain", text)) == text);
@@ -38,7 +40,7 @@ TEST_CASE("a file reads plain or packed", "[data]") {
 }
 
 TEST_CASE("a truncated gzip file is refused wherever it is cut", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += std::to_string(i * i) + ",";
   const std::string packed = Gzip(text);
@@ -53,7 +55,7 @@ TEST_CASE("a truncated gzip file is refused wherever it is cut", "[data]") {
 }
 
 TEST_CASE("a damaged gzip file is refused", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   std::string packed = Gzip(std::string(1000, 'a') + "bcd");
   packed[packed.size() - 6] ^= 1;  // in the checksum
   const auto bytes = ReadUnpacked(folder.Write("bad.gz", packed));
@@ -65,22 +67,22 @@ TEST_CASE("a damaged gzip file is refused", "[data]") {
 }
 
 TEST_CASE("what cannot be read says so at once", "[data]") {
-  const ScratchFolder folder;
-  const auto missing = ReadUnpacked(folder.path() / "missing.csv");
+  const TempFolder folder;
+  const auto missing = ReadUnpacked(folder.path("missing.csv"));
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.status().code() == Code::kInvalid);
   CHECK_THAT(missing.status().message(), Contains("missing.csv: cannot read the data: No such file"));
   const auto directory = ReadUnpacked(folder.path());
   REQUIRE_FALSE(directory.ok());
   CHECK_THAT(directory.status().message(), Contains("Is a directory"));
-  const std::filesystem::path pipe = folder.path() / "pipe";
+  const std::filesystem::path pipe = folder.path("pipe");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   std::string bytes;
   CHECK_THAT(AppendFile(pipe, 10, &bytes).message(), Contains("not a regular file"));
 }
 
 TEST_CASE("a file is appended up to the wanted size", "[data]") {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const auto file = folder.Write("a", "hello");
   std::string bytes = "x";
   CHECK(AppendFile(file, 3, &bytes).ok());

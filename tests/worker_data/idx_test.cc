@@ -2,13 +2,16 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/worker_data/scratch_folder.h"
+#include "tests/temp_folder.h"
+#include "tests/worker_data/gzip.h"
 
 using namespace capstan;
 using namespace capstan::train;
 using Catch::Matchers::Contains;
 
 namespace {
+
+using testing::TempFolder;
 
 std::string Idx(const std::vector<std::uint32_t>& extents, const std::string& values, char type = 0x08) {
   std::string bytes = {0, 0, type, static_cast<char>(extents.size())};
@@ -19,7 +22,7 @@ std::string Idx(const std::vector<std::uint32_t>& extents, const std::string& va
 }
 
 Result<FeatureTable<std::uint8_t>> Read(const std::string& images, const std::string& labels) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   return ReadIdx(folder.Write("images", images), folder.Write("labels", labels));
 }
 

@@ -5,6 +5,7 @@
 #include "common/float_control.h"
 #include "common/job_config.h"
 #include "kernels/context.h"
+#include "monitoring/mirror_transport.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/numeric_class.h"
 #include "worker/train/trainer.h"
@@ -24,22 +25,6 @@ WorkerDescription Describe(const JobConfig& config, const Dataset& data, const n
   description.numeric_fingerprint = NumericFingerprint(context);
   description.data_fingerprint = data.fingerprint();
   return description;
-}
-
-void Mirror(const ClientCounters& counters, monitoring::TransportMetrics* metrics) {
-  using monitoring::NetworkError;
-  using monitoring::Plane;
-  metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);
-  metrics->bytes_out[Plane::kData].AdvanceTo(counters.payload_bytes_out);
-  metrics->bytes_in[Plane::kControl].AdvanceTo(counters.header_bytes_in);
-  metrics->bytes_out[Plane::kControl].AdvanceTo(counters.header_bytes_out);
-  metrics->messages_in[Plane::kData].AdvanceTo(counters.payload_messages_in);
-  metrics->messages_out[Plane::kData].AdvanceTo(counters.payload_messages_out);
-  metrics->messages_in[Plane::kControl].AdvanceTo(counters.messages_in - counters.payload_messages_in);
-  metrics->messages_out[Plane::kControl].AdvanceTo(counters.messages_out - counters.payload_messages_out);
-  metrics->errors[NetworkError::kDecode].AdvanceTo(counters.decode_errors);
-  metrics->errors[NetworkError::kDisconnect].AdvanceTo(counters.sends_unreachable);
-  metrics->sends_blocked.AdvanceTo(counters.sends_blocked);
 }
 
 }  // namespace
@@ -65,7 +50,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   SlotComputer computer(config, *data, *model);
   const auto mirror_and_ask = [&] {
     const ClientCounters counters = client->counters();
-    Mirror(counters, transport_metrics.get());
+    monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
     return options.stop_requested();
   };

@@ -1,0 +1,53 @@
+// TempFolder: an empty folder for one test or benchmark, removed after it, and files to put there.
+//
+// Kind:   owned by whoever made it.
+// Fails:  CHECKs: without a place for temporary files there is nothing to test.
+#pragma once
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace capstan::testing {
+
+class TempFolder {
+ public:
+  enum class Where { kMemory, kDisk };
+
+  // In memory, where the system has such a place: few tests are about power that fails.
+  explicit TempFolder(Where where = Where::kMemory) {
+    const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
+    const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+    path_ = parent / "capstan-test-XXXXXX";
+    CAPSTAN_CHECK(mkdtemp(path_.data()) != nullptr);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+  // Of a file or folder in it, there or not.
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  // Writes a file, and the folders above it; its path.
+  std::string Write(const std::string& name, std::string_view bytes) const {
+    const std::filesystem::path file = path(name);
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream out(file, std::ios::binary);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    CAPSTAN_CHECK(out.good());
+    return file;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace capstan::testing

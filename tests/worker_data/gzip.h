@@ -1,0 +1,13 @@
+// Gzip: what a file would be that gzip has packed.
+//
+// Kind: a function of tests.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace capstan::train {
+
+std::string Gzip(std::string_view bytes);
+
+}  // namespace capstan::train
