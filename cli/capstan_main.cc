@@ -26,7 +26,7 @@ CLI::App* DescribeLaunch(CLI::App* app, LaunchArguments* arguments) {
       ->add_option("--max-restarts", arguments->max_restarts,
                    "how often processes that are killed are started again, all together")
       ->capture_default_str();
-  launch->add_flag("--resume", arguments->resume, "go on with the job of --run-dir from its newest snapshot");
+  DescribeResume(launch, "", &arguments->begin);
   launch->add_flag("--print-config", arguments->print_config,
                    "print the job file with every default filled in, and end");
   return launch;

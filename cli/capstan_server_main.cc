@@ -13,7 +13,8 @@ struct Arguments {
   std::string job_file, run_dir, metrics_listen;
   std::vector<std::string> overrides;
   int index = -1, events_fd = -1;
-  bool coordinator = false, print_config = false, resume = false;
+  bool coordinator = false, print_config = false;
+  RunBegin begin = RunBegin::kNew;
 };
 
 void Describe(CLI::App* app, Arguments* arguments) {
@@ -24,7 +25,7 @@ void Describe(CLI::App* app, Arguments* arguments) {
   role->add_option("--index", arguments->index, "be server number INDEX, from 0")->check(CLI::NonNegativeNumber);
   role->require_option(0, 1);
   app->add_option("--run-dir", arguments->run_dir, "folder for what the run leaves behind");
-  app->add_flag("--resume", arguments->resume, "coordinator: go on with the job of --run-dir from its newest snapshot");
+  DescribeResume(app, "coordinator: ", &arguments->begin);
   app->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
       ->allow_extra_args(false);
   app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
@@ -51,7 +52,7 @@ int Main(int argc, char** argv) {
     return kExitDone;
   }
   ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen};
-  if (arguments.resume) options.begin = RunBegin::kResume;
+  options.begin = arguments.begin;
   PrepareProcess();
   if (arguments.coordinator) return RunCoordinatorProcess(options, events);
   if (arguments.index < 0) return Fail("say what to be: --coordinator, or --index I for a server");

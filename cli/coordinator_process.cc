@@ -61,9 +61,10 @@ class CoordinatorProcess {
     loop.coordinator.config = options_.config;
     loop.coordinator.job_file = PrintJobConfig(options_.config);
     loop.coordinator.job = NewJobId();
+    loop.coordinator.accept_rollback = options_.begin == RunBegin::kRollBack;
     CAPSTAN_ASSIGN_OR_RETURN(
         loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds));
-    if (options_.begin == RunBegin::kResume && loop.log->records().empty()) {
+    if (options_.begin != RunBegin::kNew && loop.log->records().empty()) {
       return Corrupt(run_dir_ +
                      "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
     }

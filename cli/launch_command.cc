@@ -73,7 +73,7 @@ namespace {
 // The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they
 // were.
 Result<JobConfig> LoadConfig(const LaunchArguments& arguments) {
-  if (!arguments.resume) {
+  if (arguments.begin == RunBegin::kNew) {
     if (arguments.job_file.empty()) return Invalid("say which job: capstan launch JOB.toml");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
@@ -99,7 +99,7 @@ Result<JobConfig> LoadConfig(const LaunchArguments& arguments) {
 }  // namespace
 
 int RunLaunch(const LaunchArguments& arguments) {
-  if (arguments.resume && arguments.run_dir.empty()) {
+  if (arguments.begin != RunBegin::kNew && arguments.run_dir.empty()) {
     return Fail("--resume goes on with a run: say which by --run-dir", kExitUsage);
   }
   Result<JobConfig> loaded = LoadConfig(arguments);
@@ -112,8 +112,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   }
   PrepareProcess();
   StopSignals signals;
-  const Result<RunDirectory> directory =
-      RunDirectory::Take(arguments.run_dir, config.job.name, arguments.resume ? RunBegin::kResume : RunBegin::kNew);
+  const Result<RunDirectory> directory = RunDirectory::Take(arguments.run_dir, config.job.name, arguments.begin);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
   if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
     return Fail(status.message(), kExitFailed);
@@ -123,8 +122,7 @@ int RunLaunch(const LaunchArguments& arguments) {
               Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
               "; run directory " + directory->path());
   const auto start = std::chrono::steady_clock::now();
-  Launcher launcher(config, *directory, OwnFolder(),
-                    {arguments.max_restarts, arguments.resume ? RunBegin::kResume : RunBegin::kNew}, &signals, &screen);
+  Launcher launcher(config, *directory, OwnFolder(), {arguments.max_restarts, arguments.begin}, &signals, &screen);
   const Status status = launcher.Run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/run_directory.h"
+
 namespace capstan::cli {
 
 struct LaunchArguments {
@@ -12,7 +14,7 @@ struct LaunchArguments {
   std::vector<std::string> overrides;
   std::uint32_t max_restarts = 100;
   bool print_config = false;
-  bool resume = false;
+  RunBegin begin = RunBegin::kNew;
 };
 
 // Returns the exit code.

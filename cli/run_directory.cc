@@ -100,7 +100,7 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
 }
 
 Result<RunDirectory> RunDirectory::Take(const std::string& path, const std::string& job_name, RunBegin begin) {
-  return begin == RunBegin::kResume ? Open(path) : Create(path, job_name);
+  return begin == RunBegin::kNew ? Create(path, job_name) : Open(path);
 }
 
 Result<RunDirectory> RunDirectory::Lock(const std::string& path, double wait_seconds) {

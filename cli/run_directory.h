@@ -20,7 +20,8 @@ struct Endpoints {
   std::map<std::string, std::string> metrics;  // by process
 };
 
-enum class RunBegin { kNew, kResume };
+// kRollBack: as kResume, and where the coordinator's log is an old copy, it counts.
+enum class RunBegin { kNew, kResume, kRollBack };
 
 class RunDirectory {
  public:

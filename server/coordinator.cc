@@ -165,7 +165,9 @@ bool Coordinator::EnoughMembers(Instant now) const {
 void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
   if (!all || !catalog_) return;
-  if (running_ && ShardsLiveOn()) {
+  if (overruled_) {
+    StartRecovery(now, out);
+  } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
   } else if (recover_ && !running_) {
     state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: go on with it
@@ -217,7 +219,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
 
 void Coordinator::StartRecovery(Instant now, Outbox* out) {
   state_ = State::kResetting;
-  generation_ = generation_.Next();
+  generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
   recover_ = RecoverRecord{generation_, {}, ParametersOf(options_.config, Step{0}, 0)};
   if (!manifests_.empty()) {
     recover_->snapshot = manifests_.back().id;

@@ -39,6 +39,8 @@ struct CoordinatorOptions {
   // A worker that computes one step for so long, and for four times what nearly all steps take, is slow: its slots are
   // given to another one as well.
   Instant slow_after = std::chrono::seconds(30);
+  // The log may be an old copy: the job goes back to its newest snapshot also when shards know of more.
+  bool accept_rollback = false;
 };
 
 class Coordinator {
@@ -125,6 +127,8 @@ class Coordinator {
   Status CheckHello(const Hello& hello) const;
   Status CheckHelloParts(const Hello& hello) const;
   std::string AheadOfUs(const Hello& hello) const;
+  std::string NewestCommon(const Hello& hello) const;
+  bool Overrules(const Hello& hello, Outbox* out);
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
   void InstallCatalog(const CatalogRecord& record);
@@ -206,7 +210,8 @@ class Coordinator {
     Instant since{};
   };
   std::optional<PendingSnapshot> snapshot_;
-  SnapshotId given_up_;  // the newest that could not be written
+  std::optional<Generation> overruled_;  // what shards ahead of the log have seen is left behind; their newest
+  SnapshotId given_up_;                  // the newest that could not be written
   Instant last_snapshot_{};
   bool last_snapshot_failed_ = false;
   bool stop_requested_ = false;

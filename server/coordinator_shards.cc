@@ -35,7 +35,33 @@ std::string Coordinator::AheadOfUs(const Hello& hello) const {
          " of this job; this coordinator's log ends with term " + std::to_string(term_.value) + ", generation " +
          std::to_string(generation_.value) + " and the snapshot of version " +
          std::to_string(newest_snapshot().version.value) +
-         ": another coordinator has taken over, or its log is an old copy (then bring the newer one back)";
+         ": another coordinator has taken over, or its log is an old copy (then bring the newer one back, or go on "
+         "from " +
+         NewestCommon(hello) + " by --accept-rollback)";
+}
+
+// What this shard and the log both know.
+std::string Coordinator::NewestCommon(const Hello& hello) const {
+  for (auto manifest = manifests_.rbegin(); manifest != manifests_.rend(); ++manifest) {
+    const bool there = std::any_of(hello.parts.begin(), hello.parts.end(),
+                                   [&](const SnapshotPart& part) { return part.id == manifest->id; });
+    if (there) return "the snapshot of version " + std::to_string(manifest->id.version.value);
+  }
+  return "version 0";
+}
+
+// Whether a shard that is ahead of the log is led back, as the operator has accepted. Then every shard is to echo a
+// term that is newer than all of theirs, and the next generation is above all of them.
+bool Coordinator::Overrules(const Hello& hello, Outbox* out) {
+  if (!options_.accept_rollback || state_ != State::kCollecting) return false;
+  const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
+  if (!overruled_)
+    out->Say(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
+  overruled_ = std::max(overruled_.value_or(generation_), seen);
+  if (hello.term <= term_) return true;
+  Append(TermRecord{hello.term.Next()});
+  for (ShardState& shard : shards_) shard.fresh = false;
+  return true;
 }
 
 // A new coordinator builds on these parts: they must fit together, and the catalog.
@@ -90,7 +116,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     out->Say(Severity::kWarning, status.message());
     return;
   }
-  if (std::string ahead = AheadOfUs(hello); !ahead.empty()) {
+  if (std::string ahead = AheadOfUs(hello); !ahead.empty() && !Overrules(hello, out)) {
     if (shards_[hello.shard].ahead.empty()) out->Say(Severity::kWarning, ahead);
     RefuseTo(from, Code::kStale, ahead, out, hello.incarnation);  // it is heard, and goes on waiting
     shards_[hello.shard].ahead = std::move(ahead);

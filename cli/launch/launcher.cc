@@ -103,7 +103,8 @@ Status Launcher::StartCoordinator() {
                                         "cluster.coordinator=" + ChoosePort(config_.cluster.coordinator),
                                         "--metrics-listen",
                                         ChoosePort(config_.metrics.listen)};
-  if (options_.begin == RunBegin::kResume) arguments.push_back("--resume");
+  if (options_.begin != RunBegin::kNew) arguments.push_back("--resume");
+  if (options_.begin == RunBegin::kRollBack) arguments.push_back("--accept-rollback");
   return Add(kCoordinator, "capstan-server", std::move(arguments));
 }
 

@@ -193,19 +193,30 @@ class DamageTest(recovery.RecoveryTest):
         self.assert_refused("coordinator.log", then_say="an empty log")
         self.put_right("coordinator.log")
 
-    def test_an_old_copy_of_the_log_is_refused(self):
+    def old_log(self):
+        """The log as it was before another term, generation and snapshot; what it has become since is returned."""
         path, lines = self.log_lines()
-        with self.resume() as launch:  # the shards see a new term and a new generation
+        with self.resume() as launch:
             launch.wait_for_line("running: ")
             launch.wait_for_line("snapshot of version")
             harness.kill(launch.pid)
         with open(path, "rb") as file:
             newest = file.read()
         self.write_log(path, b"".join(lines))
-        self.assert_refused("has seen term", "old copy", then_say="an old log")
+        return path, newest
+
+    def test_an_old_copy_of_the_log_is_refused(self):
+        path, newest = self.old_log()
+        self.assert_refused("has seen term", "old copy", "--accept-rollback", then_say="an old log")
         self.write_log(path, newest)
         with self.resume() as launch:
             self.assert_same_bits(launch)
+
+    def test_an_old_copy_of_the_log_counts_where_that_is_accepted(self):
+        self.old_log()
+        with self.resume("--accept-rollback") as launch:
+            self.assert_same_bits(launch)
+            self.assert_one_line_says(launch.output, "rolling back", "the log counts")
 
     def test_a_log_without_the_newest_manifests_is_refused_or_does_no_harm(self):
         """Of the same generation, so that it is their shards' snapshots alone that are newer."""

@@ -46,6 +46,7 @@ class CoordinatorBench {
     options.job_file = PrintJobConfig(config);
     options.job = JobId{1, 2};
     options.block_elements = kBlockElements;
+    options.accept_rollback = accept_rollback;
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
   }
   void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
@@ -230,6 +231,7 @@ class CoordinatorBench {
   JobConfig config;
   MemoryCoordinatorLog log;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
+  bool accept_rollback = false;  // of the next life
   std::unique_ptr<Coordinator> coordinator;
   std::vector<FakeShard> shards;
   Instant now = std::chrono::seconds(1000);

@@ -445,5 +445,42 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
   }
 }
 
+TEST_CASE("an old log counts where the rollback is accepted: all shards go back to its newest snapshot",
+          "[server][recovery]") {
+  CoordinatorBench bench = Bench();
+  bench.Run();
+  RunTo(&bench, 4);
+  for (Hello* hello : {&bench.shards[0].hello, &bench.shards[1].hello}) {  // of what came after the log was copied
+    hello->term = Term{7};
+    hello->generation = Generation{3};
+    hello->newest_kept = Id(3, 9);
+    hello->serving = false;  // all have been restarted
+    hello->last_commit.reset();
+  }
+  bench.shards[0].hello.parts = {Part(Id(1, 4), 0), Part(Id(3, 9), 0)};
+  bench.shards[1].hello.parts = {Part(Id(1, 4), 1), Part(Id(3, 9), 1)};
+  bench.Live();
+  for (ShardIndex shard : {0U, 1U}) bench.SayHello(shard);
+  CHECK(Mentions(bench.Notices(), "go on from the snapshot of version 4 by --accept-rollback"));
+  CHECK(bench.Count<Reset>() == 0);
+
+  bench.accept_rollback = true;
+  bench.Live();
+  for (ShardIndex shard : {0U, 1U}) bench.SayHello(shard);
+  CHECK(bench.coordinator->term() == Term{8});
+  CHECK(bench.Count<Reset>() == 0);  // nobody has echoed that term yet
+  bench.ShardsEchoTerm();
+  const std::vector<Reset> resets = Resets(&bench);
+  for (const Reset& reset : resets) {
+    CHECK(reset.term == Term{8});
+    CHECK(reset.generation == Generation{4});
+    CHECK(reset.snapshot == Id(1, 4));
+  }
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->state() == State::kRunning);
+  CHECK(bench.coordinator->step() == Step{4});
+  CHECK(bench.Logged<TermRecord>().back().term == Term{8});
+}
+
 }  // namespace
 }  // namespace capstan::server
