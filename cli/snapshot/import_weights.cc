@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -88,7 +89,13 @@ Result<std::vector<float>> ReadWeights(const Catalog& catalog, const ImportOptio
   std::vector<float> weights(catalog.element_count());
   for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
     const SafetensorsEntry& entry = *by_name.at(catalog.tensors()[i].name);
-    std::memcpy(weights.data() + catalog.flat_offset(i), file.data.data() + entry.begin, entry.end - entry.begin);
+    float* const values = weights.data() + catalog.flat_offset(i);
+    const std::size_t count = (entry.end - entry.begin) / sizeof(float);
+    std::memcpy(values, file.data.data() + entry.begin, entry.end - entry.begin);
+    const float* const bad = std::find_if_not(values, values + count, [](float value) { return std::isfinite(value); });
+    if (bad == values + count) continue;
+    return Invalid(options.weights + ": element " + std::to_string(bad - values) + " of \"" +
+                   catalog.tensors()[i].name + "\" is " + std::to_string(*bad) + "; a job cannot begin with it");
   }
   return weights;
 }

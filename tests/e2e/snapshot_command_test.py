@@ -254,6 +254,10 @@ class SnapshotCommandTest(harness.JobTest):
         for wanted in (f'"{names[0]}" is missing', f'"other.{names[0]}" is left over', f'"{names[1]}" is F32[2]',
                        f'"{names[2]}" is F64'):
             self.assertIn(wanted, message)
+        shape, values = tensors[names[0]]
+        write_safetensors(self.path("odd.safetensors"), {**tensors, names[0]: (shape, values[:4] + b"\0\0\xc0\x7f" + values[8:])})
+        message = self.snapshot("import", job, self.path("odd.safetensors"), run="new", code=2)[1]
+        self.assertIn(f'element 1 of "{names[0]}" is nan', message)
         self.assertFalse(os.path.exists(self.path("new")))
         for bad in (b"", b"\xff" * 100):
             with open(self.path("bad.safetensors"), "wb") as file:
