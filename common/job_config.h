@@ -17,6 +17,8 @@
 namespace capstan {
 
 enum class Mode : std::uint8_t { kSync, kAsync, kBounded };
+// When a shard of a mode without global steps says that it has a push: when it is applied, or when it is on disk too.
+enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 enum class ModelKind : std::uint8_t { kGpt, kMlp };
 enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
@@ -33,6 +35,7 @@ struct JobSection {
   std::uint32_t global_batch = 0;  // required; samples of all slots together
   std::uint32_t slots = 0;         // 0 in the file: as many as workers; after reading never 0
   std::uint64_t staleness = 1;     // bounded: how many of its own steps a slot may be ahead of the slowest one
+  Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
   std::uint64_t eval_every = 0;    // steps between validations; 0: never
   NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
   bool operator==(const JobSection&) const = default;

@@ -60,6 +60,8 @@ struct Words {
 
 inline constexpr Word<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}};
 inline constexpr std::string_view kModesLater[] = {"local", "allreduce"};
+inline constexpr Word<Acknowledge> kAcknowledges[] = {{"received", Acknowledge::kReceived},
+                                                      {"durable", Acknowledge::kDurable}};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};
 inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}};
@@ -98,6 +100,8 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Integer({"eval_every"}, s.eval_every, {});
   v.Choice({"on_nonfinite"}, s.on_nonfinite, {kPolicies, {}});
   v.Integer({"staleness", {s.mode == Mode::kBounded, "mode = \"bounded\""}}, s.staleness, {0, std::int64_t{1} << 40});
+  v.Choice({"acknowledge", {s.mode != Mode::kSync, "mode = \"async\" or \"bounded\""}}, s.acknowledge,
+           {kAcknowledges, {}});
   v.Later("sync_every");
   v.End();
 }

@@ -59,8 +59,9 @@ struct Ping {  // raises term_seen; answered with Hello
   Generation generation;
 };
 
-// Throw everything away and serve the version of `snapshot`, or version 0, in generation `generation`. Bound to one
-// incarnation.
+// Serve in generation `generation`; bound to one incarnation. A history that begins with it: throw everything away and
+// serve the version of `snapshot`, or version 0. An older one: go on where that history was; a shard that has lost it
+// finds it in `snapshot` and its log.
 struct Reset {
   Term term;
   Generation generation;
@@ -76,6 +77,7 @@ struct Reset {
     bool operator==(const Source&) const = default;
   };
   std::vector<Source> sources;  // one for each shard that wrote the snapshot
+  Generation history;           // the generation in which it began
 };
 
 // Keep the version that is published now, as flag `snapshot` of a Commit does; for when no step moves, and for modes

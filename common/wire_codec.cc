@@ -153,6 +153,7 @@ struct HeaderWriter {
     WriteSnapshotId(m.snapshot, out.initSnapshot());
     WriteParameters(m.parameters, out.initParameters());
     out.setSlotCount(m.slot_count);
+    out.setHistory(m.history.value);
     WriteCatalog(m.catalog, out, faults);
     auto sources = out.initSources(faults.Count(m.sources.size(), kListEntriesMax, "sources"));
     for (unsigned i = 0; i < sources.size(); ++i) {
@@ -470,7 +471,8 @@ struct HeaderReader {
             Tensors(in.getCatalog()),
             Entries<Reset::Source>(in.getSources(), "sources", [this](wire::Reset::Source::Reader source) {
               return Reset::Source{source.getDigest(), Text(source.getEndpoint(), "an endpoint")};
-            })};
+            }),
+            {in.getHistory()}};
   }
   Commit Read(wire::Commit::Reader in) {
     return {{in.getTerm()},

@@ -128,6 +128,7 @@ struct Reset {
   slotCount @6 :UInt32;
   catalog @7 :List(TensorSpec);
   sources @8 :List(Source);
+  history @9 :UInt64;
 
   struct Source {
     digest @0 :UInt64;

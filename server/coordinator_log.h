@@ -32,10 +32,13 @@ struct TermRecord {
 struct SessionRecord {
   SessionId session;
 };
-struct RecoverRecord {  // generation `generation` starts from `snapshot`, or from version 0
+// Generation `generation` starts from `snapshot`, or from version 0; with an older history, from where that one was.
+struct RecoverRecord {
   Generation generation;
   SnapshotId snapshot;
   StepParameters parameters;
+  // The generation in which the present history began; 0: there is none to go on with.
+  Generation history;
 };
 struct RunningRecord {  // every shard has answered Reset in this incarnation
   Generation generation;

@@ -191,7 +191,7 @@ class FirstSnapshot {
 Status WriteLog(const std::string& path, const JobConfig& config, JobId job, const server::ManifestRecord& manifest) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto log, server::FileCoordinatorLog::Open(path, 0));
   CAPSTAN_RETURN_IF_ERROR(log->Append(server::JobRecord{job, PrintJobConfig(config)}));
-  CAPSTAN_RETURN_IF_ERROR(log->Append(server::RecoverRecord{kFirst.generation, {}, manifest.parameters}));
+  CAPSTAN_RETURN_IF_ERROR(log->Append(server::RecoverRecord{kFirst.generation, {}, manifest.parameters, {}}));
   CAPSTAN_RETURN_IF_ERROR(log->Append(server::RunningRecord{kFirst.generation, {}}));
   return log->Append(manifest);
 }

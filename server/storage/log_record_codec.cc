@@ -39,7 +39,8 @@ Json ToJson(const RecoverRecord& record) {
   return {{"record", "recover"},
           {"generation", record.generation.value},
           {"snapshot", ToJson(record.snapshot)},
-          {"parameters", ToJson(record.parameters)}};
+          {"parameters", ToJson(record.parameters)},
+          {"history", record.history.value}};
 }
 Json ToJson(const RunningRecord& record) {
   Json incarnations = Json::array();
@@ -85,10 +86,14 @@ bool Read(const Json& json, CatalogRecord* record) {
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
 bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
+// A log from before histories were written down: each generation is one.
 bool Read(const Json& json, RecoverRecord* record) {
-  return ReadNumber(Member(json, "generation"), &record->generation) &&
-         ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
-         ReadParameters(Member(json, "parameters"), &record->parameters);
+  const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
+                    ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
+                    ReadParameters(Member(json, "parameters"), &record->parameters);
+  record->history = record->generation;
+  const Json* history = Member(json, "history");
+  return good && (history == nullptr || ReadNumber(history, &record->history));
 }
 bool Read(const Json& json, RunningRecord* record) {
   return ReadNumber(Member(json, "generation"), &record->generation) &&

@@ -42,6 +42,7 @@ std::uint64_t SnapshotHeader::Digest() const {
   AddNumbers(ended, &hasher);
   hasher.Add(std::uint64_t{reports.size()});
   for (const Progress::Entry& entry : reports) AddReport(entry, &hasher);
+  if (log_begin != 0) hasher.Add(log_begin);
   hasher.Add(std::uint64_t{blocks.size()});
   for (const Block& block : blocks) {
     hasher.Add(std::uint64_t{block.block});

@@ -30,6 +30,7 @@ struct SnapshotHeader {
   // coordinator had not counted yet.
   std::vector<std::uint64_t> ended;
   std::vector<Progress::Entry> reports;
+  std::uint64_t log_begin = 0;  // number of the first record of the shard's log that is not in it; 0: there is no log
   struct Block {
     BlockIndex block = 0;
     std::uint32_t count = 0;  // elements

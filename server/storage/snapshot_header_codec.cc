@@ -47,6 +47,7 @@ Json ToJson(const SnapshotHeader& header) {
   json["parameters"] = ToJson(header.parameters);
   json["slot_count"] = header.slot_count;
   json["ended"] = header.ended;
+  if (header.log_begin != 0) json["log_begin"] = header.log_begin;
   json["reports"] = ListOf(header.reports, [](const Progress::Entry& entry) { return ToJson(entry); });
   json["blocks"] =
       ListOf(header.blocks, [&](const SnapshotHeader::Block& block) { return ToJson(block, header.array_count); });
@@ -73,7 +74,9 @@ bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::Bloc
 }
 
 bool ReadHeader(const Json& json, SnapshotHeader* header) {
-  return ReadJob(Member(json, "job"), &header->job) && ReadSnapshotId(Member(json, "id"), &header->id) &&
+  const Json* log_begin = Member(json, "log_begin");
+  return (log_begin == nullptr || ReadNumber(log_begin, &header->log_begin)) &&
+         ReadJob(Member(json, "job"), &header->job) && ReadSnapshotId(Member(json, "id"), &header->id) &&
          ReadNumber(Member(json, "part"), &header->part) &&
          ReadNumber(Member(json, "part_count"), &header->part_count) &&
          ReadNumber(Member(json, "catalog_hash"), &header->catalog_hash) &&

@@ -123,6 +123,21 @@ TEST_CASE("words that are not built yet are refused as such", "[config]") {
   CHECK_THAT(status.message(), Contains("not built yet") && StartsWith("--set " + refused));
 }
 
+TEST_CASE("durable acknowledgements go with the modes without global steps only", "[config]") {
+  CHECK(Parse(kSmallest, {"job.mode=async"}).job.acknowledge == Acknowledge::kReceived);
+  for (const char* mode : {"job.mode=async", "job.mode=bounded"}) {
+    const JobConfig config = Parse(kSmallest, {mode, "job.acknowledge=durable"});
+    CHECK(config.job.acknowledge == Acknowledge::kDurable);
+    CHECK_THAT(PrintJobConfig(config), Contains("acknowledge = \"durable\""));
+    CHECK(Parse(PrintJobConfig(config)) == config);
+    CHECK(HashJobConfig(config) != HashJobConfig(Parse(kSmallest, {mode})));
+  }
+  CHECK_THAT(Message(kSmallest, {"job.acknowledge=durable"}),
+             Contains("\"acknowledge\" in [job] goes with mode = \"async\" or \"bounded\" only"));
+  CHECK_THAT(Message(kSmallest, {"job.mode=async", "job.acknowledge=always"}),
+             Contains("one of \"received\", \"durable\""));
+}
+
 TEST_CASE("a key of another kind says which kind it goes with", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.layers=3"}), Contains("\"layers\" in [model] goes with kind = \"gpt\" only"));
   CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" only"));

@@ -9,7 +9,7 @@ constexpr std::uint32_t kKeep = 3;
 
 SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {{generation}, {version}}; }
 ManifestRecord Manifest(SnapshotId id) { return {id, {}, {id.version.value, 7}, 100}; }
-RecoverRecord Recover(std::uint64_t generation, SnapshotId from) { return {{generation}, from, {}}; }
+RecoverRecord Recover(std::uint64_t generation, SnapshotId from) { return {{generation}, from, {}, {generation}}; }
 
 std::vector<SnapshotId> Existing(const std::vector<LogRecord>& records, std::uint32_t keep = kKeep) {
   std::vector<SnapshotId> ids;

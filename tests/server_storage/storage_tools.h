@@ -114,13 +114,13 @@ inline const std::atomic<bool> kNotCancelled{false};
 // For testing::Fill and testing::Same, which find them by the arguments' namespace.
 // clang-format off
 inline auto Fields(SnapshotHeader::Block& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e[0], e[1], e[2]); }
-inline auto Fields(SnapshotHeader& m) { auto& [a, b, c, d, e, f, g, h, i, j, k] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k); }
+inline auto Fields(SnapshotHeader& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
 inline auto Fields(ShardLife& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(JobRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(CatalogRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(TermRecord& m) { auto& [a] = m; return std::tie(a); }
 inline auto Fields(SessionRecord& m) { auto& [a] = m; return std::tie(a); }
-inline auto Fields(RecoverRecord& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
+inline auto Fields(RecoverRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(RunningRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(ManifestRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(DoneRecord&) { return std::tie(); }
