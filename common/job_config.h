@@ -36,7 +36,7 @@ struct JobSection {
   std::uint32_t slots = 0;         // 0 in the file: as many as workers; after reading never 0
   std::uint64_t staleness = 1;     // bounded: how many of its own steps a slot may be ahead of the slowest one
   Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
-  std::uint64_t eval_every = 0;    // steps between validations; 0: never
+  std::uint64_t eval_every = 0;                      // steps between validations; 0: never
   NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
   bool operator==(const JobSection&) const = default;
 };

@@ -3,36 +3,13 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "server/storage/owned_slice.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/verified_read.h"
 
 namespace capstan::server {
 
 namespace {
-
-template <class T>
-BufferRef BufferOf(std::unique_ptr<T> owner, std::byte* data, std::size_t size) {
-  return WrapForeign(
-      data, size, [](void* context) { delete static_cast<T*>(context); }, owner.release());
-}
-
-Slice SliceOf(std::string text) {
-  auto owner = std::make_unique<std::string>(std::move(text));
-  auto* data = reinterpret_cast<std::byte*>(owner->data());
-  const std::size_t size = owner->size();
-  return WholeBuffer(BufferOf(std::move(owner), data, size));
-}
-
-struct Bytes {
-  explicit Bytes(std::size_t size) : data(new std::byte[size]) {}
-  std::unique_ptr<std::byte[]> data;
-};
-
-Slice NewSlice(std::size_t size) {
-  auto owner = std::make_unique<Bytes>(size);
-  std::byte* data = owner->data.get();
-  return WholeBuffer(BufferOf(std::move(owner), data, size));
-}
 
 std::size_t BytesOf(std::uint32_t elements) { return std::size_t{elements} * sizeof(float); }
 

@@ -21,13 +21,6 @@ Json ToJson(const SnapshotHeader::Block& block, std::uint32_t array_count) {
   return Json::array({block.block, block.count, block.updates, block.last, std::move(hashes)});
 }
 
-Json ToJson(const Progress::Entry& entry) {
-  const SlotReport& report = entry.report;
-  return Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
-                      DoubleBits(report.validation_loss_sum), report.validation_predictions,
-                      report.validation_correct});
-}
-
 template <class T, class Convert>
 Json ListOf(const std::vector<T>& list, Convert convert) {
   Json json = Json::array();
@@ -52,16 +45,6 @@ Json ToJson(const SnapshotHeader& header) {
   json["blocks"] =
       ListOf(header.blocks, [&](const SnapshotHeader::Block& block) { return ToJson(block, header.array_count); });
   return json;
-}
-
-bool ReadReport(const Json* json, Progress::Entry* entry) {
-  SlotReport& report = entry->report;
-  return json->size() == 8 && ReadNumber(Element(*json, 0), &entry->step) &&
-         ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
-         ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
-         ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&
-         ReadNumber(Element(*json, 6), &report.validation_predictions) &&
-         ReadNumber(Element(*json, 7), &report.validation_correct);
 }
 
 bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::Block* block) {

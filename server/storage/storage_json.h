@@ -43,6 +43,12 @@ inline Json ToJson(const StepParameters& p) {
           {"snapshot", p.snapshot},
           {"stop", p.stop}};
 }
+inline Json ToJson(const Progress::Entry& entry) {
+  const SlotReport& report = entry.report;
+  return Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
+                      DoubleBits(report.validation_loss_sum), report.validation_predictions,
+                      report.validation_correct});
+}
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
@@ -120,6 +126,15 @@ inline bool ReadParameters(const Json* json, StepParameters* p) {
          ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&
          ReadNumber(Member(*json, "good_steps"), &p->good_steps) && ReadBool(Member(*json, "snapshot"), &p->snapshot) &&
          ReadBool(Member(*json, "stop"), &p->stop);
+}
+inline bool ReadReport(const Json* json, Progress::Entry* entry) {
+  SlotReport& report = entry->report;
+  return json != nullptr && json->size() == 8 && ReadNumber(Element(*json, 0), &entry->step) &&
+         ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
+         ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
+         ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&
+         ReadNumber(Element(*json, 6), &report.validation_predictions) &&
+         ReadNumber(Element(*json, 7), &report.validation_correct);
 }
 
 }  // namespace capstan::server

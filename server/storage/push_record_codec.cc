@@ -1,0 +1,95 @@
+#include "server/storage/push_record_codec.h"
+
+#include <cstring>
+#include <exception>
+
+#include "common/hash.h"
+#include "server/storage/owned_slice.h"
+#include "server/storage/sealed_text.h"
+#include "server/storage/storage_json.h"
+
+namespace capstan::server {
+
+namespace {
+
+using server::ToJson;
+
+Json ToJson(const PushRecord& push) {
+  return Json::array({push.block, push.slot, push.sequence, push.samples, FloatBits(push.learning_rate),
+                      FloatBits(push.loss_scale), push.payload_hash});
+}
+
+bool ReadPush(const Json* json, PushRecord* push) {
+  return json->size() == 7 && ReadNumber(Element(*json, 0), &push->block) &&
+         ReadNumber(Element(*json, 1), &push->slot, kSlotsMax - 1) && ReadNumber(Element(*json, 2), &push->sequence) &&
+         ReadNumber(Element(*json, 3), &push->samples, kSamplesPerPushMax) &&
+         ReadFloat(Element(*json, 4), &push->learning_rate) && ReadFloat(Element(*json, 5), &push->loss_scale) &&
+         ReadNumber(Element(*json, 6), &push->payload_hash);
+}
+
+Status TakePayload(std::string_view bytes, PushRecord* push) {
+  if (push->samples == 0 && bytes.empty()) return {};
+  push->payload = NewSlice(bytes.size());
+  std::memcpy(push->payload.owner->data(), bytes.data(), bytes.size());
+  if (Hash64(push->payload.bytes()) == push->payload_hash) return {};
+  return Corrupt("its payload does not match its hash");
+}
+
+Result<PushLogRecord> Decode(std::uint64_t number, std::string_view bytes) {
+  const std::size_t end = bytes.find('\n');
+  if (end == std::string_view::npos) return Corrupt("it has no first line");
+  const std::optional<std::string_view> line = Unseal(number, bytes.substr(0, end));
+  if (!line) return Corrupt("it does not match its own hash");
+  const std::string_view payload = bytes.substr(end + 1);
+  const Json json = ParseJson(*line);
+  EndRecord ended;
+  PushRecord push;
+  if (const Json* body = Member(json, "end"); body != nullptr && ReadReport(body, &ended) && payload.empty()) {
+    return PushLogRecord(ended);
+  }
+  if (const Json* body = Member(json, "push"); body == nullptr || !ReadPush(body, &push)) {
+    return Corrupt("it is malformed");
+  }
+  CAPSTAN_RETURN_IF_ERROR(TakePayload(payload, &push));
+  return PushLogRecord(std::move(push));
+}
+
+}  // namespace
+
+std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record) {
+  Json json;
+  if (const auto* push = std::get_if<PushRecord>(&record)) {
+    json["push"] = ToJson(*push);
+  } else {
+    json["end"] = ToJson(std::get<EndRecord>(record));
+  }
+  return Seal(number, json.dump()) + "\n";
+}
+
+Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes) {
+  const std::string name = "record " + std::to_string(number) + " of the log: ";
+  try {
+    Result<PushLogRecord> record = Decode(number, bytes);
+    if (!record.ok()) return Status(record.status().code(), name + record.status().message());
+    return record;
+  } catch (const std::exception& failure) {  // of the JSON library
+    return Corrupt(name + "it is malformed: " + failure.what());
+  }
+}
+
+std::string EncodeLogHistory(LogHistory history) {
+  return Seal(0, Json::array({history.generation.value, history.shard_count}).dump());
+}
+
+Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
+  const std::optional<std::string_view> text = Unseal(0, bytes);
+  LogHistory history;
+  const Json json = ParseJson(text.value_or(""));
+  if (json.size() == 2 && ReadNumber(Element(json, 0), &history.generation) &&
+      ReadNumber(Element(json, 1), &history.shard_count)) {
+    return history;
+  }
+  return Corrupt("the log does not say whose it is");
+}
+
+}  // namespace capstan::server
