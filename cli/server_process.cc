@@ -11,6 +11,7 @@
 #include "monitoring/exporter.h"
 #include "server/optimizer.h"
 #include "server/shard_loop.h"
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
 
 namespace capstan::cli {
@@ -32,6 +33,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.memory_bytes_max =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   options.shard.mode = config.job.mode;
+  options.shard.acknowledge = config.job.acknowledge;
   options.shard.staleness = config.job.staleness;
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
@@ -78,6 +80,9 @@ class ServerProcess {
     return {};
   }
 
+  // Which the shard's store has for this process alone, and its log lies in.
+  std::string ShardFolder(ShardIndex shard) const { return server::FolderOfShard(run_dir_ + "/snapshots", shard); }
+
   // Where its shards keep their snapshots.
   Result<std::unique_ptr<server::SnapshotStore>> OpenStore(ShardIndex shard) {
     const std::string folder = run_dir_ + "/snapshots";
@@ -92,6 +97,9 @@ class ServerProcess {
       server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
       CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(loop.listen));
       CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(loop.shard.shard));
+      if (loop.shard.acknowledge == Acknowledge::kDurable) {
+        CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(loop.shard.shard)));
+      }
       loop.on_notice = [this](const Notice& notice) {
         Say(notice.severity, notice.text);
         events_.Notice(notice.severity, notice.text);

@@ -60,6 +60,18 @@ void DescribeSteps(const ShardMetrics& m, FamilyTable& table) {
       .Add(m.staleness_steps);
 }
 
+void DescribeLog(const ShardMetrics& m, FamilyTable& table) {
+  table.Counters("capstan_server_log_records_total", "Pushes and ends of slots that are durable in the log.")
+      .Add(m.log_records);
+  table.Counters("capstan_server_log_bytes_total", "Bytes of the records that are durable in the log.")
+      .Add(m.log_bytes);
+  table.Counters("capstan_server_log_failures_total", "Appends to the log that failed.").Add(m.log_failures);
+  table.Counters("capstan_server_log_replayed_total", "Records of the log that were applied again after a loss.")
+      .Add(m.log_replayed);
+  table.Histograms("capstan_server_log_append_duration_seconds", "Time until a group of records is durable.")
+      .Add(m.log_append_seconds);
+}
+
 void DescribeMemory(const ShardMetrics& m, FamilyTable& table) {
   table.Gauges("capstan_server_dense_bytes", "Bytes of the published version, by kind.", Merge::kSum)
       .Add(m.parameter_bytes, {{"kind", "param"}})
@@ -109,6 +121,7 @@ void Describe(const ShardMetrics& m, FamilyTable& table) {
   table.Counters("capstan_server_payload_hash_mismatches_total", "Equal nodes of two workers with different payload.")
       .Add(m.hash_mismatches);
   DescribeSteps(m, table);
+  DescribeLog(m, table);
   DescribeMemory(m, table);
   table.Gauges("capstan_server_incarnation", "Start of the shard, the newest in this process.", Merge::kMax)
       .Add(m.incarnation);

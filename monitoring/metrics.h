@@ -67,6 +67,11 @@ struct alignas(64) ShardMetrics {
   Gauge queue_messages, queue_bytes;  // received and not yet handled
   Gauge waiting_pulls;
 
+  Counter log_records, log_bytes;                 // written ahead, and durable
+  Counter log_failures;                           // appends
+  Counter log_replayed;                           // records
+  Histogram<kRequestSeconds> log_append_seconds;  // of a group, handed over to known to be durable
+
   Gauge generation, term, incarnation;
 };
 

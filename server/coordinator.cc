@@ -166,13 +166,13 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
   if (!all || !catalog_) return;
   if (overruled_) {
-    StartRecovery(now, out);
+    StartRecovery(Recovery::kGoBack, now, out);
   } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
   } else if (recover_ && !running_) {
     state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: go on with it
   } else if (EnoughMembers(now) || recover_) {
-    StartRecovery(now, out);
+    StartRecovery(Recovery::kGoOn, now, out);
   }
 }
 
@@ -214,105 +214,6 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   pending_backoff_.Restart();
   SendPending(now, out);
-  Reassign(out);
-}
-
-void Coordinator::StartRecovery(Instant now, Outbox* out) {
-  state_ = State::kResetting;
-  generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
-  recover_ = RecoverRecord{generation_, {}, ParametersOf(options_.config, Step{0}, 0)};
-  if (!manifests_.empty()) {
-    recover_->snapshot = manifests_.back().id;
-    recover_->parameters = manifests_.back().parameters;
-  }
-  running_.reset();
-  pending_.reset();
-  snapshot_.reset();
-  last_snapshot_ = now;
-  async_reports_.clear();
-  Append(*recover_);
-  for (ShardState& shard : shards_) {
-    shard.reset_done = false;
-    shard.prepared.reset();
-    shard.committed.reset();
-    shard.progress.reset();
-  }
-  if (generation_.value > 1) metrics_->recoveries.Add(1);
-  metrics_->generation.Set(static_cast<double>(generation_.value));
-  reset_backoff_.Restart();
-  ++view_sequence_;
-  const SnapshotId& from = recover_->snapshot;
-  out->Say(Severity::kInfo,
-           "generation " + std::to_string(generation_.value) + " starts from " +
-               (from.IsNone() ? "version 0" : "the snapshot of version " + std::to_string(from.version.value)));
-}
-
-// The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own.
-void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
-  const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
-  while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
-  if (manifests_.empty()) {
-    return Fail(Corrupt(bad + " cannot be used: " + reason +
-                        "; there is no older one: bring the missing directory back, or begin a new run"),
-                out);
-  }
-  out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
-                                   std::to_string(manifests_.back().id.version.value));
-  metrics_->snapshots_bad.Add(1);
-  StartRecovery(now, out);
-}
-
-Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
-  std::vector<Reset::Source> sources;
-  if (recover_->snapshot.IsNone()) return sources;
-  CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);
-  const std::vector<std::uint64_t>& digests = manifests_.back().digests;
-  for (ShardIndex part = 0; part < digests.size(); ++part) {
-    const SnapshotPart wanted{recover_->snapshot, part, digests[part]};
-    const auto has = [&](const ShardState& shard) {
-      return shard.hello && std::find(shard.parts.begin(), shard.parts.end(), wanted) != shard.parts.end();
-    };
-    const ShardState* holder = part < shards_.size() && has(shards_[part]) ? &shards_[part] : nullptr;
-    for (std::size_t i = 0; holder == nullptr && i < shards_.size(); ++i) {
-      if (has(shards_[i])) holder = &shards_[i];
-    }
-    if (holder == nullptr) {
-      return Unreachable("no server has part " + std::to_string(part) + " of " + std::to_string(digests.size()));
-    }
-    sources.push_back({digests[part], holder->hello->endpoint});
-  }
-  return sources;
-}
-
-void Coordinator::SendResets(Instant now, Outbox* out) {
-  if (!reset_backoff_.Due(now)) return;
-  if (std::any_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return !shard.fresh; })) return;
-  const Result<std::vector<Reset::Source>> sources = FindSources();
-  if (!sources.ok()) return FallBack(sources.status().message(), now, out);
-  reset_backoff_.Sent(now);
-  for (const ShardState& shard : shards_) {
-    if (shard.reset_done) continue;
-    out->Send(shard.peer, Reset{term_, generation_, shard.hello->incarnation, job_, recover_->snapshot,
-                                recover_->parameters, slot_count_, catalog_record_->tensors, *sources});
-  }
-}
-
-void Coordinator::EnterRunning(Instant now, Outbox* out) {
-  RunningRecord running{generation_, {}};
-  for (const ShardState& shard : shards_) running.incarnations.push_back(shard.hello->incarnation);
-  Append(running);
-  if (state_ == State::kFailed) return;
-  running_ = std::move(running);
-  state_ = State::kRunning;
-  step_ = Step{recover_->snapshot.version.value};
-  parameters_ = recover_->parameters;
-  attempt_ = 0;
-  last_progress_ = last_commit_ = now;
-  out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
-                                ", " + Count(slot_count_, "slot"));
-  if (!manifests_.empty()) {
-    for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
-  }
   Reassign(out);
 }
 

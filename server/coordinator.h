@@ -10,9 +10,9 @@
 //
 // Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation, from
 // the
-//         newest snapshot) -> kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted
-//         coordinator may go from kCollecting to kRunning at once; one whose log says that the job is done begins
-//         with kFinished.
+//         newest snapshot or, where acknowledgements are durable, from where the one before was) -> kRunning ->
+//         kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted coordinator may go from
+//         kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished.
 #pragma once
 
 #include <algorithm>
@@ -77,6 +77,8 @@ class Coordinator {
   const Status& failure() const { return failure_; }
   Term term() const { return term_; }
   Generation generation() const { return generation_; }
+  // The generation in which the present history began.
+  Generation history() const { return recover_ ? recover_->history : Generation{}; }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
   // The job's tensors, once a worker has declared them.
@@ -126,6 +128,7 @@ class Coordinator {
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
   Status CheckHello(const Hello& hello) const;
   Status CheckHelloParts(const Hello& hello) const;
+  std::string WhatALossCosts() const;
   std::string AheadOfUs(const Hello& hello) const;
   std::string NewestCommon(const Hello& hello) const;
   bool Overrules(const Hello& hello, Outbox* out);
@@ -138,7 +141,15 @@ class Coordinator {
   void LeaveCollecting(Instant now, Outbox* out);
   bool ShardsLiveOn() const;
   void ResumeRunning(Instant now, Outbox* out);
-  void StartRecovery(Instant now, Outbox* out);
+  enum class Recovery { kGoOn, kGoBack };
+  // kGoOn: where acknowledgements are durable, nothing goes back that is not lost; else, and when it cannot be,
+  // kGoBack.
+  void StartRecovery(Recovery recovery, Instant now, Outbox* out);
+  // Whether the history that ran can go on; says why not when pushes are lost by that.
+  bool CanGoOn(Outbox* out) const;
+  bool GoingOn() const { return recover_->history < generation_; }
+  void SayLost(const std::string& reason, Outbox* out) const;
+  Step StepOfShards() const;
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Who has the parts of the snapshot that generation_ begins with; kUnreachable when nobody has one.
   Result<std::vector<Reset::Source>> FindSources() const;

@@ -110,6 +110,11 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
   return hello.incarnation > shard->hello->incarnation;
 }
 
+std::string Coordinator::WhatALossCosts() const {
+  if (options_.config.job.acknowledge == Acknowledge::kDurable) return " with its log";
+  return std::string("; every shard goes back to ") + (manifests_.empty() ? "version 0" : "the newest snapshot");
+}
+
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello); !status.ok()) {
     RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
@@ -142,9 +147,8 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
   if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
     out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
-                                     " was lost and came back; every shard goes back to " +
-                                     (manifests_.empty() ? "version 0" : "the newest snapshot"));
-    StartRecovery(now, out);
+                                     " was lost and came back" + WhatALossCosts());
+    StartRecovery(Recovery::kGoOn, now, out);
   }
   Advance(now, out);
 }
@@ -162,7 +166,8 @@ void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out)
   if (state_ != State::kResetting || !IsShard(from, bad.shard) || bad.generation != generation_) return;
   if (shards_[bad.shard].hello->incarnation != bad.incarnation) return;
   const std::string who = ShardName(bad.shard, options_.config.cluster.shards_per_server);
-  if (recover_->snapshot.IsNone()) return Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
+  if (recover_->snapshot.IsNone() && !GoingOn())
+    return Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
   FallBack(who + ": " + bad.reason, now, out);
 }
 

@@ -23,6 +23,8 @@ Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> met
       metrics_(std::move(metrics)),
       life_(options_.life),
       parts_(options_.parts),
+      log_queue_(options_.log_bytes_max, options_.log_records_max),
+      log_backoff_(options_.shard),
       term_(options_.life.term),
       generation_(options_.life.generation),
       hello_backoff_(options_.shard),
@@ -98,14 +100,6 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
   out->Send(options_.coordinator, MakePrepared());
 }
 
-void Shard::On(const Rates& rates) {
-  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // the last: late
-  parameters_ = rates.parameters;
-  std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
-  version_ = Version{rates.step.value};
-  metrics_->version.Set(static_cast<double>(version_.value));
-}
-
 void Shard::On(const Shutdown& shutdown) {
   if (shutdown.generation >= generation_) shut_down_ = true;
 }
@@ -179,10 +173,18 @@ void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now,
     return;
   }
   const BlockProgress& block = progress_[local_of_[push.block]];
-  const std::uint64_t last = block.last[push.node.begin];
+  std::uint64_t last = block.last[push.node.begin];
+  if (const auto logged = log_queue_.NewestPush(push.block, push.node.begin)) {
+    if (push.step.value > last && push.step.value <= *logged) return;  // its acknowledgement comes
+    last = *logged;
+  }
   switch (AdmitPush(options_.mode, push.step, step(), last)) {
     case PushAdmission::kStage: StagePush(from, push, payload, now, out); break;
-    case PushAdmission::kApply: ApplyPush(from, push, payload); break;
+    case PushAdmission::kApply:
+      if (Durable()) return Log(from, RecordOf(push, payload), out);
+      ApplyPush(RecordOf(push, payload));
+      Acknowledge(from, push.step, push.block, push.node);
+      break;
     case PushAdmission::kPassed:
       metrics_->pushes_duplicate.Add(1);
       Acknowledge(from, push.step, push.block, push.node);
@@ -231,24 +233,6 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
   }
 }
 
-void Shard::ApplyPush(PeerId from, const Push& push, const Slice& payload) {
-  const std::size_t local = local_of_[push.block];
-  BlockProgress& block = progress_[local];
-  if (push.samples > 0) {
-    std::vector<double> squares(store_->segment_count(local));
-    const StagedInput input{Node{0, 1}, push.samples, payload.data};
-    store_->ApplyNow(local, input, Scalars(block.updates, push.samples), squares);
-    ++block.updates;
-    metrics_->updates_applied.Add(1);
-  }
-  block.last[push.node.begin] = push.step.value;
-  progress_changed_ = true;
-  metrics_->pushes_staged.Add(1);
-  const auto newest = *std::max_element(block.last.begin(), block.last.end());
-  metrics_->staleness_steps.Observe(static_cast<double>(newest - push.step.value));
-  Acknowledge(from, push.step, push.block, push.node);
-}
-
 Staged& Shard::AckFor(PeerId from, Step step) {
   Staged& ack = acks_[{from, step}];
   ack.step = step;
@@ -260,6 +244,7 @@ void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
 }
 
 void Shard::Flush(Instant now, Outbox* out) {
+  StartAppend(now);
   if (PullsAreBounded(options_.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
   for (auto& [key, ack] : acks_) {
     ack.generation = generation_;
@@ -292,12 +277,12 @@ void Shard::PrepareBlock(std::size_t local) {
   block.prepared = true;
 }
 
-UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples) const {
+UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float learning_rate,
+                             float loss_scale) const {
   UpdateScalars scalars;
   scalars.step = updates + 1;
-  scalars.learning_rate = parameters_.learning_rate;
-  scalars.mean_scale =
-      static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(parameters_.loss_scale)));
+  scalars.learning_rate = learning_rate;
+  scalars.mean_scale = static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(loss_scale)));
   scalars.clip = clip_;
   return scalars;
 }
@@ -319,17 +304,7 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
            "slot " + std::to_string(slot) + " does not end on shard " + std::to_string(options_.shard), out);
     return;
   }
-  if (!HasGlobalSteps(options_.mode)) {
-    std::uint64_t& last = ended_[slot];
-    if (end.step.value > last + 1) return;  // the one before is on its way again
-    if (end.step.value == last + 1) {
-      last = end.step.value;
-      async_reports_.try_emplace({end.step.value, slot}, end.report);
-      progress_changed_ = true;
-    }
-    AckFor(from, end.step).ended.push_back(slot);
-    return;
-  }
+  if (!HasGlobalSteps(options_.mode)) return EndAsync(from, end, out);
   if (end.step > step().Next()) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
     return;
@@ -493,6 +468,7 @@ void Shard::Tick(Instant now, Outbox* out) {
     out->Send(options_.coordinator, MakeHello());
   }
   if (load_) load_->Tick(now, out);
+  if (load_ && !log_ready_ && log_begin_failed_ && log_backoff_.Due(now)) BeginHistory(now);
   if (snapshot_done_ && !snapshot_settled_ && snapshot_backoff_.Due(now)) SendSnapshotDone(now, out);
   if (prepared_ && prepared_backoff_.Due(now)) {
     prepared_backoff_.Sent(now);
@@ -528,28 +504,6 @@ Hello Shard::MakeHello() const {
   hello.config_hash = options_.config_hash;
   hello.endpoint = options_.endpoint;
   return hello;
-}
-
-std::vector<std::uint64_t> Shard::SlotClocks() const {
-  std::vector<std::uint64_t> clocks(slot_count_, UINT64_MAX);
-  for (const BlockProgress& block : progress_) {
-    for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks[slot] = std::min(clocks[slot], block.last[slot]);
-  }
-  for (SlotIndex slot = options_.shard; slot < slot_count_; slot += options_.shard_count) {
-    clocks[slot] = std::min(clocks[slot], ended_[slot]);
-  }
-  return clocks;
-}
-
-Progress Shard::MakeProgress() const {
-  Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
-  // The oldest are what the clock waits for; those of one step always fit.
-  const std::size_t most = std::max(kProgressReportsMax, home_slot_count());
-  for (const auto& [key, report] : async_reports_) {
-    if (progress.reports.size() == most) break;
-    progress.reports.push_back({Step{key.first}, report});
-  }
-  return progress;
 }
 
 void Shard::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block, Step last) {

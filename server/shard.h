@@ -2,13 +2,16 @@
 //
 // Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
 // Limits: kWaitingPullsMax pulls parked, one per peer; pushes beyond the credit window are not staged.
+//         What waits for its place in the log is bounded by log_bytes_max and log_records_max.
 // Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
 //
 // Life:   Hello until a coordinator answers; Reset gives the catalog and the version to begin with, which is loaded and
 //         then served; then, per step: Push and EndSlot come in, Prepared goes out, Commit publishes. The last message
-//         batch is followed by Flush(), and what TakeDiskWork() gives is carried out elsewhere, in order.
+//         batch is followed by Flush(), and what TakeDiskWork() and TakeLogWork() give is carried out elsewhere, each
+//         in order. Without global steps a push is applied when it comes, or, where acknowledgements are durable, when
+//         it is in the log: all that this object says of clocks and weights is then on disk.
 #pragma once
 
 #include <atomic>
@@ -27,8 +30,10 @@
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
+#include "server/log_queue.h"
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
+#include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
 
 namespace capstan::server {
@@ -46,6 +51,9 @@ struct ShardOptions {
   OptimizerRule optimizer;
   std::uint32_t window_blocks = 16;  // staged ahead of the lowest incomplete block
   std::uint32_t block_elements = kBlockElements;
+  Acknowledge acknowledge = Acknowledge::kReceived;
+  std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log
+  std::size_t log_records_max = std::size_t{1} << 16;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
   ShardLife life;                               // what its directory remembers; the incarnation is in it already
   std::vector<SnapshotPart> parts;              // in its directory
@@ -69,10 +77,17 @@ class Shard {
   // What the disk is to do, in this order, and what came of it.
   std::vector<DiskWork> TakeDiskWork() { return std::exchange(work_, {}); }
   void Handle(DiskResult result, Instant now, Outbox* out);
+  // The same of the log, where acknowledgements are durable. Followed by Flush().
+  std::vector<LogWork> TakeLogWork() { return std::exchange(log_work_, {}); }
+  void Handle(LogResult result, Instant now, Outbox* out);
 
   bool serving() const { return store_ != nullptr && load_ == nullptr; }
   bool shut_down() const { return shut_down_; }
   Generation generation() const { return generation_; }
+  // The generation in which what is served began; pushes acknowledged durably since then are in it.
+  Generation history() const { return history_; }
+  // Records of the log that are in what is served.
+  std::uint64_t logged_records() const { return next_record_ - 1; }
   Version version() const { return version_; }
   Term term() const { return term_; }
   const std::optional<Commit>& last_commit() const { return last_commit_; }
@@ -108,10 +123,16 @@ class Shard {
 
   void On(const Ping& ping, Outbox* out);
   void On(const Reset& reset, Instant now, Outbox* out);
-  Status Install(const Reset& reset, Outbox* out);
+  Status Install(const Reset& reset, Instant now, Outbox* out);
+  void SendResetDone(Outbox* out);
+  // Whether what is served stays, in another generation; then it does.
+  bool GoesOn(const Reset& reset) const;
+  void GoOn(const Reset& reset);
   SnapshotLoad::Options LoadOptions(const Reset& reset, const std::vector<BlockIndex>& mine) const;
   // Serves what was loaded, or says why it cannot, once it is known.
   void FinishReset(Instant now, Outbox* out);
+  void FailReset(const std::string& reason, Outbox* out);
+  void RememberLifeNow(const Reset& reset);
   void TakeLoaded(const SnapshotLoad& load);
   void On(const Pin& pin, Instant now, Outbox* out);
   void On(const SnapshotsKept& kept);
@@ -142,7 +163,26 @@ class Shard {
   bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
   Status CheckPush(const Push& push, const Slice& payload) const;
   void StagePush(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
-  void ApplyPush(PeerId from, const Push& push, const Slice& payload);
+  void ApplyPush(const PushRecord& push);
+  void ApplyEnd(const EndRecord& end);
+  PushRecord RecordOf(const Push& push, const Slice& payload) const;
+  void EndAsync(PeerId from, const EndSlot& end, Outbox* out);
+
+  // Where acknowledgements are durable.
+  bool Durable() const { return options_.acknowledge == Acknowledge::kDurable; }
+  LogHistory OwnHistory() const { return {history_, options_.shard_count}; }
+  void Log(PeerId from, PushLogRecord record, Outbox* out);
+  void StartAppend(Instant now);
+  void BeginHistory(Instant now);
+  Status BeginReplay(const SnapshotLoad& load);
+  Status ReplayRecord(const PushLogRecord& record);
+  Status CheckReplay(const PushRecord& push) const;
+  void TrimLogTo(const std::vector<SnapshotId>& kept);
+  void On(LogBegun result, Instant now, Outbox* out);
+  void On(LogAppended result, Instant now, Outbox* out);
+  void On(LogRead result, Instant now, Outbox* out);
+  void On(LogTrimmed result, Instant now, Outbox* out);
+
   void Acknowledge(PeerId from, Step step, BlockIndex block, Node node);
   Staged& AckFor(PeerId from, Step step);
   void PrepareBlock(std::size_t local);
@@ -162,7 +202,10 @@ class Shard {
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
   std::size_t home_slot_count() const;
   std::uint32_t credit() const;
-  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples) const;
+  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples) const {
+    return Scalars(updates, samples, parameters_.learning_rate, parameters_.loss_scale);
+  }
+  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples, float learning_rate, float loss_scale) const;
   Step step() const { return {version_.value}; }
 
   const ShardOptions options_;
@@ -173,6 +216,9 @@ class Shard {
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
   bool life_remembered_ = false;        // of the Reset under way
+  bool going_on_ = false;               // Reset under way, and what is served stays
+  bool loaded_ = false;                 // of the Reset under way: the blocks are here, perhaps not what the log adds
+  bool log_ready_ = true;               // of the Reset under way: begun, or replayed
   struct Writing {
     SnapshotId id;
     std::shared_ptr<std::atomic<bool>> cancelled;
@@ -181,6 +227,15 @@ class Shard {
   std::optional<SnapshotDone> snapshot_done_;  // the newest of this generation
   bool snapshot_settled_ = false;              // the coordinator has taken note of it
   std::size_t peer_reads_ = 0;                 // under way
+
+  std::vector<LogWork> log_work_;
+  LogQueue log_queue_;
+  Generation history_;                              // of what is served, or about to be
+  std::uint64_t next_record_ = 1;                   // of the log; all before it are applied
+  std::map<SnapshotId, std::uint64_t> log_begins_;  // of snapshots of this life and history: first record not in it
+  Instant append_since_{};
+  bool log_begin_failed_ = false;  // it is tried again
+  Backoff log_backoff_;
 
   Term term_;
   Generation generation_;

@@ -6,6 +6,7 @@
 #include "monitoring/mirror_transport.h"
 #include "server/admission.h"
 #include "server/advertised_endpoint.h"
+#include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"
 
 namespace capstan::server {
@@ -32,6 +33,8 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::ShardMetrics>();
   if (!options.store) options.store = std::make_unique<MemorySnapshotStore>();
+  const bool durable = options.shard.acknowledge == Acknowledge::kDurable;
+  if (durable && !options.log) options.log = std::make_unique<MemoryPushLog>();
   loop->options_ = std::move(options);
   CAPSTAN_ASSIGN_OR_RETURN(loop->options_.shard.life, loop->BeginLife());
   loop->options_.shard.incarnation = loop->options_.shard.life.incarnation;
@@ -40,6 +43,10 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   loop->core_ = std::make_unique<Shard>(loop->options_.shard, loop->metrics_);
   loop->disk_ = std::make_unique<ShardDiskThread>(loop->options_.shard.shard, loop->options_.store.get(),
                                                   [raw = loop.get()] { raw->transport_->Wake(); });
+  if (loop->options_.log) {
+    loop->log_ = std::make_unique<PushLogThread>(loop->options_.shard.shard, loop->options_.log.get(),
+                                                 [raw = loop.get()] { raw->transport_->Wake(); });
+  }
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), loop->options_.on_notice);
   loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
@@ -84,8 +91,9 @@ void ShardLoop::Run() {
         transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     if (outgoing_->waiting()) outgoing_->Retry();
     TakeDiskResults(Now());
+    const bool logged = TakeLogResults(Now());
     CountBatch(delivered);
-    if (delivered == 0) continue;
+    if (delivered == 0 && !logged) continue;
     core_->Flush(Now(), &out_);
     SendOut();
     times_->Flushed(Now());
@@ -142,12 +150,24 @@ void ShardLoop::SendOut() {
   }
   (void)outgoing_->Send(&out_.envelopes);
   out_.Clear();
-  SubmitDiskWork();
+  SubmitWork();
 }
 
-void ShardLoop::SubmitDiskWork() {
+void ShardLoop::SubmitWork() {
   for (DiskWork& work : core_->TakeDiskWork()) disk_work_.push_back(std::move(work));
   while (!disk_work_.empty() && disk_->Submit(std::move(disk_work_.front())).ok()) disk_work_.pop_front();
+  for (LogWork& work : core_->TakeLogWork()) log_work_.push_back(std::move(work));
+  while (!log_work_.empty() && log_->Submit(std::move(log_work_.front())).ok()) log_work_.pop_front();
+}
+
+bool ShardLoop::TakeLogResults(Instant now) {
+  bool any = false;
+  while (std::optional<LogResult> result = log_ ? log_->TakeResult() : std::nullopt) {
+    core_->Handle(std::move(*result), now, &out_);
+    SendOut();
+    any = true;
+  }
+  return any;
 }
 
 void ShardLoop::TakeDiskResults(Instant now) {

@@ -21,6 +21,7 @@
 #include "server/outgoing.h"
 #include "server/request_metrics.h"
 #include "server/shard.h"
+#include "server/storage/push_log_thread.h"
 #include "server/storage/shard_disk_thread.h"
 
 namespace capstan::server {
@@ -28,6 +29,7 @@ namespace capstan::server {
 struct ShardLoopOptions {
   ShardOptions shard;                    // its coordinator, endpoint, life and parts are filled in by the loop
   std::unique_ptr<SnapshotStore> store;  // its directory; none: it lives and dies with the loop
+  std::unique_ptr<PushLog> log;          // where acknowledgements are durable; none: it lives and dies with the loop
   std::string listen;                    // host:port; port 0 takes a free one
   std::string advertise;                 // host that others reach it by; empty: the host of `listen`
   std::string coordinator;               // host:port
@@ -61,7 +63,9 @@ class ShardLoop {
   void Tick(Instant now);
   void SendOut();
   void TakeDiskResults(Instant now);
-  void SubmitDiskWork();
+  // Whether there were any.
+  bool TakeLogResults(Instant now);
+  void SubmitWork();
   Result<ShardLife> BeginLife();
   PeerId ConnectTo(const std::string& endpoint);
   bool Over() const;
@@ -75,6 +79,8 @@ class ShardLoop {
   std::unique_ptr<Outgoing> outgoing_;
   std::unique_ptr<ShardDiskThread> disk_;
   std::deque<DiskWork> disk_work_;            // not yet taken by disk_
+  std::unique_ptr<PushLogThread> log_;        // none where nothing is logged
+  std::deque<LogWork> log_work_;              // not yet taken by log_
   std::map<std::string, PeerId> neighbours_;  // other shards, by endpoint
   std::unique_ptr<ShardTimes> times_;
   PeerId coordinator_;

@@ -11,10 +11,12 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     return;
   }
   if (reset.generation == generation_ && serving()) {
-    out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+    if (!going_on_) SendResetDone(out);
     return;
   }
-  if (Status status = Install(reset, out); !status.ok()) {  // nothing was touched: what is served, or loaded, goes on
+  if (GoesOn(reset)) return GoOn(reset);
+  if (Status status = Install(reset, now, out);
+      !status.ok()) {  // nothing was touched: what is served, or loaded, goes on
     out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
     return;
   }
@@ -22,10 +24,12 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
 }
 
 // Takes the catalog, and asks for the blocks of the version named. Nothing is served until they are there.
-Status Shard::Install(const Reset& reset, Outbox* out) {
+Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   if (reset.slot_count == 0 || reset.slot_count > kSlotsMax) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
   }
+  if (reset.history > reset.generation) return Invalid("a history begins with a generation of its own");
+  if (reset.history < reset.generation && !Durable()) return Invalid("this shard keeps no log to go on with");
   if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, options_.block_elements));
   const std::vector<ShardIndex> placement = PlaceBlocks(catalog, options_.shard_count);
@@ -49,12 +53,15 @@ Status Shard::Install(const Reset& reset, Outbox* out) {
   slot_count_ = reset.slot_count;
   parameters_ = reset.parameters;
   ForgetProgress();
-  life_.job = reset.job;
-  life_.shard = options_.shard;
-  life_.term = term_;
-  life_.generation = generation_;
-  life_remembered_ = false;
-  work_.push_back(RememberLife{life_});
+  RememberLifeNow(reset);
+  loaded_ = false;
+  going_on_ = false;
+  history_ = reset.history;
+  log_queue_.Forget();
+  log_begins_.clear();
+  next_record_ = 1;
+  log_ready_ = !Durable();
+  if (Durable() && history_ == generation_) BeginHistory(now);
   load_ = std::make_unique<SnapshotLoad>(LoadOptions(reset, mine));
   if (auto load = load_->TakeWork()) work_.push_back(std::move(*load));
   return {};
@@ -79,24 +86,67 @@ SnapshotLoad::Options Shard::LoadOptions(const Reset& reset, const std::vector<B
 }
 
 void Shard::FinishReset(Instant now, Outbox* out) {
-  if (!load_) return;
-  if (!load_->status().ok()) {
-    out->Send(options_.coordinator,
-              ResetBad{options_.shard, options_.incarnation, generation_, load_->status().message()});
-    load_.reset();
-    store_.reset();
-    return;
+  if (going_on_ && life_remembered_) {
+    going_on_ = false;
+    SendResetDone(out);
   }
-  if (!life_remembered_ || !load_->done()) return;
-  const std::unique_ptr<SnapshotLoad> load = std::move(load_);
-  TakeLoaded(*load);
+  if (!load_) return;
+  if (!load_->status().ok()) return FailReset(load_->status().message(), out);
+  if (!load_->done()) return;
+  if (!std::exchange(loaded_, true)) {
+    TakeLoaded(*load_);
+    if (Status status = BeginReplay(*load_); !status.ok()) return FailReset(status.message(), out);
+  }
+  if (!life_remembered_ || !log_ready_) return;
+  load_.reset();
   reset_digest_ = store_->Digest();
   metrics_->parameter_bytes.Set(store_->parameter_bytes());
   metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
   metrics_->generation.Set(static_cast<double>(generation_.value));
   metrics_->version.Set(static_cast<double>(version_.value));
-  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+  SendResetDone(out);
   PrepareStepWhenComplete(now, out);
+}
+
+void Shard::SendResetDone(Outbox* out) {
+  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+}
+
+void Shard::FailReset(const std::string& reason, Outbox* out) {
+  out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, generation_, reason});
+  load_.reset();
+  store_.reset();
+}
+
+void Shard::RememberLifeNow(const Reset& reset) {
+  life_.job = reset.job;
+  life_.shard = options_.shard;
+  life_.term = term_;
+  life_.generation = generation_;
+  life_remembered_ = false;
+  work_.push_back(RememberLife{life_});
+}
+
+// ---- another generation, the same history --------------------------------------------------------------------------
+
+bool Shard::GoesOn(const Reset& reset) const {
+  return Durable() && serving() && reset.history < reset.generation && reset.history == history_;
+}
+
+// A shard was lost, not this one: nothing here goes back. What was asked in the generation before is asked again.
+void Shard::GoOn(const Reset& reset) {
+  generation_ = reset.generation;
+  going_on_ = true;
+  RememberLifeNow(reset);
+  if (writing_) writing_->cancelled->store(true);
+  snapshot_done_.reset();
+  parked_.clear();
+  acks_.clear();
+  log_queue_.ForgetSenders();
+  progress_changed_ = true;
+  prepared_backoff_.Restart();
+  reset_digest_ = store_->Digest();
+  metrics_->generation.Set(static_cast<double>(generation_.value));
 }
 
 // The numbers beside the blocks. A slot's reports and its end were kept by the shard that was its home then.

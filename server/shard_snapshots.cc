@@ -39,6 +39,7 @@ void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
     return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
   }
   if (writing_) return FinishSnapshot(NoSnapshot(id, "the one before it is still being written"), now, out);
+  if (Durable()) log_begins_[id] = next_record_;
   writing_ = Writing{id, std::make_shared<std::atomic<bool>>(false)};
   work_.push_back(WriteSnapshot{MakeImage(id), writing_->cancelled});
 }
@@ -54,6 +55,7 @@ SnapshotImage Shard::MakeImage(SnapshotId id) const {
   header.array_count = store_->array_count();
   header.parameters = parameters_;
   header.slot_count = slot_count_;
+  if (Durable()) header.log_begin = next_record_;
   const bool by_slot = !HasGlobalSteps(options_.mode);
   if (by_slot) header.ended = ended_;
   for (const auto& [key, report] : async_reports_) header.reports.push_back({Step{key.first}, report});
@@ -84,6 +86,7 @@ void Shard::SendSnapshotDone(Instant now, Outbox* out) {
 
 void Shard::On(const SnapshotsKept& message) {
   if (message.generation != generation_) return;
+  TrimLogTo(message.kept);
   if (snapshot_done_ && IdOf(*snapshot_done_) <= message.settled) {
     snapshot_settled_ = true;
     const bool kept = std::find(message.kept.begin(), message.kept.end(), IdOf(*snapshot_done_)) != message.kept.end();

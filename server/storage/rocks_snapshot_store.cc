@@ -18,8 +18,6 @@ namespace {
 
 using Access = RocksFolder::Access;
 
-std::string FolderOf(const std::string& folder, ShardIndex shard) { return folder + "/shard-" + std::to_string(shard); }
-
 std::string NameOf(SnapshotId id, ShardIndex part) {
   return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
          std::to_string(part);
@@ -133,7 +131,7 @@ Result<std::vector<std::unique_ptr<RocksFolder>>> OpenOrphans(const std::string&
                                                               const std::vector<ShardIndex>& orphans) {
   std::vector<std::unique_ptr<RocksFolder>> opened;
   for (const ShardIndex orphan : orphans) {
-    const std::string path = FolderOf(folder, orphan);
+    const std::string path = FolderOfShard(folder, orphan);
     if (!std::filesystem::exists(path + "/CURRENT")) continue;
     CAPSTAN_ASSIGN_OR_RETURN(auto one, RocksFolder::Open(path, orphan, Access::kRead, 0));
     opened.push_back(std::move(one));
@@ -146,7 +144,7 @@ Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, Shar
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return Unreachable(folder + ": the folder cannot be made: " + std::strerror(errno));
   }
-  const std::string path = FolderOf(folder, shard);
+  const std::string path = FolderOfShard(folder, shard);
   CAPSTAN_ASSIGN_OR_RETURN(auto own, RocksFolder::Open(path, shard, Access::kWrite, wait_seconds));
   CAPSTAN_ASSIGN_OR_RETURN(const std::optional<ShardLife> found, own->ReadLife());
   ShardLife life;
@@ -164,6 +162,10 @@ Result<std::unique_ptr<SnapshotStore>> RocksSnapshotStore::Open(const std::strin
                                                                 const std::vector<ShardIndex>& orphans) {
   return Guarded<Result<std::unique_ptr<SnapshotStore>>>(
       [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
+}
+
+std::string FolderOfShard(const std::string& folder, ShardIndex shard) {
+  return folder + "/shard-" + std::to_string(shard);
 }
 
 std::vector<ShardIndex> FindOrphans(const std::string& folder, ShardIndex shard_count) {

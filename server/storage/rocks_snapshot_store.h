@@ -23,6 +23,8 @@ class RocksSnapshotStore {
                                                      const std::vector<ShardIndex>& orphans = {});
 };
 
+std::string FolderOfShard(const std::string& folder, ShardIndex shard);
+
 // Directories of shards that a job of `shard_count` shards does not have, ascending.
 std::vector<ShardIndex> FindOrphans(const std::string& folder, ShardIndex shard_count);
 

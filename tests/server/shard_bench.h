@@ -100,7 +100,7 @@ class ShardBench {
   Reset MakeReset(std::uint64_t to_generation = 1) const {
     Reset reset;
     reset.term = Term{1};
-    reset.generation = Generation{to_generation};
+    reset.generation = reset.history = Generation{to_generation};
     reset.incarnation = Incarnation{7};
     reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;

@@ -1,0 +1,146 @@
+// How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
+#include <algorithm>
+
+#include "server/coordinator.h"
+#include "server/coordinator_text.h"
+
+namespace capstan::server {
+
+bool Coordinator::CanGoOn(Outbox* out) const {
+  const bool durable = options_.config.job.acknowledge == Acknowledge::kDurable;
+  if (!durable || !running_ || recover_->history.value == 0) return false;
+  const std::size_t before = running_->incarnations.size();  // 0: the log does not say
+  if (before == 0 || before == shards_.size()) return true;
+  SayLost("the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now",
+          out);
+  return false;
+}
+
+void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
+  out->Say(Severity::kWarning, "acknowledged pushes after version " + std::to_string(newest_snapshot().version.value) +
+                                   " are lost: " + reason);
+}
+
+void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
+  const bool goes_on = recovery == Recovery::kGoOn && CanGoOn(out);
+  state_ = State::kResetting;
+  generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
+  const Generation history = goes_on ? recover_->history : generation_;
+  recover_ = RecoverRecord{generation_, {}, ParametersOf(options_.config, Step{0}, 0), history};
+  if (!manifests_.empty()) {
+    recover_->snapshot = manifests_.back().id;
+    recover_->parameters = manifests_.back().parameters;
+  }
+  if (goes_on) recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
+  running_.reset();
+  pending_.reset();
+  snapshot_.reset();
+  last_snapshot_ = now;
+  async_reports_.clear();
+  Append(*recover_);
+  for (ShardState& shard : shards_) {
+    shard.reset_done = false;
+    shard.prepared.reset();
+    shard.committed.reset();
+    shard.progress.reset();
+  }
+  if (generation_.value > 1) metrics_->recoveries.Add(1);
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+  reset_backoff_.Restart();
+  ++view_sequence_;
+  const SnapshotId& from = recover_->snapshot;
+  const std::string start =
+      from.IsNone() ? "version 0" : "the snapshot of version " + std::to_string(from.version.value);
+  out->Say(Severity::kInfo,
+           "generation " + std::to_string(generation_.value) +
+               (goes_on ? " goes on where the one before was; what was lost comes back from " + start + " and the logs"
+                        : " starts from " + start));
+}
+
+// How far a history that goes on has been counted: the coordinator before, or shards that live on, may know more than
+// the snapshot.
+Step Coordinator::StepOfShards() const {
+  Step step = std::max(step_, Step{recover_->snapshot.version.value});
+  for (const ShardState& shard : shards_) {
+    const bool knows = shard.hello && shard.hello->serving && shard.hello->generation >= recover_->history;
+    if (knows) step = std::max(step, Step{shard.hello->version.value});
+  }
+  return step;
+}
+
+// The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
+// history cannot go on, that snapshot is tried alone first.
+void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
+  if (GoingOn()) {
+    SayLost(reason, out);
+    return StartRecovery(Recovery::kGoBack, now, out);
+  }
+  const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
+  while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
+  if (manifests_.empty()) {
+    return Fail(Corrupt(bad + " cannot be used: " + reason +
+                        "; there is no older one: bring the missing directory back, or begin a new run"),
+                out);
+  }
+  out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
+                                   std::to_string(manifests_.back().id.version.value));
+  metrics_->snapshots_bad.Add(1);
+  StartRecovery(Recovery::kGoBack, now, out);
+}
+
+Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
+  std::vector<Reset::Source> sources;
+  if (recover_->snapshot.IsNone()) return sources;
+  CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);
+  const std::vector<std::uint64_t>& digests = manifests_.back().digests;
+  for (ShardIndex part = 0; part < digests.size(); ++part) {
+    const SnapshotPart wanted{recover_->snapshot, part, digests[part]};
+    const auto has = [&](const ShardState& shard) {
+      return shard.hello && std::find(shard.parts.begin(), shard.parts.end(), wanted) != shard.parts.end();
+    };
+    const ShardState* holder = part < shards_.size() && has(shards_[part]) ? &shards_[part] : nullptr;
+    for (std::size_t i = 0; holder == nullptr && i < shards_.size(); ++i) {
+      if (has(shards_[i])) holder = &shards_[i];
+    }
+    if (holder == nullptr) {
+      return Unreachable("no server has part " + std::to_string(part) + " of " + std::to_string(digests.size()));
+    }
+    sources.push_back({digests[part], holder->hello->endpoint});
+  }
+  return sources;
+}
+
+void Coordinator::SendResets(Instant now, Outbox* out) {
+  if (!reset_backoff_.Due(now)) return;
+  if (std::any_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return !shard.fresh; })) return;
+  const Result<std::vector<Reset::Source>> sources = FindSources();
+  if (!sources.ok()) return FallBack(sources.status().message(), now, out);
+  reset_backoff_.Sent(now);
+  for (const ShardState& shard : shards_) {
+    if (shard.reset_done) continue;
+    out->Send(shard.peer,
+              Reset{term_, generation_, shard.hello->incarnation, job_, recover_->snapshot, recover_->parameters,
+                    slot_count_, catalog_record_->tensors, *sources, recover_->history});
+  }
+}
+
+void Coordinator::EnterRunning(Instant now, Outbox* out) {
+  RunningRecord running{generation_, {}};
+  for (const ShardState& shard : shards_) running.incarnations.push_back(shard.hello->incarnation);
+  Append(running);
+  if (state_ == State::kFailed) return;
+  running_ = std::move(running);
+  state_ = State::kRunning;
+  step_ = GoingOn() ? StepOfShards() : Step{recover_->snapshot.version.value};
+  parameters_ = GoingOn() ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
+  attempt_ = 0;
+  last_progress_ = last_commit_ = now;
+  out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
+                                ", " + Count(slot_count_, "slot"));
+  if (!manifests_.empty()) {
+    for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+  }
+  Reassign(out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,84 @@
+// How a shard counts pushes without global steps: each slot's in their order, and what the coordinator hears of them.
+#include <algorithm>
+
+#include "server/shard.h"
+
+namespace capstan::server {
+
+PushRecord Shard::RecordOf(const Push& push, const Slice& payload) const {
+  return {push.block,
+          push.node.begin,
+          push.step.value,
+          push.samples,
+          parameters_.learning_rate,
+          parameters_.loss_scale,
+          push.payload_hash,
+          payload};
+}
+
+void Shard::ApplyPush(const PushRecord& push) {
+  const std::size_t local = local_of_[push.block];
+  BlockProgress& block = progress_[local];
+  if (push.samples > 0) {
+    std::vector<double> squares(store_->segment_count(local));
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data};
+    store_->ApplyNow(local, input, Scalars(block.updates, push.samples, push.learning_rate, push.loss_scale), squares);
+    ++block.updates;
+    metrics_->updates_applied.Add(1);
+  }
+  block.last[push.slot] = push.sequence;
+  progress_changed_ = true;
+  metrics_->pushes_staged.Add(1);
+  const auto newest = *std::max_element(block.last.begin(), block.last.end());
+  metrics_->staleness_steps.Observe(static_cast<double>(newest - push.sequence));
+}
+
+void Shard::ApplyEnd(const EndRecord& end) {
+  ended_[end.report.slot] = end.step.value;
+  async_reports_.try_emplace({end.step.value, end.report.slot}, end.report);
+  progress_changed_ = true;
+}
+
+void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
+  const SlotIndex slot = end.report.slot;
+  const std::uint64_t last = log_queue_.NewestEnd(slot).value_or(ended_[slot]);
+  if (end.step.value > last + 1) return;  // the one before is on its way again
+  const EndRecord record{end.step, end.report};
+  if (end.step.value == last + 1) {
+    if (Durable()) return Log(from, record, out);
+    ApplyEnd(record);
+  }
+  if (end.step.value <= ended_[slot]) AckFor(from, end.step).ended.push_back(slot);
+}
+
+std::vector<std::uint64_t> Shard::SlotClocks() const {
+  std::vector<std::uint64_t> clocks(slot_count_, UINT64_MAX);
+  for (const BlockProgress& block : progress_) {
+    for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks[slot] = std::min(clocks[slot], block.last[slot]);
+  }
+  for (SlotIndex slot = options_.shard; slot < slot_count_; slot += options_.shard_count) {
+    clocks[slot] = std::min(clocks[slot], ended_[slot]);
+  }
+  return clocks;
+}
+
+Progress Shard::MakeProgress() const {
+  Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
+  // The oldest are what the clock waits for; those of one step always fit.
+  const std::size_t most = std::max(kProgressReportsMax, home_slot_count());
+  for (const auto& [key, report] : async_reports_) {
+    if (progress.reports.size() == most) break;
+    progress.reports.push_back({Step{key.first}, report});
+  }
+  return progress;
+}
+
+void Shard::On(const Rates& rates) {
+  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // the last: late
+  parameters_ = rates.parameters;
+  std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
+  version_ = Version{rates.step.value};
+  metrics_->version.Set(static_cast<double>(version_.value));
+}
+
+}  // namespace capstan::server
