@@ -174,10 +174,8 @@ void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now,
   }
   const BlockProgress& block = progress_[local_of_[push.block]];
   std::uint64_t last = block.last[push.node.begin];
-  if (const auto logged = log_queue_.NewestPush(push.block, push.node.begin)) {
-    if (push.step.value > last && push.step.value <= *logged) return;  // its acknowledgement comes
-    last = *logged;
-  }
+  if (IsBeingLogged(push) && push.step.value > last) return;  // its acknowledgement comes
+  last = log_queue_.NewestPush(push.block, push.node.begin).value_or(last);
   switch (AdmitPush(options_.mode, push.step, step(), last)) {
     case PushAdmission::kStage: StagePush(from, push, payload, now, out); break;
     case PushAdmission::kApply:

@@ -100,6 +100,11 @@ class Shard {
   std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
   // Per slot, the newest sequence number applied to this local block.
   const std::vector<std::uint64_t>& sequence_numbers(std::size_t local) const { return progress_[local].last; }
+  // Whether this push of the present generation is on its way to the log.
+  bool IsBeingLogged(const Push& push) const {
+    const auto newest = log_queue_.NewestPush(push.block, push.node.begin);
+    return newest && push.step.value <= *newest;
+  }
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
   // Of payloads received and sums of them, not yet in a prepared version.

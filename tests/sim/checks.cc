@@ -33,12 +33,14 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
   term_ = coordinator->term();
   generation_ = coordinator->generation();
   if (running) SeeManifest(*coordinator, disks);
+  if (running && options_.durable) SeeHistory(*coordinator);
 }
 
 void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards) {
   const Shard& shard = *shards[index];
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
   if (options_.mode == Mode::kBounded) SeeStaleness(shard);
+  if (options_.durable) SeeLogged(index, shard);
   if (!server::HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
@@ -64,6 +66,56 @@ void Checks::SeeStaleness(const Shard& shard) {
     if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
     if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
   }
+}
+
+void Checks::Acknowledged(std::size_t index, Generation history, const Header& header) {
+  Promises& promises = promises_[index];
+  if (promises.history != history) promises = {history, {}, {}, 0};
+  const auto raise = [](std::uint64_t* number, std::uint64_t to) { *number = std::max(*number, to); };
+  const auto* staged = std::get_if<Staged>(&header);
+  const auto* progress = std::get_if<Progress>(&header);
+  if (staged != nullptr) {
+    for (const Staged::Entry& entry : staged->held) {
+      raise(&promises.pushes[{entry.block, entry.node.begin}], staged->step.value);
+    }
+  }
+  if (staged == nullptr && progress == nullptr) return;
+  const std::vector<std::uint64_t>& clocks = staged != nullptr ? staged->clocks : progress->clocks;
+  for (SlotIndex slot = 0; slot < clocks.size(); ++slot) {
+    if (clocks[slot] != UINT64_MAX) raise(&promises.clocks[slot], clocks[slot]);
+  }
+}
+
+// What was acknowledged is there, and the state after a record of the log is the same in every life.
+void Checks::SeeLogged(std::size_t index, const Shard& shard) {
+  Promises& promises = promises_[index];
+  if (promises.history != shard.history()) return;
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const BlockIndex block = shard.store().blocks()[local];
+    const std::vector<std::uint64_t>& last = shard.sequence_numbers(local);
+    for (SlotIndex slot = 0; slot < last.size(); ++slot) {
+      const auto push = promises.pushes.find({block, slot});
+      const auto clock = promises.clocks.find(slot);
+      const bool lost = (push != promises.pushes.end() && last[slot] < push->second) ||
+                        (clock != promises.clocks.end() && last[slot] < clock->second);
+      if (lost) Fail("an acknowledged push is lost");
+    }
+  }
+  if (promises.records == shard.logged_records()) return;
+  promises.records = shard.logged_records();
+  const std::uint64_t digest = shard.Digest();
+  const auto [known, added] = log_digests_.try_emplace({index, shard.history(), promises.records}, digest);
+  if (!added && known->second != digest) Fail("the state after a record of the log differs between lives");
+}
+
+void Checks::SeeHistory(const Coordinator& coordinator) {
+  const Generation before = std::exchange(history_, coordinator.history());
+  if (before == history_) return;
+  const std::uint64_t said = std::exchange(said_lost_, 0);
+  if (before.value == 0) return;
+  ++outcome_->counts["history ended, and it was said"];
+  if (said == 0) Fail("acknowledged pushes were lost, and nobody said so");
+  if (!may_go_back_) Fail("acknowledged pushes were lost without a cause");
 }
 
 // A shard publishes only an attempt that all shards of the generation prepared.
@@ -160,6 +212,8 @@ void Checks::Add(const monitoring::CoordinatorMetrics& m) {
 void Checks::Add(const monitoring::ShardMetrics& m) {
   outcome_->counts["pushes of another life refused"] += m.pushes_stale.value();
   outcome_->counts["equal pushes compared and ignored"] += m.pushes_duplicate.value();
+  outcome_->counts["appends that failed"] += m.log_failures.value();
+  outcome_->counts["records replayed from logs"] += m.log_replayed.value();
   outcome_->counts["pushes ahead of the window or the step"] += m.pushes_busy.value();
 }
 

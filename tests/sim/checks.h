@@ -37,6 +37,12 @@ class Checks {
   // A shard in this life counted this push, as it was sent. `before`: the shard's version then.
   void PushCounted(const server::Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push);
 
+  // Level durable. A shard says that it has something: then it has it for as long as the history lasts.
+  void Acknowledged(std::size_t index, Generation history, const Header& header);
+  // A history ends where something happened that it cannot survive, and with a line that says so.
+  void MayGoBack() { may_go_back_ = true; }
+  void SaidLost() { ++said_lost_; }
+
   // A line for traces.
   static std::string Describe(const Header& header);
 
@@ -47,6 +53,8 @@ class Checks {
   void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
   void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
   void SeeStaleness(const server::Shard& shard);
+  void SeeLogged(std::size_t index, const server::Shard& shard);
+  void SeeHistory(const server::Coordinator& coordinator);
   void SeeCommit(Commit commit);
   void SeeDisks(const std::vector<SimDisk>& disks);
   void SeeManifest(const server::Coordinator& coordinator, const std::vector<SimDisk>& disks);
@@ -61,6 +69,18 @@ class Checks {
   std::map<Step, double> losses_;
   Term term_;
   Generation generation_;
+  // Level durable.
+  struct Promises {
+    Generation history;
+    std::map<std::pair<BlockIndex, SlotIndex>, std::uint64_t> pushes;  // newest sequence number acknowledged
+    std::map<SlotIndex, std::uint64_t> clocks;
+    std::uint64_t records = 0;  // of the log, when it was last looked at
+  };
+  std::map<std::size_t, Promises> promises_;                                                 // by shard
+  std::map<std::tuple<std::size_t, Generation, std::uint64_t>, std::uint64_t> log_digests_;  // after that record
+  Generation history_;  // of the coordinator, once it ran
+  bool may_go_back_ = false;
+  std::uint64_t said_lost_ = 0;
 };
 
 }  // namespace capstan::sim

@@ -94,6 +94,8 @@ void Cluster::StartShard(std::uint32_t index) {
   options.coordinator = PeerId{kCoordinator};
   options.mode = options_.mode;
   options.staleness = config_.job.staleness;
+  options.acknowledge = config_.job.acknowledge;
+  options.log_records_max = options_.log_records_max;
   options.seed = 5;
   options.config_hash = HashJobConfig(config_);
   options.optimizer = server::MakeOptimizerRule(config_.optimizer);
@@ -117,10 +119,27 @@ void Cluster::KillShard(std::size_t index) {
     (void)server::CarryOut(std::move(shard.disk_work.front().second), &disks_[index]);
     Count("disk work done, shard dead before it knew");
   }
+  TearLog(index);
   checks_->Add(*shard.metrics);
   shard = {};
   disks_[index].Crash();
   Count("shard crashes");
+}
+
+void Cluster::TearLog(std::size_t index) {
+  SimShard& shard = shards_[index];
+  if (shard.log_work.empty()) return;
+  server::LogWork& work = shard.log_work.front().second;
+  auto* append = std::get_if<server::AppendLog>(&work);
+  if (append != nullptr) Count("shard died with an append under way");
+  if (Chance(0.4)) return;
+  SimPushLog* log = disks_[index].push_log();
+  if (append != nullptr && Chance(0.7)) {
+    const std::size_t left = random_.Below(append->records->size() + 1);
+    if (left > 0 && left < append->records->size()) Count("append torn when its shard died");
+    log->FailNext(left);
+  }
+  (void)server::CarryOut(work, log);
 }
 
 void Cluster::StartWorker(const std::string& name) {
@@ -171,9 +190,28 @@ void Cluster::TickShard(std::size_t index) {
     }
     shard.core->Handle(std::move(result), now_ + shard.ahead, &out);
   }
+  WorkLog(index, &out);
   shard.core->Flush(now_ + shard.ahead, &out);
   shard.core->Tick(now_ + shard.ahead, &out);
   AfterShard(index, &out);
+}
+
+void Cluster::WorkLog(std::size_t index, Outbox* out) {
+  SimShard& shard = shards_[index];
+  SimPushLog* log = disks_[index].push_log();
+  while (!shard.log_work.empty() && shard.log_work.front().first <= now_) {
+    const server::LogWork work = std::move(shard.log_work.front().second);
+    shard.log_work.pop_front();
+    const auto* append = std::get_if<server::AppendLog>(&work);
+    if (append != nullptr && !Calm() && Chance(options_.failed_appends)) {
+      const std::size_t left = random_.Below(append->records->size() + 1);
+      if (left > 0) Count("append failed and left something behind");
+      log->FailNext(left);
+    }
+    server::LogResult result = server::CarryOut(work, log);
+    markers_->LogWorked(result);
+    shard.core->Handle(std::move(result), now_ + shard.ahead, out);
+  }
 }
 
 // ---- the end

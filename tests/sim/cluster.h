@@ -23,6 +23,8 @@ struct ClusterOptions {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
   std::uint64_t staleness = 1;  // of mode bounded
+  bool durable = false;         // acknowledgements; without global steps
+  std::size_t log_records_max = 64;
   std::uint32_t shards = 2;
   std::uint32_t workers = 2;
   SlotIndex slots = 3;
@@ -58,6 +60,8 @@ struct ClusterOptions {
   double aimed_crashes = 0.0;                     // probability that somebody dies at a moment that matters
   bool workers_stay_away = false;                 // when all are gone, none comes at once
   bool full_disks_kill = false;                   // a shard that cannot write down who it is ends, as in production
+  double slow_log = 0.0;                          // probability that an append takes up to two seconds
+  double failed_appends = 0.0;                    // probability that one fails
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event

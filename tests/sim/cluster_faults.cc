@@ -43,6 +43,7 @@ void Cluster::InjectDiskFaults() {
   if (!damaged_ && two && Strikes(options_.damage)) {
     const SnapshotId id = coordinator_.core->newest_snapshot();
     damaged_ = disks_[random_.Below(shards_.size())].Damage(id, random_.Next64());
+    if (damaged_) checks_->MayGoBack();
     if (damaged_) Count("snapshots damaged");
     if (damaged_) Trace("the snapshot of version " + std::to_string(id.version.value) + " is damaged");
   }
@@ -120,6 +121,7 @@ void Cluster::ChangeShardCount(std::uint32_t count) {
   for (SimDisk& disk : disks_) disk.ForgetOrphans();
   for (std::uint32_t i = count; i < kShardsMax; ++i) disks_[i % count].Adopt(&disks_[i]);
   checks_->ForgetShards();
+  checks_->MayGoBack();
 }
 
 void Cluster::PauseServer() {

@@ -25,11 +25,15 @@ const World& Cluster::Look() {
 
 void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
   for (const Notice& notice : outbox->notices) {
+    if (notice.text.starts_with("acknowledged pushes after version")) checks_->SaidLost();
     if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
   }
   for (Envelope& envelope : outbox->envelopes) {
     ++messages_;
     if (from == kCoordinator) markers_->SentByCoordinator(envelope, zombie);
+    if (options_.durable && IsShardAddress(from)) {
+      checks_->Acknowledged(from - kShards, shards_[from - kShards].core->history(), envelope.message.header);
+    }
     if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
     if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
       Count("messages lost");
@@ -187,6 +191,7 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   const Version before = shard.core->version();
   const std::uint64_t counted = shard.metrics->pushes_staged.value();
   const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
+  const bool logged = markers_->IsBeingLogged(*shard.core, shard.life, delivery.message);
   Outbox out;
   for (const Message& message : Arriving(delivery, nullptr)) {
     shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out);
@@ -197,6 +202,7 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
       checks_->PushCounted(*shard.core, shard.life, index, before, *push);
     }
     if (shard.metrics->pushes_duplicate.value() > repeated) markers_->Repeated(delivery.from, *push);
+    if (logged) Count("push that is being logged came again");
   }
   const bool matters = shard.core->version() != before || std::holds_alternative<Redo>(delivery.message.header) ||
                        std::holds_alternative<Reset>(delivery.message.header) ||
@@ -217,6 +223,11 @@ void Cluster::AfterShard(std::size_t index, Outbox* out) {
     const Instant before = shard.disk_work.empty() ? now_ : std::max(now_, shard.disk_work.back().first);
     const bool slow = !Calm() && Chance(options_.slow_disk);
     shard.disk_work.emplace_back(before + Up_to(slow ? 2000 : 20), std::move(work));
+  }
+  for (server::LogWork& work : shard.core->TakeLogWork()) {
+    const Instant before = shard.log_work.empty() ? now_ : std::max(now_, shard.log_work.back().first);
+    const bool slow = !Calm() && Chance(options_.slow_log);
+    shard.log_work.emplace_back(before + Up_to(slow ? 2000 : 20), std::move(work));
   }
   Send(kShards + index, out);
 }

@@ -55,6 +55,7 @@ struct SimShard {
   std::shared_ptr<monitoring::ShardMetrics> metrics;
   Incarnation life;
   std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // done at that time
+  std::deque<std::pair<Instant, server::LogWork>> log_work;
   Instant paused_until{};
   Instant ahead{};
 };
@@ -86,6 +87,8 @@ class Cluster {
   void StartCoordinator();
   void StopCoordinator();
   void StartShard(std::uint32_t index);
+  // What it dies in the middle of: a part of an append is there, or nothing, or all, and nobody heard of it.
+  void TearLog(std::size_t index);
   // Dies. Of its disk's work the first piece may have been done: nobody heard of it.
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
@@ -117,6 +120,7 @@ class Cluster {
   // ---- time
   void TickAll();
   void TickShard(std::size_t index);
+  void WorkLog(std::size_t index, Outbox* out);
 
   // ---- faults
   void InjectFaults();

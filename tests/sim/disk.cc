@@ -49,6 +49,7 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
     for (SnapshotHeader::Block& block : part.header.blocks) std::fill(block.last.begin(), block.last.end(), 0);
     written.digest = part.header.Digest();
   }
+  if (flaw_ == Flaw::kLogTrimmedEarly) (void)push_log_.Trim(part.header.log_begin);
   const std::pair key{part.header.id, part.header.part};
   parts_.insert_or_assign(key, std::move(part));
   newest_ = key;
@@ -67,6 +68,7 @@ void SimDisk::Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte
 void SimDisk::Crash() {
   if (flaw_ == Flaw::kWriteNotDurable && newest_) parts_.erase(*newest_);
   newest_.reset();
+  push_log_.Crash();
 }
 
 const SimDisk::Part* SimDisk::Find(SnapshotId id, ShardIndex part) const {

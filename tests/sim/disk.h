@@ -12,6 +12,7 @@
 
 #include "server/storage/snapshot_store.h"
 #include "tests/sim/mutants.h"
+#include "tests/sim/push_log.h"
 
 namespace capstan::sim {
 
@@ -29,10 +30,17 @@ class SimDisk : public server::SnapshotStore {
   // Another number of shards begins: this disk is also the one that reads what `orphan` holds.
   void Adopt(SimDisk* orphan) { orphans_.push_back(orphan); }
   void ForgetOrphans() { orphans_.clear(); }
-  void set_full(bool full) { full_ = full; }
+  void set_full(bool full) {
+    full_ = full;
+    push_log_.FailWrites(full ? Unreachable("the disk is full") : Status());
+  }
   // Flips a bit of one array of this part; false when it is not here.
   bool Damage(SnapshotId id, std::uint64_t random);
-  void set_flaw(Flaw flaw) { flaw_ = flaw; }
+  void set_flaw(Flaw flaw) {
+    flaw_ = flaw;
+    push_log_.set_flaw(flaw);
+  }
+  SimPushLog* push_log() { return &push_log_; }
   void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
   // Its shard dies.
   void Crash();
@@ -46,6 +54,7 @@ class SimDisk : public server::SnapshotStore {
   const Part* Find(SnapshotId id, ShardIndex part) const;
 
   server::ShardLife life_;
+  SimPushLog push_log_;
   std::map<std::pair<SnapshotId, ShardIndex>, Part> parts_;
   std::vector<SimDisk*> orphans_;
   void Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const;

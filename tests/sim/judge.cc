@@ -12,6 +12,8 @@ ClusterOptions OptionsOf(const RunName& name) {
   ClusterOptions options = RandomOptions(name.seed, name.edition);
   options.mode = name.mode;
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
+  options.durable = name.durable;
+  if (name.durable) AddLogTroubles(&options);
   return options;
 }
 
@@ -44,7 +46,8 @@ std::vector<RunName> ReadFailedSeeds(const std::string& path) {
     RunName name;
     std::string mode;
     if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
-    name.mode = mode == "async" ? Mode::kAsync : mode == "bounded" ? Mode::kBounded : Mode::kSync;
+    name.mode = mode.starts_with("async") ? Mode::kAsync : mode.starts_with("bounded") ? Mode::kBounded : Mode::kSync;
+    name.durable = mode.ends_with("+durable");
     names.push_back(name);
   }
   return names;

@@ -12,11 +12,12 @@
 
 namespace capstan::sim {
 
-// A run by its name: `sim --seed N [--async | --bounded] [--edition E]`.
+// A run by its name: `sim --seed N [--async | --bounded] [--durable] [--edition E]`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
   int edition = kNewestEdition;
+  bool durable = false;
 };
 
 class Judge {

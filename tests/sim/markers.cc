@@ -11,7 +11,22 @@ namespace capstan::sim {
 using server::Coordinator;
 using server::Shard;
 
-const std::vector<std::string>& MarkerNames(Mode mode) {
+const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
+  static const std::vector<std::string> logged = {
+      "push that is being logged came again",
+      "push refused while the log is behind",
+      "shard died with an append under way",
+      "append torn when its shard died",
+      "append failed and left something behind",
+      "appends that failed",
+      "shard went on in another generation",
+      "shard came back from its log",
+      "log trimmed behind a snapshot",
+      "history ended, and it was said",
+      "coordinator resumed a running generation",
+      "crashes of all",
+  };
+  if (durable) return logged;
   static const std::vector<std::string> sync = {
       "worker dies after pushes to some of the shards",
       "worker dies after pushes to every shard",
@@ -155,6 +170,8 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
             Count("delayed Reset for a former life ignored");
           } else if (body.generation < shard.generation()) {
             Count("delayed Reset of an older generation ignored");
+          } else if (shard.serving() && body.generation > shard.generation() && body.history == shard.history()) {
+            Count("shard went on in another generation");
           } else if (body.generation == shard.generation() && shard.serving()) {
             Count("Reset repeated to a shard that serves");
           }
@@ -230,6 +247,8 @@ void Markers::ToWorker(const World& world, std::uint64_t to, Generation generati
           if (body.code == Code::kStale && body.message.starts_with("unknown session")) {
             Count("worker is told that its session is unknown");
           }
+          if (body.message.starts_with("the log of this shard is behind"))
+            Count("push refused while the log is behind");
           if (body.code == Code::kInvalid && body.message.starts_with("a sequence number")) {
             Count("push refused for a gap");
           }
@@ -326,6 +345,19 @@ void Markers::DiskWorked(const World& world, const server::DiskResult& result) {
   }
   const auto* written = std::get_if<server::SnapshotWritten>(&result);
   if (written != nullptr && redoing_) Count("snapshot written during a Redo");
+}
+
+void Markers::LogWorked(const server::LogResult& result) {
+  if (std::holds_alternative<server::LogTrimmed>(result)) Count("log trimmed behind a snapshot");
+  const auto* read = std::get_if<server::LogRead>(&result);
+  if (read != nullptr && read->status.ok() && !read->piece.records.empty()) Count("shard came back from its log");
+}
+
+bool Markers::IsBeingLogged(const Shard& shard, Incarnation life, const Message& message) {
+  const auto* push = std::get_if<Push>(&message.header);
+  const bool ours =
+      push != nullptr && shard.serving() && push->generation == shard.generation() && push->incarnation == life;
+  return ours && shard.IsBeingLogged(*push);
 }
 
 void Markers::Stage(const World& world) {

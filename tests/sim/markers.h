@@ -20,7 +20,7 @@
 namespace capstan::sim {
 
 // All there are, those that a job of this mode can meet.
-const std::vector<std::string>& MarkerNames(Mode mode);
+const std::vector<std::string>& MarkerNames(Mode mode, bool durable = false);
 
 class Markers {
  public:
@@ -41,6 +41,9 @@ class Markers {
   void NoWorkers(const World& world);
   void Parted(const std::set<std::uint64_t>& from, const std::set<std::uint64_t>& to, std::size_t shards);
   void DiskWorked(const World& world, const server::DiskResult& result);
+  void LogWorked(const server::LogResult& result);
+  // Whether this push waits for its place in the log.
+  static bool IsBeingLogged(const server::Shard& shard, Incarnation life, const Message& message);
   void Stage(const World& world);  // after every event
 
  private:

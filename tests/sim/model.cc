@@ -8,6 +8,7 @@ JobConfig MakeConfig(const ClusterOptions& options) {
   JobConfig config;
   config.job.mode = options.mode;
   config.job.staleness = options.mode == Mode::kBounded ? options.staleness : config.job.staleness;
+  if (options.durable) config.job.acknowledge = Acknowledge::kDurable;
   config.job.steps = options.steps;
   config.job.slots = options.slots;
   config.job.global_batch = options.slots;

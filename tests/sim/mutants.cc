@@ -550,6 +550,25 @@ void AddFlaws(std::vector<Mutant>* all) {
   add("old-weights", "a worker computes before it has all blocks of the version", Flaw::kOldWeights);
 }
 
+void AddLogs(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Flaw flaw) {
+    all->push_back({name, broken, Mode::kAsync, flaw, {}, {}, true});
+  };
+  add("log-not-durable", "a push is acknowledged before it is durable", Flaw::kLogNotDurable);
+  add("replayed-twice", "a record of the log counts twice when it is replayed", Flaw::kReplayedTwice);
+  add("log-trimmed-early", "the log is trimmed before the snapshot that stands for it exists", Flaw::kLogTrimmedEarly);
+  add("sequence-numbers-lost", "a part does not hold which pushes are in it", Flaw::kNoSequenceNumbers);
+  all->push_back({"clocks-ahead-durable",
+                  "the coordinator counts a push before every shard has it on disk",
+                  Mode::kBounded,
+                  Flaw::kNone,
+                  {},
+                  On<Progress>([](Tampering*, Progress& progress) {
+                    for (std::uint64_t& clock : progress.clocks) ++clock;
+                  }),
+                  true});
+}
+
 std::vector<Mutant> MakeMutants() {
   std::vector<Mutant> all;
   AddLabels(&all);
@@ -559,6 +578,7 @@ std::vector<Mutant> MakeMutants() {
   AddRepetitions(&all);
   AddLies(&all);
   AddFlaws(&all);
+  AddLogs(&all);
   return all;
 }
 

@@ -34,6 +34,9 @@ enum class Flaw {
   kManifestNotDurable,
   kTermForgotten,  // none of these is ever there when a coordinator starts
   kSessionForgotten,
+  kLogNotDurable,    // the newest append is gone when its shard dies
+  kReplayedTwice,    // a record of the log is handed out twice
+  kLogTrimmedEarly,  // the log is trimmed when a part is written, before its snapshot exists
   kSumInSlotOrder,   // a worker adds its slots from the last to the first
   kDataByPosition,   // a slot's data depends on its place among its worker's slots
   kNotReproducible,  // a gradient depends on who computed it
@@ -78,6 +81,7 @@ struct Mutant {
   Mode mode = Mode::kSync;
   Flaw flaw = Flaw::kNone;
   std::function<void(Tampering*)> deliver, send;
+  bool durable = false;  // with acknowledgements of what is on disk
 };
 
 const std::vector<Mutant>& Mutants();

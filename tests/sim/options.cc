@@ -67,6 +67,13 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   return options;
 }
 
+void AddLogTroubles(ClusterOptions* options) {
+  RandomStream random(options->seed, 5);
+  options->log_records_max = 2 + random.Below(40);
+  if (random.Below(2) == 0) options->slow_log = 0.4 * random.Unit();
+  if (random.Below(2) == 0) options->failed_appends = 0.2 * random.Unit();
+}
+
 ClusterOptions Undisturbed(ClusterOptions options) {
   ClusterOptions calm;
   calm.seed = options.seed;
@@ -116,6 +123,8 @@ std::string Describe(const ClusterOptions& options) {
   add("slow disk", options.slow_disk);
   add("full disks", options.full_disks);
   add("damage", options.damage);
+  add("slow log", options.slow_log);
+  add("failed appends", options.failed_appends);
   add("damaged payloads", options.damaged_payloads);
   add("repeated late", options.repeated_late);
   add("replays", options.replays);

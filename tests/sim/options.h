@@ -12,6 +12,8 @@ namespace capstan::sim {
 inline constexpr int kNewestEdition = 3;
 // `edition`: what befell jobs when a seed was written down; an older one is replayed without what came later.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
+// What befalls the logs of a job whose acknowledgements are durable.
+void AddLogTroubles(ClusterOptions* options);
 // The undisturbed run of the same job, with one worker and one shard.
 ClusterOptions Undisturbed(ClusterOptions options);
 // What the final bits may depend on.

@@ -6,6 +6,7 @@
 //   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
 //   sim --mutants --runs M       all of them, as the table of MUTANTS.md
 //   sim ... --async              without global steps; --bounded: with a bound on staleness
+//   sim ... --async --durable    and with acknowledgements of what is on disk
 //   sim ... --edition E          with what befell jobs then
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -39,6 +40,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.mode = Mode::kAsync;
     } else if (word == "--bounded") {
       arguments->first.mode = Mode::kBounded;
+    } else if (word == "--durable") {
+      arguments->first.durable = true;
     } else if (word == "--mutants") {
       arguments->mutants = true;
     } else if (value == nullptr) {
@@ -69,7 +72,10 @@ struct Catch {
   std::string how;
 };
 
-const char* ModeName(Mode mode) { return mode == Mode::kSync ? "sync" : mode == Mode::kBounded ? "bounded" : "async"; }
+std::string ModeName(const Mutant& mutant) {
+  const char* mode = mutant.mode == Mode::kSync ? "sync" : mutant.mode == Mode::kBounded ? "bounded" : "async";
+  return std::string(mode) + (mutant.durable ? ", durable" : "");
+}
 
 Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -108,11 +114,12 @@ int TryMutants(const Arguments& arguments) {
     ++tried;
     RunName first = arguments.first;
     first.mode = mutant.mode;
+    first.durable = mutant.durable;
     const Catch result = TryMutant(mutant, first, arguments.runs);
     caught += result.seed != 0 ? 1 : 0;
     const std::string seeds = result.seed == 0 ? "–" : std::to_string(result.seed - first.seed + 1);
     const std::string how = result.how.substr(0, result.how.find_first_of(";("));
-    std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), ModeName(mutant.mode),
+    std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), ModeName(mutant).c_str(),
                 seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
     std::fflush(stdout);
   }
@@ -149,9 +156,9 @@ int TrySeeds(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
-    std::fprintf(
-        stderr,
-        "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--edition E] [--mutant NAME | --mutants]\n");
+    std::fprintf(stderr,
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--durable] [--edition E] [--mutant "
+                 "NAME | --mutants]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -11,7 +11,8 @@ using namespace capstan::sim;
 TEST_CASE("a broken rule is seen within a few seeds", "[sim][mutants]") {
   const char* const names[] = {"push-step",           "weights-version",   "redo-coefficient",    "sum-order",
                                "newest-deleted",      "part-not-durable",  "no-optimizer-state",  "one-snapshot",
-                               "recover-not-durable", "duplicate-applied", "no-sequence-numbers", "ack-when-sent"};
+                               "recover-not-durable", "duplicate-applied", "no-sequence-numbers", "ack-when-sent",
+                               "log-not-durable",     "replayed-twice",    "log-trimmed-early"};
   for (const char* name : names) {
     const Mutant* mutant = FindMutant(name);
     REQUIRE(mutant != nullptr);
@@ -19,6 +20,7 @@ TEST_CASE("a broken rule is seen within a few seeds", "[sim][mutants]") {
     std::string problem;
     RunName run;
     run.mode = mutant->mode;
+    run.durable = mutant->durable;
     for (; run.seed <= 1000 && problem.empty(); ++run.seed) problem = judge.Try(run, mutant);
     INFO(name);
     CHECK(!problem.empty());

@@ -26,10 +26,11 @@ std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-void TrySeeds(Mode mode, std::uint64_t runs) {
+void TrySeeds(Mode mode, std::uint64_t runs, bool durable = false) {
   Judge judge;
   RunName name;
   name.mode = mode;
+  name.durable = durable;
   name.seed = FromEnvironment("CAPSTAN_SIM_SEED", 1);
   for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
     const std::string problem = judge.Try(name);
@@ -41,7 +42,7 @@ void TrySeeds(Mode mode, std::uint64_t runs) {
   }
   // A run set that met no trouble proves nothing.
   if (runs < 1000) return;
-  for (const std::string& marker : MarkerNames(mode)) {
+  for (const std::string& marker : MarkerNames(mode, durable)) {
     const auto count = judge.counts().find(marker);
     INFO(marker);
     CHECK((count != judge.counts().end() && count->second > 0));
@@ -94,9 +95,11 @@ TEST_CASE("every marker is a case of the table", "[sim]") {
   const std::string table{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   REQUIRE(!table.empty());
   for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded}) {
-    for (const std::string& marker : MarkerNames(mode)) {
-      INFO(marker);
-      CHECK(table.find(marker) != std::string::npos);
+    for (bool durable : {false, true}) {
+      for (const std::string& marker : MarkerNames(mode, durable)) {
+        INFO(marker);
+        CHECK(table.find(marker) != std::string::npos);
+      }
     }
   }
 }
@@ -111,4 +114,9 @@ TEST_CASE("async: whatever befalls them, every push counts exactly once on every
 
 TEST_CASE("bounded: the same, and no slot is further ahead than the staleness allows", "[sim][bounded]") {
   TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns));
+}
+
+TEST_CASE("durable: the same, and what was acknowledged is never lost unless it is said", "[sim][durable]") {
+  TrySeeds(Mode::kAsync, FromEnvironment("CAPSTAN_SIM_RUNS", kAsyncRuns), true);
+  TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns), true);
 }
