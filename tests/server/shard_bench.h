@@ -10,6 +10,7 @@
 
 #include "common/hash.h"
 #include "server/shard.h"
+#include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"
 
 namespace capstan::server {
@@ -23,6 +24,9 @@ struct ShardBenchOptions {
   std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block
   OptimizerKind optimizer = OptimizerKind::kSgd;
   const MemorySnapshotStore* found = nullptr;  // what is in its directory
+  Acknowledge acknowledge = Acknowledge::kReceived;
+  MemoryPushLog* log = nullptr;  // that outlives it; null: one of its own
+  std::size_t log_records_max = 100;
 };
 
 class ShardBench {
@@ -38,6 +42,8 @@ class ShardBench {
     core.endpoint = "here";
     core.coordinator = kCoordinator;
     core.mode = options_.mode;
+    core.acknowledge = options_.acknowledge;
+    core.log_records_max = options_.log_records_max;
     core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
     core.window_blocks = options_.window_blocks;
     core.block_elements = kBlockElements;
@@ -61,6 +67,7 @@ class ShardBench {
     now += later;
     shard->Tick(now, &out_);
     WorkDisk();
+    WorkLog();
   }
   // The answers of one kind to one peer since they were last taken.
   template <class T>
@@ -197,6 +204,14 @@ class ShardBench {
     shard->Flush(now, &out_);
   }
   void HoldDisk() { holds_disk_ = true; }
+  void LetLogGo() {
+    holds_log_ = false;
+    WorkLog();
+  }
+  void HoldLog() { holds_log_ = true; }
+  // What the log is asked for and has not done.
+  std::vector<LogWork> waiting_log_work;
+  PushLog* log() { return options_.log != nullptr ? options_.log : &own_log_; }
 
   MemorySnapshotStore disk;
   Generation generation{1};  // of the messages made
@@ -210,6 +225,18 @@ class ShardBench {
     shard->Handle(from, {std::move(header), std::move(payload)}, now, &out_);
     WorkDisk();
     shard->Flush(now, &out_);
+    WorkLog();
+  }
+  // So does the log.
+  void WorkLog() {
+    while (true) {
+      for (LogWork& piece : shard->TakeLogWork()) waiting_log_work.push_back(std::move(piece));
+      if (holds_log_ || waiting_log_work.empty()) return;
+      for (const LogWork& piece : std::exchange(waiting_log_work, {})) {
+        shard->Handle(CarryOut(piece, log()), now, &out_);
+      }
+      shard->Flush(now, &out_);
+    }
   }
   // The disk does at once what it is asked to, in order, unless it is held.
   void WorkDisk() {
@@ -227,7 +254,8 @@ class ShardBench {
   BufferPool pool_{64};
   Outbox out_;
   std::vector<DiskWork> work_;
-  bool holds_disk_ = false;
+  bool holds_disk_ = false, holds_log_ = false;
+  MemoryPushLog own_log_;
 };
 
 }  // namespace capstan::server

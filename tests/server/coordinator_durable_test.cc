@@ -1,0 +1,186 @@
+// What a coordinator does about a lost shard where acknowledgements are durable: a generation for all, in which nothing
+// goes back.
+#include "tests/server/coordinator_snapshot_steps.h"
+
+namespace capstan::server {
+namespace {
+
+using State = Coordinator::State;
+using Parts = std::vector<SnapshotPart>;
+
+CoordinatorBench DurableBench(std::uint32_t shard_count = 2) {
+  CoordinatorBench bench = Bench(shard_count, Mode::kAsync, {0, 1.0, 2});
+  bench.config.job.acknowledge = Acknowledge::kDurable;
+  return bench;
+}
+
+void CountTo(CoordinatorBench* bench, std::uint64_t clock) {
+  while (bench->coordinator->step().value < clock) Clocks(bench, bench->coordinator->step().value + 1);
+}
+
+// A snapshot of what is counted now.
+void TakeSnapshot(CoordinatorBench* bench) {
+  bench->Tick(std::chrono::seconds(2));
+  const std::uint64_t version = bench->coordinator->step().value;
+  for (ShardIndex i = 0; i < bench->shards.size(); ++i) bench->Keeps(i, version);
+  REQUIRE(bench->coordinator->newest_snapshot().version.value == version);
+  bench->Forget();
+}
+
+Parts PartsOf(const CoordinatorBench& bench, ShardIndex shard) {
+  return {Part(bench.coordinator->newest_snapshot(), shard)};
+}
+
+TEST_CASE("durable: a lost shard begins a generation in which the history goes on, and the clock does not fall",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CHECK(bench.Logged<RecoverRecord>().back().history == Generation{1});
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  CountTo(&bench, 7);
+  bench.Forget();
+  bench.RestartShard(1, PartsOf(bench, 1));
+  CHECK(Mentions(bench.Notices(), "server 1 was lost and came back with its log"));
+  CHECK(Mentions(bench.Notices(),
+                 "generation 2 goes on where the one before was; what was lost comes back from the "
+                 "snapshot of version 3 and the logs"));
+  CHECK(!Mentions(bench.Notices(), "are lost"));
+  for (const Reset& reset : Resets(&bench)) {
+    CHECK(reset.generation == Generation{2});
+    CHECK(reset.history == Generation{1});
+    CHECK(reset.snapshot == Id(1, 3));
+    CHECK(reset.parameters.updates == 7);
+  }
+  CHECK(bench.Logged<RecoverRecord>().back().history == Generation{1});
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{7});
+  Clocks(&bench, 8);
+  CHECK(bench.coordinator->step() == Step{8});
+}
+
+TEST_CASE("durable: a new coordinator that finds a lost shard counts on from what the living ones know",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 5);
+  bench.Live();
+  bench.shards[0].hello.version = Version{5};
+  bench.shards[1].hello.incarnation = Incarnation{99};
+  bench.shards[1].hello.serving = false;
+  bench.shards[1].hello.version = {};
+  bench.ShardsEchoTerm();
+  for (const Reset& reset : Resets(&bench)) CHECK(reset.history == Generation{1});
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{5});
+}
+
+TEST_CASE("durable: when all have died, the history goes on from the newest snapshot and the logs",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  CountTo(&bench, 5);
+  bench.Live();
+  for (ShardIndex i : {0U, 1U}) {
+    bench.shards[i].hello = Hello{};
+    bench.shards[i].hello.shard = i;
+    bench.shards[i].hello.incarnation = Incarnation{99};
+    bench.shards[i].hello.parts = PartsOf(bench, i);
+    bench.shards[i].hello.config_hash = HashJobConfig(bench.config);
+    bench.shards[i].hello.endpoint = "shard-" + std::to_string(i);
+  }
+  bench.ShardsEchoTerm();
+  for (const Reset& reset : Resets(&bench)) {
+    CHECK(reset.history == Generation{1});
+    CHECK(reset.snapshot == Id(1, 3));
+  }
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{3});  // reports of what came after are in the logs
+  CHECK(bench.coordinator->history() == Generation{1});
+}
+
+TEST_CASE("durable: a shard whose log cannot go on takes all back to the newest snapshot, and a line says why",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  CountTo(&bench, 7);
+  bench.RestartShard(1, PartsOf(bench, 1));
+  Resets(&bench);
+  bench.Forget();
+  bench.Send(bench.shards[1].peer,
+             ResetBad{1, bench.shards[1].hello.incarnation, Generation{2}, "record 17 of the log is missing"});
+  CHECK(Mentions(bench.Notices(),
+                 "acknowledged pushes after version 3 are lost: server 1: record 17 of the log is missing"));
+  for (const Reset& reset : Resets(&bench)) {
+    CHECK(reset.generation == Generation{3});
+    CHECK(reset.history == Generation{3});
+    CHECK(reset.snapshot == Id(1, 3));
+    CHECK(reset.parameters.updates == 3);
+  }
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{3});
+  CHECK(bench.metrics->snapshots_bad.value() == 0);
+}
+
+TEST_CASE("durable: without a snapshot a log that cannot go on takes all back to version 0", "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 2);
+  bench.RestartShard(0, {});
+  Resets(&bench);
+  bench.Forget();
+  bench.Send(bench.shards[0].peer, ResetBad{0, bench.shards[0].hello.incarnation, Generation{2}, "gone"});
+  CHECK(Mentions(bench.Notices(), "acknowledged pushes after version 0 are lost: server 0: gone"));
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{0});
+}
+
+TEST_CASE("durable: logs of another number of shards do not go on", "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  CoordinatorBench wider = DurableBench(3);
+  wider.log = bench.log;
+  wider.Live();
+  for (ShardIndex i : {0U, 1U}) wider.shards[i].hello.parts = PartsOf(bench, i);
+  wider.ShardsEchoTerm();
+  CHECK(Mentions(wider.Notices(),
+                 "acknowledged pushes after version 3 are lost: the logs are of 2 shards, and there "
+                 "are 3 now"));
+  for (const Reset& reset : Resets(&wider)) CHECK(reset.history == reset.generation);
+}
+
+TEST_CASE("durable: a coordinator that dies between RECOVER and RUNNING goes on with the same history",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 4);
+  bench.RestartShard(1, {});
+  bench.Live();
+  bench.shards[0].hello.version = Version{4};
+  bench.ShardsEchoTerm();
+  for (const Reset& reset : Resets(&bench)) {
+    CHECK(reset.generation == Generation{2});
+    CHECK(reset.history == Generation{1});
+  }
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{4});
+}
+
+TEST_CASE("received: every generation is a history of its own", "[server][durable]") {
+  CoordinatorBench bench = Bench(2, Mode::kAsync, {0, 1.0, 2});
+  bench.Run();
+  CountTo(&bench, 4);
+  bench.RestartShard(1, {});
+  for (const Reset& reset : Resets(&bench)) CHECK(reset.history == Generation{2});
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->step() == Step{0});
+}
+
+}  // namespace
+}  // namespace capstan::server
