@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+"""acknowledge = "durable": kill -9 of servers, and of everything, loses nothing that was acknowledged.
+
+The coordinator's count of steps never falls, and it says that pushes are lost only where they must be: when logs are gone
+or the number of servers changes.
+"""
+import os
+import shutil
+import signal
+
+import harness
+import recovery
+
+JOB = """\
+[job]
+name = "durable"
+mode = "{mode}"
+acknowledge = "durable"
+steps = {steps}
+seed = 3
+global_batch = 20
+slots = 4
+
+[model]
+kind = "mlp"
+hidden = [64]
+
+[data]
+kind = "synthetic"
+samples = 500
+features = 300
+classes = 10
+
+[optimizer]
+kind = "adamw"
+lr = 0.002
+
+[cluster]
+servers = 2
+workers = 3
+
+[snapshot]
+every_steps = 40
+
+[limits]
+join = 20
+lease = 2
+report = 1
+stall = 60
+"""
+
+LOST = "acknowledged pushes after version"
+
+
+class DurableTest(harness.JobTest):
+    STEPS = 600
+
+    def job(self, mode="async", steps=STEPS):
+        return self.write("job.toml", JOB.format(mode=mode, steps=steps))
+
+    def resume(self, *arguments):
+        return harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("run"), *arguments,
+                               cwd=self.folder)
+
+    def wait_for_steps(self, launch, count):
+        begun = recovery.count_records(self.path("run"))
+        recovery.poll(lambda: recovery.count_records(self.path("run")) >= begun + count or launch.closed,
+                      f"{count} more steps")
+        self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
+
+    def kill(self, *names):
+        for name in names:
+            pid = recovery.pid_of(self.path("run"), name)
+            self.assertTrue(recovery.kill_if_alive(pid, signal.SIGKILL), name)
+
+    def wait_for_generation(self, launch, generation):
+        recovery.poll(lambda: recovery.records(self.path("run"))[-1]["generation"] >= generation or launch.closed,
+                      f"a step of generation {generation}")
+        self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
+
+    def assert_whole(self):
+        steps = [record["step"] for record in self.metrics()]
+        self.assertEqual(sorted(set(steps)), list(range(self.STEPS)))
+        return steps
+
+    def lose_servers(self, mode):
+        with self.launch(self.job(mode), "--max-restarts", "100") as launch:
+            launch.wait_for_line("running: ")
+            generation = 1
+            for victims in (["server-0"], ["server-1"], ["server-0", "server-1"], ["server-1"], ["server-0"]):
+                self.wait_for_steps(launch, 30)
+                self.kill(*victims)
+                generation += 1
+                self.wait_for_generation(launch, generation)
+            self.assertEqual(launch.wait(), 0, launch.output)
+            self.assertNotIn(LOST, launch.output)
+            self.assertEqual(launch.output.count(" starts from "), 1, launch.output)
+            self.assertIn("goes on where the one before was", launch.output)
+            self.assertIn("of its log", launch.output)
+        self.assert_nothing_runs()
+        self.assertEqual(self.assert_whole(), list(range(self.STEPS)), "the count of steps fell")
+
+    def test_lost_servers_take_nothing_back(self):
+        self.lose_servers("async")
+
+    def test_lost_servers_take_nothing_back_bounded(self):
+        self.lose_servers("bounded")
+
+    def test_everything_lost_takes_back_the_count_of_steps_and_no_push(self):
+        with self.launch(self.job(), "--max-restarts", "100") as launch:
+            launch.wait_for_line("running: ")
+            for _ in range(3):
+                self.wait_for_steps(launch, 60)
+                self.kill("server-0", "coordinator", "worker-0", "server-1")
+            self.assertEqual(launch.wait(), 0, launch.output)
+            self.assertNotIn(LOST, launch.output)
+            self.assertEqual(launch.output.count(" starts from "), 1, launch.output)
+        self.assert_whole()
+
+    def test_a_job_that_was_killed_with_its_launcher_goes_on(self):
+        with self.launch(self.job()) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 100)
+            harness.kill(launch.pid)
+            for name in recovery.names_in(self.path("run")):
+                recovery.kill_if_alive(recovery.pid_of(self.path("run"), name), signal.SIGKILL)
+        with self.resume() as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+            self.assertNotIn(LOST, launch.output)
+            self.assertIn("goes on where the one before was", launch.output)
+        self.assert_whole()
+
+    def stop_after_some_steps(self):
+        with self.launch(self.job()) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 100)
+            harness.kill(launch.pid, signal.SIGINT)
+            launch.wait()
+
+    def test_another_number_of_servers_goes_back_and_says_so(self):
+        self.stop_after_some_steps()
+        with self.resume("--set", "cluster.servers=3") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+            launch.wait_for_line(LOST)
+            self.assertIn("the logs are of 2 shards, and there are 3 now", launch.output)
+        self.assert_whole()
+
+    def test_a_log_that_is_gone_goes_back_and_says_so(self):
+        self.stop_after_some_steps()
+        shutil.rmtree(os.path.join(recovery.snapshots_in(self.path("run"))[1], "pushes"))
+        with self.resume() as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+            line = launch.wait_for_line(LOST)
+            self.assertIn("are lost: server 1: there is no log here", line)
+        self.assert_whole()
+
+
+if __name__ == "__main__":
+    harness.main()
