@@ -456,8 +456,8 @@ std::string Coordinator::WaitingFor(Instant now) const {
   }
   for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
     if (shards_[i].reset_done || !shards_[i].hello) continue;
-    AddName(&who,
-            ShardName(i, per_server) + (recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)"));
+    const char* loading = GoingOn() ? " (loading its snapshot and its log)" : " (loading its snapshot)";
+    AddName(&who, ShardName(i, per_server) + (recover_->snapshot.IsNone() && !GoingOn() ? " (beginning)" : loading));
   }
   const std::size_t wanted = options_.config.cluster.workers;
   if (state_ != State::kRunning && members_.size() < wanted) {

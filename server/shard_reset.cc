@@ -172,10 +172,12 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
 Status Shard::CheckMemory(std::uint64_t elements, Outbox* out) const {
   const std::uint64_t per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options_.optimizer.kind))) + 4;
   const std::uint64_t window = std::uint64_t{options_.window_blocks} * options_.block_elements * sizeof(float);
-  const std::uint64_t bytes = elements * per_element + window;
+  const std::uint64_t log = Durable() ? 2 * options_.log_bytes_max : 0;  // gathered, and being appended
+  const std::uint64_t bytes = elements * per_element + window + log;
   const std::string account = std::to_string(elements) + " parameters of " + std::to_string(per_element) +
-                              " bytes each and a window of " + std::to_string(window >> 20) +
-                              " MiB: " + std::to_string(bytes >> 20) + " MiB";
+                              " bytes each and a window of " + std::to_string(window >> 20) + " MiB" +
+                              (log > 0 ? " and the log's " + std::to_string(log >> 20) + " MiB" : "") + ": " +
+                              std::to_string(bytes >> 20) + " MiB";
   if (bytes > options_.memory_bytes_max) {
     return Invalid(account + ", more than the " + std::to_string(options_.memory_bytes_max >> 20) +
                    " MiB of this machine; use more servers or a smaller model");

@@ -12,6 +12,7 @@
 
 #include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_support.h"
+#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 

@@ -1,10 +1,8 @@
 #include "server/storage/rocks_support.h"
 
-#include <fcntl.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/table.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
@@ -90,14 +88,6 @@ std::string ArrayKey(BlockIndex block, std::uint32_t array) {
 }
 
 std::string HeaderKey() { return std::string(8, '\xFF'); }
-
-Status SyncFolder(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
-  const Status status = synced ? Status() : Unreachable(folder + ": fsync failed: " + std::strerror(errno));
-  if (descriptor >= 0) close(descriptor);
-  return status;
-}
 
 Status FromRocks(const rocksdb::Status& status, const std::string& where) {
   if (status.ok()) return {};

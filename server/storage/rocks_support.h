@@ -28,9 +28,6 @@ rocksdb::Options SnapshotOptions(rocksdb::Env* env);
 std::string ArrayKey(BlockIndex block, std::uint32_t array);
 std::string HeaderKey();
 
-// What was made in it is there after a power failure too.
-Status SyncFolder(const std::string& folder);
-
 // kCorrupt, kInvalid (not found), or kUnreachable; the message begins with `where`.
 Status FromRocks(const rocksdb::Status& status, const std::string& where);
 

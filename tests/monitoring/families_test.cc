@@ -33,6 +33,10 @@ TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[mo
   CHECK(HasLine(text, "capstan_server_apply_duration_seconds_count 4"));
   CHECK(HasLine(text, "capstan_server_update_staleness_steps_bucket{le=\"0\"} 1"));
   CHECK(HasLine(text, "capstan_server_update_staleness_steps_bucket{le=\"6\"} 2"));
+  CHECK(HasLine(text, "capstan_server_log_records_total 12"));
+  CHECK(HasLine(text, "capstan_server_log_bytes_total 5000"));
+  CHECK(HasLine(text, "capstan_server_log_failures_total 0"));
+  CHECK(HasLine(text, "capstan_server_log_append_duration_seconds_count 1"));
   CHECK(HasLine(text, "capstan_job_loss 3.25"));
   CHECK(HasLine(text, "capstan_cluster_members{role=\"worker\",state=\"alive\"} 2"));
   CHECK(HasLine(text, "capstan_snapshots_total{result=\"taken\"} 6"));

@@ -15,6 +15,9 @@ void PlantMetrics(Registry& registry) {
   shard->push_seconds.Observe(0.002);
   shard->pull_seconds.Observe(0.004);
   shard->pool_used_bytes.Set(4096);
+  shard->log_records.Add(12);
+  shard->log_bytes.Add(5000);
+  shard->log_append_seconds.Observe(0.002);
 
   const auto coordinator = registry.Create<CoordinatorMetrics>();
   coordinator->steps_applied.Add(40);

@@ -102,6 +102,9 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
     INFO("seed " << seed);
     AttackAsWorkers({}, seed);
     AttackAsWorkers({.mode = Mode::kAsync}, seed);
+    ShardBenchOptions durable{.mode = Mode::kAsync};
+    durable.acknowledge = Acknowledge::kDurable;
+    AttackAsWorkers(durable, seed);
   }
 }
 
@@ -110,14 +113,18 @@ Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
   std::vector<SnapshotPart> parts = bench.disk.List();
   if (parts.empty() || hostile->Chance(30)) parts = {{kKept, 0, 5}};
   const std::uint64_t generation = bench.shard->generation().value + hostile->random().Below(2);
-  const Reset reset = bench.MakeResetTo(generation, {hostile->Pick(parts)});
+  Reset reset = bench.MakeResetTo(generation, {hostile->Pick(parts)});
+  if (hostile->Chance(50)) reset.history = Generation{hostile->random().Below(3)};
   return hostile->Chance(50) ? Message{reset, {}} : hostile->Spoil(reset);
 }
 
 TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     INFO("seed " << seed);
-    ShardBench bench(seed % 2 == 0 ? ShardBenchOptions{} : ShardBenchOptions{.mode = Mode::kAsync});
+    ShardBenchOptions options;
+    if (seed % 2 == 1) options.mode = Mode::kAsync;
+    if (seed % 4 == 1) options.acknowledge = Acknowledge::kDurable;
+    ShardBench bench(options);
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
       const std::uint64_t step = bench.shard->version().value;

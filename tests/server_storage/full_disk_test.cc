@@ -8,8 +8,9 @@
 #include <map>
 
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
-#include "tests/server_storage/storage_tools.h"
+#include "tests/server_storage/push_log_tools.h"
 
 namespace capstan::server {
 namespace {
@@ -169,6 +170,42 @@ TEST_CASE("a log on a full disk refuses, and has what it promised when there is 
   CHECK(log->Append(TermRecord{{promised + 1}}).code() == Code::kUnreachable);
   log.reset();
   CHECK(FileCoordinatorLog::Open(path, 0).value()->records().size() == promised);
+}
+
+TEST_CASE("a shard's log on a full disk refuses, and goes on where it was when there is room", "[server][storage]") {
+  const SmallDisk disk;
+  auto log = RocksPushLog::Open(disk.path(), 20'000).value();
+  REQUIRE(log->Begin(kLogHistory).message() == "");
+  std::uint64_t next = 1, failed = 0;
+  for (int round = 0; round < 6; ++round) {
+    for (int i = 0; i < 40; ++i, next += 3) {
+      REQUIRE(log->Append(kLogHistory.generation, next, MakeRecords(next, 3)).message() == "");
+    }
+    disk.Fill(static_cast<std::size_t>(round) * 4096);
+    for (int i = 0; i < 400; ++i) {
+      const Status status = log->Append(kLogHistory.generation, next, MakeRecords(next, 3));
+      if (status.ok()) next += 3;
+      if (status.ok()) continue;
+      CHECK(status.code() == Code::kUnreachable);
+      ++failed;
+      if (i % 2 == 1) break;  // or once more on the full disk
+    }
+    disk.Empty();
+    if (round % 2 == 1) {
+      log.reset();
+      auto opened = RocksPushLog::Open(disk.path(), 20'000);
+      REQUIRE(opened.status().message() == "");
+      log = std::move(opened).value();
+    }
+  }
+  REQUIRE(log->Append(kLogHistory.generation, next, MakeRecords(next, 3)).message() == "");
+  const auto records = ReadAll(log.get(), 1);
+  REQUIRE(records.status().message() == "");
+  REQUIRE(records->size() == next + 2);
+  for (std::size_t i = 0; i < records->size(); ++i) {
+    REQUIRE(SameRecord((*records)[i], MakeRecord(i - i % 3 + 1, i % 3)));
+  }
+  CHECK(failed > 3);
 }
 
 }  // namespace

@@ -13,8 +13,10 @@
 #include <thread>
 
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/child_shape.h"
+#include "tests/server_storage/push_log_tools.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {
@@ -174,6 +176,30 @@ TEST_CASE("a coordinator killed while it appends leaves all that it was promised
     REQUIRE(records.size() >= promised);
     for (std::size_t i = 0; i < records.size(); ++i)
       REQUIRE(std::get<SessionRecord>(records[i]).session.value == i + 1);
+  }
+  CHECK(promised > 50);
+}
+
+TEST_CASE("a shard killed while it appends to its log finds all that was acknowledged", "[server][storage][kill]") {
+  const TempFolder run(TempFolder::Where::kDisk);
+  RandomStream random(33);
+  std::uint64_t promised = 0;
+  for (int round = 0; round < 20; ++round) {
+    Child child("pushes", run.path());
+    child.WaitForLines(random.Below(12));
+    child.WatchFor(std::chrono::microseconds(random.Below(8'000)));
+    for (const std::string& line : child.Kill()) {
+      INFO(line);
+      REQUIRE(line.starts_with("appended "));
+      promised = std::stoull(line.substr(9));
+    }
+    auto log = RocksPushLog::Open(run.path());
+    REQUIRE(log.status().message() == "");
+    if (log.value()->Read(kLogHistory, 1, 1).status().code() == Code::kInvalid) continue;  // killed before it began
+    const auto records = ReadAll(log.value().get(), 1);
+    REQUIRE(records.status().message() == "");
+    REQUIRE(records->size() >= promised);
+    for (std::size_t i = 0; i < records->size(); ++i) REQUIRE(SameRecord((*records)[i], MakeRecord(kChildKey, i + 1)));
   }
   CHECK(promised > 50);
 }

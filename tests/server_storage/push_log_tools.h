@@ -10,6 +10,8 @@ namespace capstan::server {
 
 inline constexpr LogHistory kLogHistory{{4}, 2};
 
+inline constexpr std::uint64_t kChildKey = 77;  // of the records that a storage_child writes
+
 // Pushes with payloads, pushes without, and ends.
 inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   const std::uint64_t draw = PhiloxKey(key, index, 3);
@@ -28,7 +30,7 @@ inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   push.loss_scale = 1024.0F;
   if (index % 3 == 1) return push;
   push.samples = 1 + draw % 9;
-  const BufferRef buffer = NewBuffer(64 + index * 4);
+  const BufferRef buffer = NewBuffer(64 + index % 50 * 4);
   FillArray({{key}, {index}}, 1, push.block, 0, {buffer->data(), buffer->size()});
   push.payload = WholeBuffer(buffer);
   push.payload_hash = Hash64(push.payload.bytes());

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_push_log.h"
 #include "tests/server_storage/push_log_tools.h"
 
@@ -105,6 +106,24 @@ TEST_CASE("a damaged table of a log, or one that is gone, is noticed", "[server]
   CHECK(ReadAll(log.get(), 1).status().code() == Code::kCorrupt);
   REQUIRE(log->Begin({{5}, 2}).message() == "");
   CHECK(ReadAll(log.get(), 1, {{5}, 2}).value().empty());
+}
+
+TEST_CASE("not a byte of a record is believed that is not as it was written", "[server][storage][log]") {
+  RandomStream random(41);
+  for (std::uint64_t index = 0; index < 300; ++index) {
+    const PushLogRecord record = MakeRecord(3, index);
+    std::string bytes = EncodePushRecord(index, record);
+    const auto* push = std::get_if<PushRecord>(&record);
+    if (push != nullptr && !push->payload.empty()) {
+      bytes.append(reinterpret_cast<const char*>(push->payload.data), push->payload.size);
+    }
+    REQUIRE(SameRecord(DecodePushRecord(index, bytes).value(), record));
+    CHECK(DecodePushRecord(index + 1, bytes).status().code() == Code::kCorrupt);  // it is in another's place
+    std::string spoilt = bytes;
+    spoilt[random.Below(spoilt.size())] ^= static_cast<char>(1U << random.Below(8));
+    CHECK(DecodePushRecord(index, spoilt).status().code() == Code::kCorrupt);
+    CHECK(DecodePushRecord(index, bytes.substr(0, random.Below(bytes.size()))).status().code() == Code::kCorrupt);
+  }
 }
 
 TEST_CASE("what is trimmed gives its room back", "[server][storage][log]") {

@@ -3,6 +3,7 @@
 //   server_storage_child snapshots FOLDER   writes snapshots, keeps two: "begin VERSION", "written VERSION DIGEST",
 //                                           "removing VERSION"
 //   server_storage_child log PATH           appends sessions: "appended NUMBER"
+//   server_storage_child pushes FOLDER      appends to a shard's log, whatever is there: "appended NUMBER"
 //   server_storage_child hold FOLDER        opens the store, "open", and waits for the end of its standard input
 #include <unistd.h>
 
@@ -11,8 +12,10 @@
 #include <utility>
 
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "tests/server_storage/child_shape.h"
+#include "tests/server_storage/push_log_tools.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {
@@ -50,6 +53,25 @@ int WriteSnapshots(const std::string& folder) {
   }
 }
 
+// Record i of the log is MakeRecord(kChildKey, i).
+int AppendPushes(const std::string& folder) {
+  auto log = RocksPushLog::Open(folder, 4000);
+  if (!log.ok()) return Fail(log.status());
+  if (log.value()->Read(kLogHistory, 1, 1).status().code() == Code::kInvalid) {
+    if (const Status status = log.value()->Begin(kLogHistory); !status.ok()) return Fail(status);
+  }
+  const auto there = ReadAll(log.value().get(), 1);
+  if (!there.ok()) return Fail(there.status());
+  for (std::uint64_t next = there->size() + 1;; next += 3) {
+    std::vector<PushLogRecord> records;
+    for (std::uint64_t i = 0; i < 3; ++i) records.push_back(MakeRecord(kChildKey, next + i));
+    if (const Status status = log.value()->Append(kLogHistory.generation, next, records); !status.ok()) {
+      return Fail(status);
+    }
+    Say("appended " + std::to_string(next + 2));
+  }
+}
+
 int AppendRecords(const std::string& path) {
   auto log = FileCoordinatorLog::Open(path, 0);
   if (!log.ok()) return Fail(log.status());
@@ -73,6 +95,7 @@ int Main(int argc, char** argv) {
   const std::string mode = argc == 3 ? argv[1] : "";
   if (mode == "snapshots") return WriteSnapshots(argv[2]);
   if (mode == "log") return AppendRecords(argv[2]);
+  if (mode == "pushes") return AppendPushes(argv[2]);
   if (mode == "hold") return Hold(argv[2]);
   return 2;
 }
