@@ -461,18 +461,20 @@ struct HeaderReader {
 
   Ping Read(wire::Ping::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Reset Read(wire::Reset::Reader in) {
-    return {{in.getTerm()},
-            {in.getGeneration()},
-            {in.getIncarnation()},
-            ReadJob(in.getJob()),
-            ReadSnapshotId(in.getSnapshot()),
-            ReadParameters(in.getParameters()),
-            in.getSlotCount(),
-            Tensors(in.getCatalog()),
-            Entries<Reset::Source>(in.getSources(), "sources", [this](wire::Reset::Source::Reader source) {
-              return Reset::Source{source.getDigest(), Text(source.getEndpoint(), "an endpoint")};
-            }),
-            {in.getHistory()}};
+    return {
+        {in.getTerm()},
+        {in.getGeneration()},
+        {in.getIncarnation()},
+        ReadJob(in.getJob()),
+        ReadSnapshotId(in.getSnapshot()),
+        ReadParameters(in.getParameters()),
+        in.getSlotCount(),
+        Tensors(in.getCatalog()),
+        Entries<Reset::Source>(in.getSources(), "sources",
+                               [this](wire::Reset::Source::Reader source) {
+                                 return Reset::Source{source.getDigest(), Text(source.getEndpoint(), "an endpoint")};
+                               }),
+        {in.getHistory()}};
   }
   Commit Read(wire::Commit::Reader in) {
     return {{in.getTerm()},
