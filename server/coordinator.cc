@@ -391,15 +391,15 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   ForgivePause(now);
   if (now >= next_ping_) {
     next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
+    const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
+    const bool running = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
     for (const ShardState& shard : shards_) {
       if (shard.peer.value == 0) continue;
       if (shutting_down_) {
         out->Send(shard.peer, capstan::Shutdown{term_, generation_});
       } else {
         out->Send(shard.peer, Ping{term_, generation_});
-        if ((state_ == State::kRunning || state_ == State::kFinished) && shard.progress) {
-          out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
-        }
+        if (by_slot && running) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
       }
     }
   }

@@ -172,6 +172,23 @@ TEST_CASE("durable: a coordinator that dies between RECOVER and RUNNING goes on 
   CHECK(bench.coordinator->step() == Step{4});
 }
 
+TEST_CASE("durable: a shard that lives on hears the last count, also of a job that has nothing left to do",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.config.job.steps = 3;
+  bench.Run();
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  bench.shards[0].hello.version = Version{2};  // the word of the third was lost
+  bench.RestartShard(1, PartsOf(bench, 1));
+  Resets(&bench);
+  for (ShardIndex i : {0U, 1U}) bench.AnswerReset(i);
+  CHECK(bench.coordinator->state() == State::kFinished);
+  bench.Forget();
+  bench.Tick(std::chrono::seconds(1));
+  for (ShardIndex i : {0U, 1U}) CHECK(bench.TakeFromShard<Rates>(i).at(0).step == Step{3});
+}
+
 TEST_CASE("received: every generation is a history of its own", "[server][durable]") {
   CoordinatorBench bench = Bench(2, Mode::kAsync, {0, 1.0, 2});
   bench.Run();
