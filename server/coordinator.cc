@@ -166,6 +166,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
   if (!all || !catalog_) return;
   if (overruled_) {
+    if (options_.config.job.acknowledge == Acknowledge::kDurable) SayLost("the rollback was accepted", out);
     StartRecovery(Recovery::kGoBack, now, out);
   } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
