@@ -334,7 +334,7 @@ Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
   if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return EndpointFailure("connect to", endpoint, errno);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint});
+  dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}});
   poll_items_.clear();
   return peer;
 }
