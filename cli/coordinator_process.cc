@@ -62,6 +62,7 @@ class CoordinatorProcess {
     loop.coordinator.job_file = PrintJobConfig(options_.config);
     loop.coordinator.job = NewJobId();
     loop.coordinator.accept_rollback = options_.begin == RunBegin::kRollBack;
+    loop.coordinator.accept_loss = options_.begin == RunBegin::kRollBack;
     CAPSTAN_ASSIGN_OR_RETURN(
         loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds));
     if (options_.begin != RunBegin::kNew && loop.log->records().empty()) {

@@ -1,6 +1,7 @@
 #include "common/safetensors.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -359,6 +360,10 @@ std::string Partial(const std::string& path) { return path + ".partial"; }
 Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std::vector<TensorSpec>& tensors,
                                                     const SafetensorsMetadata& metadata) {
   const std::string header = SafetensorsHeader(tensors, metadata);
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return Invalid("cannot write " + path + ": it is there, and no file; choose another name");
+  }
   const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Unreachable("cannot create " + Partial(path) + ": " + std::strerror(errno));
   SafetensorsWriter writer(std::move(path), fd, header.size());

@@ -15,6 +15,7 @@ namespace {
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr std::size_t kStepsMeasured = 64;
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
+constexpr Instant kSnapshotAfterStart = std::chrono::seconds(1);
 constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; a loop calls it ten times a second
 
 }  // namespace
@@ -32,8 +33,9 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       next_report_(now + Seconds(options_.config.limits.report)),
       last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
-  last_snapshot_ = now;
   Replay();
+  // How long ago the newest one was taken, the log does not say: in a job that has begun, one is due soon.
+  last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
   if (job_.IsNull()) Append(JobRecord{options_.job, options_.job_file});
   Append(TermRecord{term_.Next()});
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));

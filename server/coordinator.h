@@ -41,6 +41,8 @@ struct CoordinatorOptions {
   Instant slow_after = std::chrono::seconds(30);
   // The log may be an old copy: the job goes back to its newest snapshot also when shards know of more.
   bool accept_rollback = false;
+  // Where acknowledgements are durable: what was acknowledged may be given up where it cannot be had any more.
+  bool accept_loss = false;
 };
 
 class Coordinator {
@@ -145,8 +147,8 @@ class Coordinator {
   // kGoOn: where acknowledgements are durable, nothing goes back that is not lost; else, and when it cannot be,
   // kGoBack.
   void StartRecovery(Recovery recovery, Instant now, Outbox* out);
-  // Whether the history that ran can go on; says why not when pushes are lost by that.
-  bool CanGoOn(Outbox* out) const;
+  bool MustGoOn() const;
+  void EndHistory(const std::string& reason, Instant now, Outbox* out);
   bool GoingOn() const { return recover_->history < generation_; }
   void SayLost(const std::string& reason, Outbox* out) const;
   Step StepOfShards() const;
@@ -161,6 +163,7 @@ class Coordinator {
   void CountPrepared(Instant now);
   void FinishWhenCommitted(Outbox* out);
   bool AllCommitted() const;
+  bool SnapshotStepReached(Step next) const;
   bool SnapshotDue(Step next, Instant now);
   void BeginSnapshot(SnapshotId id, Instant now);
   void AdvanceSnapshots(Instant now, Outbox* out);
@@ -223,7 +226,7 @@ class Coordinator {
   std::optional<PendingSnapshot> snapshot_;
   std::optional<Generation> overruled_;  // what shards ahead of the log have seen is left behind; their newest
   SnapshotId given_up_;                  // the newest that could not be written
-  Instant last_snapshot_{};
+  Instant last_snapshot_{};  // when the newest one began that exists, or was given up: what is lost on the way is due
   bool last_snapshot_failed_ = false;
   bool stop_requested_ = false;
   Instant stop_since_{};

@@ -6,14 +6,21 @@
 
 namespace capstan::server {
 
-bool Coordinator::CanGoOn(Outbox* out) const {
-  const bool durable = options_.config.job.acknowledge == Acknowledge::kDurable;
-  if (!durable || !running_ || recover_->history.value == 0) return false;
-  const std::size_t before = running_->incarnations.size();  // 0: the log does not say
-  if (before == 0 || before == shards_.size()) return true;
-  SayLost("the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now",
-          out);
-  return false;
+// Whether there is a history that is to go on: whatever was acknowledged in it is durable.
+bool Coordinator::MustGoOn() const {
+  return options_.config.job.acknowledge == Acknowledge::kDurable && running_ && recover_->history.value != 0;
+}
+
+// What was acknowledged is given up by people alone.
+void Coordinator::EndHistory(const std::string& reason, Instant now, Outbox* out) {
+  if (options_.accept_loss) {
+    SayLost(reason, out);
+    return StartRecovery(Recovery::kGoBack, now, out);
+  }
+  Fail(Refused("acknowledged pushes after version " + std::to_string(newest_snapshot().version.value) +
+               " would be lost: " + reason + "; put right what is wrong there and --resume, or give them up by " +
+               "--resume --accept-rollback"),
+       out);
 }
 
 void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
@@ -22,7 +29,13 @@ void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
 }
 
 void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
-  const bool goes_on = recovery == Recovery::kGoOn && CanGoOn(out);
+  const bool goes_on = recovery == Recovery::kGoOn && MustGoOn();
+  const std::size_t before = goes_on ? running_->incarnations.size() : 0;  // 0: the log does not say
+  if (before != 0 && before != shards_.size()) {
+    return EndHistory(
+        "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now", now,
+        out);
+  }
   state_ = State::kResetting;
   generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
   const Generation history = goes_on ? recover_->history : generation_;
@@ -35,7 +48,6 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   running_.reset();
   pending_.reset();
   snapshot_.reset();
-  last_snapshot_ = now;
   async_reports_.clear();
   Append(*recover_);
   for (ShardState& shard : shards_) {
@@ -71,10 +83,7 @@ Step Coordinator::StepOfShards() const {
 // The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
 // history cannot go on, that snapshot is tried alone first.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
-  if (GoingOn()) {
-    SayLost(reason, out);
-    return StartRecovery(Recovery::kGoBack, now, out);
-  }
+  if (GoingOn()) return EndHistory(reason, now, out);
   const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
   while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
   if (manifests_.empty()) {

@@ -7,7 +7,15 @@
 
 namespace capstan::server {
 
+namespace {
+
+constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // terms and generations of a job
+
+}  // namespace
+
 Status Coordinator::CheckHello(const Hello& hello) const {
+  const std::uint64_t newest = std::max({hello.term.value, hello.generation.value, hello.newest_kept.generation.value});
+  if (newest > kLivesMax) return Invalid("a Hello says number " + std::to_string(newest) + ", which no job reaches");
   if (hello.shard >= shards_.size()) {
     return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
                    std::to_string(shards_.size()) + " shards; check --index and cluster.servers");

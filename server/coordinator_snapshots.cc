@@ -14,10 +14,20 @@ constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits 
 
 }  // namespace
 
+// Whether a multiple of every_steps is reached. Without global steps the clock may pass several at a time.
+bool Coordinator::SnapshotStepReached(Step next) const {
+  const std::uint64_t every = options_.config.snapshot.every_steps;
+  if (every == 0) return false;
+  if (HasGlobalSteps(options_.config.job.mode)) return next.value % every == 0;
+  Version last = newest_snapshot().version;
+  if (given_up_.generation == generation_) last = std::max(last, given_up_.version);
+  return next.value / every > last.value / every;
+}
+
 // Whether the version that step `next` begins with is to be kept.
 bool Coordinator::SnapshotDue(Step next, Instant now) {
   const SnapshotSection& wanted = options_.config.snapshot;
-  const bool by_step = wanted.every_steps > 0 && next.value % wanted.every_steps == 0;
+  const bool by_step = SnapshotStepReached(next);
   const bool by_time = wanted.every_seconds > 0 && now - last_snapshot_ >= Seconds(wanted.every_seconds);
   if (next.value == recover_->snapshot.version.value) return false;  // that is where it came from
   if (!snapshot_) return by_step || by_time;
@@ -27,7 +37,6 @@ bool Coordinator::SnapshotDue(Step next, Instant now) {
 
 void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
   snapshot_ = PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now};
-  last_snapshot_ = now;
   pin_backoff_.Restart();
   pin_backoff_.Sent(now);  // a Commit asks first
 }
@@ -95,6 +104,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
     metrics_->snapshots_failed.Add(1);
     last_snapshot_failed_ = id.version.value >= step_.value;  // else the last one is still to be tried
     snapshot_.reset();
+    last_snapshot_ = now;
     given_up_ = id;
     out->Send(from, MakeSnapshotsKept());
     Advance(now, out);
@@ -126,6 +136,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   metrics_->snapshot_bytes.Set(static_cast<double>(manifest.bytes));
   metrics_->snapshot_version.Set(static_cast<double>(manifest.id.version.value));
   metrics_->snapshots_taken.Add(1);
+  last_snapshot_ = snapshot_->since;
   snapshot_.reset();
   last_snapshot_failed_ = false;
   Append(manifest);

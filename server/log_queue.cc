@@ -45,14 +45,14 @@ LogQueue::Appended LogQueue::FinishAppend() {
   return std::exchange(appending_, {});
 }
 
-std::size_t LogQueue::Forget() {
-  const std::size_t count = records_.size() + (appending() ? appending_.records->size() : 0);
+std::vector<PeerId> LogQueue::Forget() {
+  std::vector<PeerId> senders = std::exchange(senders_, {});
+  senders.insert(senders.end(), appending_.senders.begin(), appending_.senders.end());
   records_.clear();
-  senders_.clear();
   bytes_ = 0;
   appending_ = {};
   newest_.clear();
-  return count;
+  return senders;
 }
 
 void LogQueue::ForgetSenders() {

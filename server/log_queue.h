@@ -40,8 +40,8 @@ class LogQueue {
   bool appending() const { return appending_.records != nullptr; }
   // What BeginAppend gave out is durable.
   Appended FinishAppend();
-  // All that is not known to be durable; how many records that is.
-  std::size_t Forget();
+  // All that is not known to be durable; who sent it, by record.
+  std::vector<PeerId> Forget();
   // Whoever sent what is on its way will ask again.
   void ForgetSenders();
   std::uint64_t gathered_bytes() const { return bytes_; }

@@ -64,6 +64,7 @@ class Shard {
  public:
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
+  static constexpr std::uint64_t kRoundsAheadMax = 2;  // ends of a slot before its pushes
   static constexpr std::size_t kProgressReportsMax = 1024;
   static constexpr std::size_t kPeerReadsMax = 256;
 
@@ -178,6 +179,7 @@ class Shard {
   LogHistory OwnHistory() const { return {history_, options_.shard_count}; }
   void Log(PeerId from, PushLogRecord record, Outbox* out);
   void StartAppend(Instant now);
+  void TakeFailedAppend(const Status& status, Outbox* out);
   void BeginHistory(Instant now);
   Status BeginReplay(const SnapshotLoad& load);
   Status ReplayRecord(const PushLogRecord& record);
@@ -203,6 +205,7 @@ class Shard {
   Prepared MakePrepared() const;
   Progress MakeProgress() const;
   // Per slot, the newest sequence number applied to all blocks here and, for home slots, ended.
+  std::uint64_t SlotClock(SlotIndex slot) const;
   std::vector<std::uint64_t> SlotClocks() const;
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
   std::size_t home_slot_count() const;

@@ -42,7 +42,8 @@ void Shard::ApplyEnd(const EndRecord& end) {
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   const SlotIndex slot = end.report.slot;
   const std::uint64_t last = log_queue_.NewestEnd(slot).value_or(ended_[slot]);
-  if (end.step.value > last + 1) return;  // the one before is on its way again
+  if (end.step.value > last + 1) return;                           // the one before is on its way again
+  if (end.step.value > SlotClock(slot) + kRoundsAheadMax) return;  // its pushes come first
   const EndRecord record{end.step, end.report};
   if (end.step.value == last + 1) {
     if (Durable()) return Log(from, record, out);
@@ -51,11 +52,16 @@ void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   if (end.step.value <= ended_[slot]) AckFor(from, end.step).ended.push_back(slot);
 }
 
+// What all blocks have of a slot; where there are none, as much as can be.
+std::uint64_t Shard::SlotClock(SlotIndex slot) const {
+  std::uint64_t clock = UINT64_MAX - kRoundsAheadMax;
+  for (const BlockProgress& block : progress_) clock = std::min(clock, block.last[slot]);
+  return clock;
+}
+
 std::vector<std::uint64_t> Shard::SlotClocks() const {
-  std::vector<std::uint64_t> clocks(slot_count_, UINT64_MAX);
-  for (const BlockProgress& block : progress_) {
-    for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks[slot] = std::min(clocks[slot], block.last[slot]);
-  }
+  std::vector<std::uint64_t> clocks;
+  for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks.push_back(SlotClock(slot));
   for (SlotIndex slot = options_.shard; slot < slot_count_; slot += options_.shard_count) {
     clocks[slot] = std::min(clocks[slot], ended_[slot]);
   }

@@ -1,4 +1,6 @@
 // How a shard acknowledges durably: what it admits goes into its log first, in groups, and is applied when it is there.
+#include <algorithm>
+
 #include "server/admission.h"
 #include "server/shard.h"
 
@@ -19,17 +21,24 @@ void Shard::StartAppend(Instant now) {
   log_work_.push_back(AppendLog{history_, next_record_, std::move(records)});
 }
 
+void Shard::TakeFailedAppend(const Status& status, Outbox* out) {
+  metrics_->log_failures.Add(1);
+  std::vector<PeerId> senders = log_queue_.Forget();
+  const std::string why = "cannot write to its log: " + status.message();
+  out->Say(Severity::kError, "shard " + std::to_string(options_.shard) + " " + why + "; " +
+                                 std::to_string(senders.size()) +
+                                 " records are not acknowledged, and will be sent again");
+  std::sort(senders.begin(), senders.end());
+  senders.erase(std::unique(senders.begin(), senders.end()), senders.end());
+  for (const PeerId sender : senders) {
+    if (sender.value != 0) Refuse(sender, Code::kBusy, "this shard " + why, out);
+  }
+}
+
 void Shard::On(LogAppended result, Instant now, Outbox* out) {
   const bool ours = result.history == history_ && result.first == next_record_ && log_queue_.appending();
   if (!ours) return;  // of a history that has ended
-  if (!result.status.ok()) {
-    metrics_->log_failures.Add(1);
-    const std::size_t count = log_queue_.Forget();
-    out->Say(Severity::kError, "shard " + std::to_string(options_.shard) +
-                                   " cannot write to its log: " + result.status.message() + "; " +
-                                   std::to_string(count) + " records are not acknowledged, and will be sent again");
-    return;
-  }
+  if (!result.status.ok()) return TakeFailedAppend(result.status, out);
   metrics_->log_append_seconds.Observe(std::chrono::duration<double>(now - append_since_).count());
   const LogQueue::Appended appended = log_queue_.FinishAppend();
   for (std::size_t i = 0; i < appended.records->size(); ++i) {

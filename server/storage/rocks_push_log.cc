@@ -124,6 +124,7 @@ Status Log::OpenDatabase() {
   rocksdb::Options options = StrictOptions(env_.get());
   options.create_if_missing = true;
   options.max_total_wal_size = kWrittenAheadMax;
+  options.allow_fallocate = false;  // else each segment takes its whole size of the disk when it begins
   std::vector<std::string> names = {rocksdb::kDefaultColumnFamilyName};
   if (files::exists(path_ + "/CURRENT")) {
     names.clear();

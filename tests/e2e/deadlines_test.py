@@ -37,7 +37,7 @@ class DeadlinesTest(harness.JobTest):
     # ---- members
 
     def test_a_missing_server_is_named(self):
-        job, address = self.job_file(), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(join=3), f"127.0.0.1:{harness.free_port()}"
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
                 self.server(job, address, "--index", "0") as server, self.worker(address) as worker:
             self.assert_fails(coordinator, "did not start within 3 s", "server 1 (never seen)")
@@ -45,7 +45,7 @@ class DeadlinesTest(harness.JobTest):
             self.assertIn(server.wait(), (0, 1))
 
     def test_a_missing_worker_is_counted(self):
-        job, address = self.job_file(), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(join=3), f"127.0.0.1:{harness.free_port()}"
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
                 self.server(job, address, "--index", "0") as first, self.server(job, address, "--index", "1") as second, \
                 self.worker(address) as worker:

@@ -140,6 +140,9 @@ class DurableTest(harness.JobTest):
     def test_another_number_of_servers_goes_back_and_says_so(self):
         self.stop_after_some_steps()
         with self.resume("--set", "cluster.servers=3") as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+            self.assertIn("would be lost: the logs are of 2 shards, and there are 3 now", launch.output)
+        with self.resume("--accept-rollback", "--set", "cluster.servers=3") as launch:
             self.assertEqual(launch.wait(), 0, launch.output)
             launch.wait_for_line(LOST)
             self.assertIn("the logs are of 2 shards, and there are 3 now", launch.output)
@@ -149,6 +152,9 @@ class DurableTest(harness.JobTest):
         self.stop_after_some_steps()
         shutil.rmtree(os.path.join(recovery.snapshots_in(self.path("run"))[1], "pushes"))
         with self.resume() as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+            self.assertIn("would be lost: server 1: there is no log here", launch.output)
+        with self.resume("--accept-rollback") as launch:
             self.assertEqual(launch.wait(), 0, launch.output)
             line = launch.wait_for_line(LOST)
             self.assertIn("are lost: server 1: there is no log here", line)

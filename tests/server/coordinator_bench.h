@@ -46,7 +46,7 @@ class CoordinatorBench {
     options.job_file = PrintJobConfig(config);
     options.job = JobId{1, 2};
     options.block_elements = kBlockElements;
-    options.accept_rollback = accept_rollback;
+    options.accept_rollback = options.accept_loss = accept_rollback;
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
   }
   void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }

@@ -31,6 +31,25 @@ Parts PartsOf(const CoordinatorBench& bench, ShardIndex shard) {
   return {Part(bench.coordinator->newest_snapshot(), shard)};
 }
 
+TEST_CASE("async: a clock that passes a multiple of every_steps asks for a snapshot", "[server][snapshot]") {
+  CoordinatorBench bench = Bench(2, Mode::kAsync, {5, 0, 2});
+  bench.Run();
+  CountTo(&bench, 4);
+  bench.Tick(std::chrono::milliseconds(100));
+  CHECK(bench.Count<Pin>() == 0);
+  CountTo(&bench, 7);  // from one Tick to the next
+  bench.Tick(std::chrono::milliseconds(100));
+  CHECK(bench.Count<Pin>() == 2);
+  for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 7);
+  bench.Forget();
+  CountTo(&bench, 9);
+  bench.Tick(std::chrono::seconds(1));
+  CHECK(bench.Count<Pin>() == 0);
+  CountTo(&bench, 10);
+  bench.Tick(std::chrono::seconds(1));
+  CHECK(bench.Count<Pin>() == 2);
+}
+
 TEST_CASE("durable: a lost shard begins a generation in which the history goes on, and the clock does not fall",
           "[server][durable]") {
   CoordinatorBench bench = DurableBench();
@@ -101,9 +120,32 @@ TEST_CASE("durable: when all have died, the history goes on from the newest snap
   CHECK(bench.coordinator->history() == Generation{1});
 }
 
-TEST_CASE("durable: a shard whose log cannot go on takes all back to the newest snapshot, and a line says why",
+TEST_CASE("durable: a shard whose log cannot go on ends the job, and leaves what it has for a better time",
           "[server][durable]") {
   CoordinatorBench bench = DurableBench();
+  bench.Run();
+  CountTo(&bench, 3);
+  TakeSnapshot(&bench);
+  CountTo(&bench, 7);
+  bench.RestartShard(1, PartsOf(bench, 1));
+  Resets(&bench);
+  bench.Send(bench.shards[1].peer,
+             ResetBad{1, bench.shards[1].hello.incarnation, Generation{2}, "too many open files"});
+  CHECK(bench.coordinator->state() == State::kFailed);
+  const std::string failure = bench.coordinator->failure().message();
+  CHECK(Mentions(failure, "acknowledged pushes after version 3 would be lost: server 1: too many open files"));
+  CHECK(Mentions(failure, "--accept-rollback"));
+  CHECK(bench.Logged<RecoverRecord>().back().history == Generation{1});
+  bench.shards[0].hello.parts = PartsOf(bench, 0);
+  bench.Live();  // resumed, and all is well
+  bench.ShardsEchoTerm();
+  for (const Reset& reset : Resets(&bench)) CHECK(reset.history == Generation{1});
+}
+
+TEST_CASE("durable: where the loss is accepted, a log that cannot go on takes all back, and a line says why",
+          "[server][durable]") {
+  CoordinatorBench bench = DurableBench();
+  bench.accept_rollback = true;
   bench.Run();
   CountTo(&bench, 3);
   TakeSnapshot(&bench);
@@ -128,6 +170,7 @@ TEST_CASE("durable: a shard whose log cannot go on takes all back to the newest 
 
 TEST_CASE("durable: without a snapshot a log that cannot go on takes all back to version 0", "[server][durable]") {
   CoordinatorBench bench = DurableBench();
+  bench.accept_rollback = true;
   bench.Run();
   CountTo(&bench, 2);
   bench.RestartShard(0, {});
@@ -148,6 +191,11 @@ TEST_CASE("durable: logs of another number of shards do not go on", "[server][du
   wider.log = bench.log;
   wider.Live();
   for (ShardIndex i : {0U, 1U}) wider.shards[i].hello.parts = PartsOf(bench, i);
+  wider.ShardsEchoTerm();
+  CHECK(wider.coordinator->state() == State::kFailed);
+  CHECK(Mentions(wider.coordinator->failure().message(), "the logs are of 2 shards, and there are 3 now"));
+  wider.accept_rollback = true;
+  wider.Live();
   wider.ShardsEchoTerm();
   CHECK(Mentions(wider.Notices(),
                  "acknowledged pushes after version 3 are lost: the logs are of 2 shards, and there "

@@ -77,7 +77,7 @@ TEST_CASE("a failed append takes all with it: what gathered behind it may follow
   queue.Add(kA, MakePush(0, 0, 1));
   (void)queue.BeginAppend();
   queue.Add(kA, MakePush(0, 0, 2));
-  CHECK(queue.Forget() == 2);
+  CHECK(queue.Forget().size() == 2);
   CHECK(!queue.appending());
   CHECK(!queue.NewestPush(0, 0));
   CHECK(queue.BeginAppend() == nullptr);

@@ -106,6 +106,8 @@ TEST_CASE("durable: an append that fails is said, and nothing of it is applied o
   bench.Start();
   log.FailWrites(Unreachable("the disk is full"));
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(bench.Take<Staged>().empty());
+  CHECK(bench.Take<Error>().at(0).code == Code::kBusy);  // its sender hears that, and why
   CHECK(bench.Silent());
   CHECK(bench.WeightOf(0) == 0.0F);
   REQUIRE(!bench.notices().empty());

@@ -63,6 +63,7 @@ void Cluster::StartCoordinator() {
   options.job_file = PrintJobConfig(config_);
   options.job = JobId{1, options_.seed};
   options.block_elements = options_.block_elements;
+  options.accept_loss = true;  // where it is said
   log_ = std::make_shared<FencedLog>(&records_);
   logs_.push_back(log_);
   coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <string>
 
 #include "tests/sim/judge.h"
@@ -17,21 +18,31 @@ namespace {
 
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
 // Under sanitizers a tenth of the time is all there is; what they look for, few jobs show.
-constexpr std::uint64_t kRuns = kSanitized ? 150 : 8000, kAsyncRuns = kSanitized ? 30 : 1000,
-                        kBoundedRuns = kSanitized ? 20 : 1000;
+constexpr std::uint64_t kRuns = kSanitized ? 150 : 10000, kAsyncRuns = kSanitized ? 30 : 4000,
+                        kBoundedRuns = kSanitized ? 20 : 4000;
 
-// Seeds beyond the default are for long runs: CAPSTAN_SIM_RUNS=100000 CAPSTAN_SIM_SEED=20001 sim_test.
+// A run set is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
 std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-void TrySeeds(Mode mode, std::uint64_t runs, bool durable = false) {
+// Others every time.
+std::uint64_t FreshSeed() {
+  std::random_device random;
+  return FromEnvironment("CAPSTAN_SIM_SEED", std::uint64_t{random()} << 20);
+}
+
+enum class Acknowledged { kReceived, kDurable };
+
+void TrySeeds(Mode mode, std::uint64_t runs, Acknowledged acknowledged = Acknowledged::kReceived) {
+  const bool durable = acknowledged == Acknowledged::kDurable;
   Judge judge;
   RunName name;
   name.mode = mode;
   name.durable = durable;
-  name.seed = FromEnvironment("CAPSTAN_SIM_SEED", 1);
+  name.seed = FreshSeed();
+  std::printf("seeds from %llu on\n", static_cast<unsigned long long>(name.seed));
   for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
     const std::string problem = judge.Try(name);
     INFO("seed " << name.seed << ": " << problem);
@@ -41,7 +52,7 @@ void TrySeeds(Mode mode, std::uint64_t runs, bool durable = false) {
     std::printf("%12llu %s\n", static_cast<unsigned long long>(count), what.c_str());
   }
   // A run set that met no trouble proves nothing.
-  if (runs < 1000) return;
+  if (runs < 4000) return;
   for (const std::string& marker : MarkerNames(mode, durable)) {
     const auto count = judge.counts().find(marker);
     INFO(marker);
@@ -117,6 +128,6 @@ TEST_CASE("bounded: the same, and no slot is further ahead than the staleness al
 }
 
 TEST_CASE("durable: the same, and what was acknowledged is never lost unless it is said", "[sim][durable]") {
-  TrySeeds(Mode::kAsync, FromEnvironment("CAPSTAN_SIM_RUNS", kAsyncRuns), true);
-  TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns), true);
+  TrySeeds(Mode::kAsync, FromEnvironment("CAPSTAN_SIM_RUNS", kAsyncRuns), Acknowledged::kDurable);
+  TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns), Acknowledged::kDurable);
 }
