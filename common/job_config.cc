@@ -23,6 +23,7 @@ using job_config::IntegerRange;
 using job_config::Key;
 using job_config::Need;
 using job_config::NumberRange;
+using job_config::When;
 using job_config::Words;
 
 std::string Quote(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -90,7 +91,7 @@ class NameCollector {
   const std::vector<Name>& names() const { return names_; }
   const std::vector<std::string_view>& sections() const { return sections_; }
 
-  void Begin(std::string_view section) { sections_.push_back(section); }
+  void Begin(std::string_view section, When = {}) { sections_.push_back(section); }
   void End() {}
   void Later(std::string_view) {}
   void Default(double&, double) {}
@@ -143,10 +144,14 @@ class Reader {
     return worst == complaints_.end() ? Status() : worst->status;
   }
 
-  void Begin(std::string_view section) {
+  void Begin(std::string_view section, When when = {}) {
     section_ = section;
+    applies_ = when.applies;
     known_.clear();
     later_.clear();
+    const TomlSection* found = document_.FindSection(section_);
+    if (applies_ || found == nullptr) return;
+    Complain(Trouble::kForeign, found->place, "[" + section_ + "] goes with " + std::string(when.condition) + " only");
   }
 
   void End() {
@@ -285,6 +290,7 @@ class Reader {
   // Marks the key as known; null when it is absent or not for this kind.
   const TomlValue* Find(Key key) {
     known_.push_back(key.name);
+    if (!applies_) return nullptr;
     const TomlEntry* entry = document_.Find(section_, key.name);
     if (entry != nullptr && !key.when.applies) {
       Complain(Trouble::kForeign, entry->place,
@@ -326,6 +332,7 @@ class Reader {
   const NameCollector all_;
   std::vector<Complaint> complaints_;
   std::string section_;
+  bool applies_ = true;                          // the section being read
   std::vector<std::string_view> known_, later_;  // keys of the section being read
 };
 

@@ -20,7 +20,8 @@ enum class Mode : std::uint8_t { kSync, kAsync, kBounded };
 // When a shard of a mode without global steps says that it has a push: when it is applied, or when it is on disk too.
 enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
-enum class ModelKind : std::uint8_t { kGpt, kMlp };
+// kClient: the workers are programs of the user's own; the first of them declares the tensors.
+enum class ModelKind : std::uint8_t { kGpt, kMlp, kClient };
 enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad };
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
@@ -53,6 +54,9 @@ struct ModelSection {
   // both
   double dropout = 0.0;  // in [0, 1)
   bool operator==(const ModelSection&) const = default;
+
+  // Whether capstan-worker computes it. Otherwise [data] and [worker] mean nothing: nobody of ours would read them.
+  bool built_in() const { return kind != ModelKind::kClient; }
 };
 
 struct DataSection {

@@ -135,10 +135,11 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
 
 std::optional<Problem> FindProblem(const JobConfig& config) {
   if (auto problem = FindNameProblem(config)) return problem;
-  if (auto problem = FindModelProblem(config)) return problem;
+  const bool built_in = config.model.built_in();  // else its shapes come with its workers
+  if (auto problem = built_in ? FindModelProblem(config) : std::nullopt) return problem;
   if (auto problem = FindStepProblem(config)) return problem;
   if (auto problem = FindClusterProblem(config)) return problem;
-  return FindSizeProblem(config);
+  return built_in ? FindSizeProblem(config) : std::nullopt;
 }
 
 }  // namespace capstan::job_config

@@ -3,7 +3,7 @@
 // Kind:   internal to common/job_config*.cc.
 // Why:    what is read, printed, hashed and suggested cannot drift apart.
 //
-// A visitor has Begin(section), End(), Later(word) for a key that the design knows and this build does not,
+// A visitor has Begin(section, when), End(), Later(word) for a key that the design knows and this build does not,
 // Default(field, value) for a default that depends on a kind, and one method per type of value, each
 // (Key, field&, limits).
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace capstan::job_config {
 
-// The kinds a key belongs to.
+// The kinds a key or a section belongs to.
 struct When {
   bool applies = true;
   std::string_view condition;  // kind = "gpt"
@@ -64,7 +64,8 @@ inline constexpr Word<Acknowledge> kAcknowledges[] = {{"received", Acknowledge::
                                                       {"durable", Acknowledge::kDurable}};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};
-inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}};
+inline constexpr Word<ModelKind> kModels[] = {
+    {"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}, {"client", ModelKind::kClient}};
 inline constexpr std::string_view kModelsLater[] = {"convnet", "resnet", "dlrm"};
 inline constexpr Word<DataKind> kData[] = {
     {"text", DataKind::kText}, {"idx", DataKind::kIdx}, {"csv", DataKind::kCsv}, {"synthetic", DataKind::kSynthetic}};
@@ -117,14 +118,15 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Integer({"width", gpt}, s.width, {1, 1 << 16});
   v.Integer({"context", gpt}, s.context, {1, 1 << 20});
   v.Integers({"hidden", mlp}, s.hidden, {1, 1 << 20});
-  v.Number({"dropout"}, s.dropout, {0, 1, Bound::kIncluded, Bound::kExcluded});
+  v.Number({"dropout", {s.built_in(), "kind = \"gpt\" or \"mlp\""}}, s.dropout,
+           {0, 1, Bound::kIncluded, Bound::kExcluded});
   v.Later("preset");
   v.End();
 }
 
 template <class Visitor>
-void VisitData(Visitor& v, DataSection& s) {
-  v.Begin("data");
+void VisitData(Visitor& v, DataSection& s, When built_in) {
+  v.Begin("data", built_in);
   v.Choice({"kind", {}, Need::kRequired}, s.kind, {kData, kDataLater});
   const When text{s.kind == DataKind::kText, "kind = \"text\""};
   const When idx{s.kind == DataKind::kIdx, "kind = \"idx\""};
@@ -195,8 +197,8 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
 }
 
 template <class Visitor>
-void VisitWorker(Visitor& v, WorkerSection& s) {
-  v.Begin("worker");
+void VisitWorker(Visitor& v, WorkerSection& s, When built_in) {
+  v.Begin("worker", built_in);
   v.Choice({"device"}, s.device, {kDevices, kDevicesLater});
   v.Choice({"precision"}, s.precision, {kPrecisions, kPrecisionsLater});
   v.Integer({"accumulate"}, s.accumulate, {1, kBatchMax});
@@ -235,11 +237,12 @@ template <class Visitor>
 void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitJob(v, config.job);
   VisitModel(v, config.model);
-  VisitData(v, config.data);
+  const When built_in{config.model.built_in(), "[model] kind = \"gpt\" or \"mlp\""};
+  VisitData(v, config.data, built_in);
   VisitOptimizer(v, config.optimizer);
   VisitSchedule(v, config.schedule);
   VisitCluster(v, config.cluster);
-  VisitWorker(v, config.worker);
+  VisitWorker(v, config.worker, built_in);
   VisitSnapshot(v, config.snapshot);
   VisitLimits(v, config.limits);
   VisitMetrics(v, config.metrics);

@@ -15,6 +15,7 @@ namespace {
 using job_config::IntegerRange;
 using job_config::Key;
 using job_config::NumberRange;
+using job_config::When;
 using job_config::Words;
 
 std::string Quoted(std::string_view text) {
@@ -49,7 +50,9 @@ class Printer {
  public:
   std::string Take() { return std::move(text_); }
 
-  void Begin(std::string_view section) {
+  void Begin(std::string_view section, When when = {}) {
+    applies_ = when.applies;
+    if (!applies_) return;
     if (!text_.empty()) text_ += "\n";
     text_ += "[" + std::string(section) + "]\n";
   }
@@ -81,7 +84,7 @@ class Printer {
 
  private:
   void Line(Key key, const std::string& value) {
-    if (key.when.applies) text_ += std::string(key.name) + " = " + value + "\n";
+    if (applies_ && key.when.applies) text_ += std::string(key.name) + " = " + value + "\n";
   }
   template <class Item, class Print>
   static std::string List(const std::vector<Item>& items, Print print) {
@@ -91,6 +94,7 @@ class Printer {
   }
 
   std::string text_;
+  bool applies_ = true;  // the section being written
 };
 
 }  // namespace

@@ -120,6 +120,11 @@ Status Launcher::StartMembers() {
                                  directory_.path(), "--set", "cluster.coordinator=" + coordinator, "--set",
                                  "cluster.listen=" + listen, "--metrics-listen", metrics_listen()}));
   }
+  if (!config_.model.built_in()) {
+    screen_->Line("the workers are your own: connect " + std::to_string(config_.cluster.workers) + " of them to " +
+                  coordinator);
+    return {};
+  }
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
     const std::string name = "worker-" + std::to_string(i);
     CAPSTAN_RETURN_IF_ERROR(Add(name, "capstan-worker",

@@ -1,5 +1,6 @@
 // Launcher: runs a whole job on this machine: starts its processes, watches them, starts again those that are killed,
-// ends them together.
+// ends them together. Workers of a job with model.kind = "client" are programs of the user's own: it names the address
+// that they connect to, and the coordinator waits for them.
 //
 // Kind:   used by main's thread, which must be the only one when processes are started.
 // Limits: kStopSeconds for processes that were asked to end; then they are killed.

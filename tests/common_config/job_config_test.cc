@@ -99,10 +99,9 @@ TEST_CASE("an unknown section is an error with a suggestion", "[config]") {
 }
 
 TEST_CASE("an unknown kind names the kinds there are", "[config]") {
-  CHECK_THAT(
-      Message(kSmallest, {"model.kind=gtp"}),
-      StartsWith("--set model.kind=gtp: unknown word \"gtp\" for kind in [model]: one of \"gpt\", \"mlp\"; did you "
-                 "mean \"gpt\"?"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gtp"}),
+             StartsWith("--set model.kind=gtp: unknown word \"gtp\" for kind in [model]: one of \"gpt\", \"mlp\", "
+                        "\"client\"; did you mean \"gpt\"?"));
   CHECK_THAT(Message("[job]\nsteps=1\nglobal_batch=1\n[model]\nkind = \"transformer\"\ndepth = 3\n"),
              StartsWith("job.toml:5:8: unknown word \"transformer\""));
 }
@@ -141,6 +140,23 @@ TEST_CASE("durable acknowledgements go with the modes without global steps only"
 TEST_CASE("a key of another kind says which kind it goes with", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.layers=3"}), Contains("\"layers\" in [model] goes with kind = \"gpt\" only"));
   CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" only"));
+}
+
+TEST_CASE("a model of the workers' own has no sizes, no data and no settings of our workers", "[config]") {
+  const std::string own = "[job]\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"client\"\n";
+  const JobConfig config = Parse(own, {"cluster.workers=3", "job.eval_every=5", "optimizer.no_decay=[\"*.bias\"]"});
+  CHECK(config.model.kind == ModelKind::kClient);
+  CHECK_FALSE(config.model.built_in());
+  CHECK(config.job.slots == 3);
+  CHECK(Parse(PrintJobConfig(config)) == config);
+  CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("[worker]") && Contains("[optimizer]"));
+  CHECK_THAT(Message(own + "[data]\nkind = \"synthetic\"\n"),
+             StartsWith("job.toml:6:2: [data] goes with [model] kind = \"gpt\" or \"mlp\" only"));
+  CHECK_THAT(Message(own, {"worker.accumulate=2"}), Contains("[worker] goes with [model] kind"));
+  CHECK_THAT(Message(own, {"data.pth=x"}), Contains("did you mean \"path\"?"));
+  CHECK_THAT(Message(own, {"model.hidden=[8]"}), Contains("\"hidden\" in [model] goes with kind = \"mlp\" only"));
+  CHECK_THAT(Message(own, {"model.dropout=0.1"}), Contains("goes with kind = \"gpt\" or \"mlp\" only"));
+  CHECK_THAT(Message(own, {"job.slots=9"}), Contains("less than the 9 slots"));
 }
 
 TEST_CASE("a bad value says which key, which value, what is allowed", "[config]") {
@@ -393,7 +409,7 @@ TEST_CASE("a job file that cannot be read says why", "[config]") {
 
 TEST_CASE("the example jobs are valid", "[config]") {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(CAPSTAN_SOURCE_DIR "/examples")) {
     if (entry.path().extension() != ".toml") continue;
     const auto config = LoadJobConfig(entry.path().string());
     INFO(config.status().message());

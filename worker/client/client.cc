@@ -21,12 +21,15 @@ using client::Session;
 using client::SessionLoop;
 using client::SlotSums;
 
-std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors) {
+// Weight decay spares what the program or the job file says.
+std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer) {
   std::vector<TensorSpec> specs;
   specs.reserve(tensors.size());
   for (const TensorDeclaration& tensor : tensors) {
-    specs.push_back(
-        {tensor.name, tensor.shape, {static_cast<InitKind>(tensor.initial), tensor.scale}, tensor.weight_decay});
+    specs.push_back({tensor.name,
+                     tensor.shape,
+                     {static_cast<InitKind>(tensor.initial), tensor.scale},
+                     tensor.weight_decay && DecayApplies(optimizer, tensor.name)});
   }
   return specs;
 }
@@ -108,9 +111,9 @@ class NetworkClient : public Client {
 };
 
 Status NetworkClient::Declare(const WorkerDescription& description) {
-  std::vector<TensorSpec> specs = SpecsOf(description.tensors);
-  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
+  std::vector<TensorSpec> specs = SpecsOf(description.tensors, config.optimizer);
+  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
   weights_ = pool_->Take();

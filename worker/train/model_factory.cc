@@ -6,6 +6,11 @@ template <class Real>
 Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
                                                      const SampleSpec& samples) {
   const ModelSection& model = config.model;
+  if (!model.built_in()) {
+    return Invalid(
+        "model.kind = \"client\": the model is its workers' own, and known once one of them has declared it; "
+        "start your own program as a worker, not capstan-worker");
+  }
   const bool takes_tokens = model.kind == ModelKind::kGpt;
   if (takes_tokens != (samples.form == SampleForm::kTokens)) {
     return Invalid(takes_tokens ? "model.kind = \"gpt\" learns from tokens, and this data has rows of numbers; "

@@ -14,10 +14,9 @@ namespace capstan::train {
 
 namespace {
 
-WorkerDescription Describe(const JobConfig& config, const Dataset& data, const nn::Model<float>& model,
-                           kernels::CpuContext& context) {
+WorkerDescription Describe(const Dataset& data, const nn::Model<float>& model, kernels::CpuContext& context) {
   WorkerDescription description;
-  for (const TensorSpec& tensor : JobTensors(config, model.tensors())) {
+  for (const TensorSpec& tensor : model.tensors()) {
     description.tensors.push_back(
         {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, tensor.decay});
   }
@@ -45,7 +44,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model,
                            CreateModel<float>(context, config, data->spec()));
-  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(config, *data, *model, context)));
+  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));
 
   SlotComputer computer(config, *data, *model);
   const auto mirror_and_ask = [&] {
