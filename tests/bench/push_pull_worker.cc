@@ -36,11 +36,11 @@ class PushPullWorker {
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client_->NextWork(deadline));
     if (!work) return Refused("the benchmark's job is over");
     for (std::uint32_t slot : work->slots) {
-      float* gradient = client_->BeginSlot(slot, 1);
+      CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client_->BeginSlot(slot, 1));
       if (filled_.insert(gradient).second) std::fill_n(gradient, client_->element_count(), 1e-3F);
       for (std::uint32_t tensor = 0; tensor <= last_; ++tensor) {
         CAPSTAN_RETURN_IF_ERROR(client_->WaitWeights(tensor, tensor, deadline));
-        client_->GradientReady(tensor, tensor);
+        CAPSTAN_RETURN_IF_ERROR(client_->GradientReady(tensor, tensor));
       }
       CAPSTAN_RETURN_IF_ERROR(client_->EndSlot(slot, {.loss_sum = 1.0, .predictions = 1}));
     }

@@ -58,7 +58,7 @@ Observed Train(const std::string& coordinator, const std::string& name, const st
     observed.status = work.status();
     if (!work.ok() || !*work) return observed;
     before_slot();
-    float* gradient = client.BeginSlot((**work).slots.front(), 1);
+    float* gradient = client.BeginSlot((**work).slots.front(), 1).value();
     if (!client.WaitWeights(0, 1, deadline).ok()) continue;
     const float* weights = client.weights();
     for (std::uint64_t block = 0; block < 5 * 131072; block += kBlockElements) {
@@ -72,7 +72,7 @@ Observed Train(const std::string& coordinator, const std::string& name, const st
     }
     for (std::uint64_t i = 0; i < client.element_count(); ++i) gradient[i] = weights[i] - 1.0F;
     observed.losses.push_back(0.5 * (weights[0] - 1.0) * (weights[0] - 1.0));
-    client.GradientReady(0, 1);
+    CHECK(client.GradientReady(0, 1).ok());
     (void)client.EndSlot((**work).slots.front(), {.loss_sum = observed.losses.back(), .predictions = 1}).ok();
   }
   return observed;

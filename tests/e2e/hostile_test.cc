@@ -115,10 +115,10 @@ Status Train(const std::string& coordinator, std::atomic<std::uint64_t>& rounds,
     each();
     ++rounds;
     for (std::uint32_t slot : work->slots) {
-      float* gradient = client->BeginSlot(slot, 1);
+      CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client->BeginSlot(slot, 1));
       if (!client->WaitWeights(0, 1, deadline).ok()) break;
       std::fill_n(gradient, client->element_count(), 1.0F);
-      client->GradientReady(0, 1);
+      CAPSTAN_RETURN_IF_ERROR(client->GradientReady(0, 1));
       if (!client->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
     }
   }

@@ -55,10 +55,10 @@ Status Train(const std::string& coordinator, const std::string& name, float grad
     CAPSTAN_RETURN_IF_ERROR(work.status());
     if (!*work) return {};
     for (std::uint32_t slot : (**work).slots) {
-      float* gradient = (*client)->BeginSlot(slot, 1);
+      float* gradient = (*client)->BeginSlot(slot, 1).value();
       if (Status status = (*client)->WaitWeights(0, 1, deadline); !status.ok()) break;
       std::fill_n(gradient, (*client)->element_count(), gradient_value);
-      (*client)->GradientReady(0, 1);
+      CAPSTAN_RETURN_IF_ERROR((*client)->GradientReady(0, 1));
       if (!(*client)->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
     }
   }

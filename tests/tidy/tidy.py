@@ -81,7 +81,7 @@ WORDS = [
 ]
 
 # Conditional compilation: the files that may.
-CONDITIONALS = ["worker/client/include/capstan/capi.h"]
+CONDITIONALS = ["worker/client/include/capstan/capstan.h"]
 
 # Compiler flags that would let a compiler, a machine or a scheduler choose the bits of a weight.
 FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsafe-math\S*|-fassociative-math|-ffp-contract=(fast|on)"
@@ -91,7 +91,7 @@ LINES_FREE = ["common/wire_codec.cc"]  # one line for each field of the protocol
 
 # ---------------------------------------------------------------------------------------------------- reading sources
 
-CPP = (".h", ".hpp", ".cc", ".cu")
+CPP = (".h", ".hpp", ".cc", ".cu", ".c")
 TEXT = CPP + (".py", ".txt", ".cmake", ".md", ".toml", ".json", ".capnp", ".sh", ".yml", ".yaml", ".service", "")
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
@@ -296,7 +296,7 @@ def check_cmake(sources):
         for match in re.finditer(FLAGS_BANNED, source.text):
             yield path, source.line(match.start()), "flag", f"{match.group(0)}: the bits of a weight are ours to choose"
     for path, source in sources.items():
-        if not path.endswith((".cc", ".cu")):
+        if not path.endswith((".cc", ".cu", ".c")):
             continue
         folder, listed = os.path.dirname(path), False
         while not listed:

@@ -8,6 +8,7 @@
 #include "common/float_control.h"
 #include "common/hash.h"
 #include "common/job_config.h"
+#include "worker/client/fork_guard.h"
 #include "worker/client/gradient_check.h"
 #include "worker/client/session_loop.h"
 #include "worker/client/slot_sums.h"
@@ -38,7 +39,7 @@ class NetworkClient : public Client {
  public:
   explicit NetworkClient(std::unique_ptr<SessionLoop> loop) : loop_(std::move(loop)) {}
   ~NetworkClient() override {
-    if (!ended_) Leave("the client was closed");
+    if (!ended_) (void)Leave("the client was closed").ok();
   }
 
   Status WaitForJobFile(Deadline deadline) {
@@ -50,14 +51,16 @@ class NetworkClient : public Client {
   Status Declare(const WorkerDescription& description) override;
   Result<std::optional<Work>> NextWork(Deadline deadline) override;
   const float* weights() const override { return weights_.As<const float>(); }
-  std::uint64_t element_count() const override { return catalog_->element_count(); }
+  std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
-  float* BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
-  void GradientReady(std::uint32_t first, std::uint32_t last) override;
+  Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
+  Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
-  void Leave(const std::string& reason) override {
+  Status Leave(const std::string& reason) override {
     loop_->Send(client::LeaveCommand{reason});
     ended_ = true;
+    if (failure_.ok()) failure_ = Invalid("the client has left the job; connect another one to take part again");
+    return {};
   }
   ClientCounters counters() const override { return loop_->counters(); }
 
@@ -80,6 +83,9 @@ class NetworkClient : public Client {
   Status CheckWholeGradient();
   void RefuseGradient();
   Status Misuse(const std::string& what);
+  bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
+    return catalog_ && first <= last && last < catalog_->tensors().size();
+  }
 
   std::unique_ptr<SessionLoop> loop_;
   std::string job_file_;
@@ -105,12 +111,14 @@ class NetworkClient : public Client {
   std::vector<bool> arrived_;
   std::unique_ptr<SlotSums> sums_;
   std::size_t slots_begun_ = 0;
+  bool slot_open_ = false;  // begun and not ended
   std::uint64_t slot_samples_ = 0;
   BufferRef slot_gradient_;
   std::vector<std::uint32_t> segments_missing_;  // per block, of the slot under way
 };
 
 Status NetworkClient::Declare(const WorkerDescription& description) {
+  if (catalog_) return Misuse("Declare comes once");
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
   std::vector<TensorSpec> specs = SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
@@ -152,11 +160,13 @@ void NetworkClient::On(Session::WorkReady& ready) {
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
   slots_begun_ = 0;
+  slot_open_ = false;
 }
 
 Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
   if (!failure_.ok()) return failure_;
-  has_work_ = void_ = false;
+  if (!catalog_) return Misuse("NextWork comes after Declare");
+  has_work_ = void_ = slot_open_ = false;
   sums_.reset();
   while (!has_work_ || void_) {
     if (finished_) return std::optional<Work>();
@@ -169,6 +179,10 @@ Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
 }
 
 Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
+  if (!sums_ || !NamesTensors(first, last)) {
+    return Misuse("WaitWeights(" + std::to_string(first) + ", " + std::to_string(last) +
+                  ") names no tensors of a round");
+  }
   for (BlockIndex block = catalog_->first_block(first); block <= catalog_->last_block(last); ++block) {
     while (!arrived_[block]) {
       if (void_ || finished_) return {Code::kStale, "the round is over"};
@@ -178,18 +192,19 @@ Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadl
   return void_ ? Status(Code::kStale, "the round is over") : Status();
 }
 
-// Kept, and given back by the calls that can answer.
+// Kept: whoever calls out of order does not go on as if nothing had happened.
 Status NetworkClient::Misuse(const std::string& what) {
   if (failure_.ok()) failure_ = Invalid("the client was used wrongly: " + what);
   return failure_;
 }
 
-float* NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
-  if (!sums_ || slots_begun_ == work_.slots.size() || work_.slots[slots_begun_] != slot) {
-    (void)Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round").ok();
-    return nullptr;
+Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
+  if (!failure_.ok()) return failure_;
+  if (!sums_ || slot_open_ || slots_begun_ == work_.slots.size() || work_.slots[slots_begun_] != slot) {
+    return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
   }
   ++slots_begun_;
+  slot_open_ = true;
   slot_samples_ = samples;
   left_out_ = false;
   slot_gradient_ = samples == 0 ? BufferRef() : pool_->Take();
@@ -199,11 +214,11 @@ float* NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
   return samples == 0 ? nullptr : slot_gradient_.As<float>();
 }
 
-void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
+Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   const FloatControl float_control;
-  if (first > last || last >= catalog_->tensors().size() || segments_missing_.empty()) {
-    (void)Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + ") names no tensors").ok();
-    return;
+  if (!slot_open_ || !NamesTensors(first, last)) {
+    return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
+                  ") names no tensors of a slot that was begun");
   }
   // Each tensor has one segment in every block from its first to its last.
   for (std::uint32_t tensor = last + 1; tensor-- > first;) {
@@ -211,6 +226,7 @@ void NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
       if (segments_missing_[block] > 0 && --segments_missing_[block] == 0) FinishBlock(block);
     }
   }
+  return failure_;
 }
 
 // The gradient of a block is final: it is added along the tree and, in the round's last slot, leaves.
@@ -261,9 +277,10 @@ Status NetworkClient::CheckWholeGradient() {
 
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   const FloatControl float_control;
-  if (!sums_ || slots_begun_ == 0 || work_.slots[slots_begun_ - 1] != slot) {
+  if (!slot_open_ || work_.slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
   }
+  slot_open_ = false;
   for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
     if (segments_missing_[block] == 0) continue;
     segments_missing_[block] = 0;
@@ -292,10 +309,10 @@ Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SessionLoop> loop, SessionLoop::Start(loop_options));
-  auto client = std::make_unique<NetworkClient>(std::move(loop));
+  auto network = std::make_unique<NetworkClient>(std::move(loop));
   CAPSTAN_RETURN_IF_ERROR(
-      client->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2)));
-  return std::unique_ptr<Client>(std::move(client));
+      network->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2)));
+  return client::GuardAgainstFork(std::move(network));
 }
 
 }  // namespace capstan

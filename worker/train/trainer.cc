@@ -28,10 +28,7 @@ Status Trainer::Run() {
     metrics_->wait_seconds[WaitPhase::kCommit].Observe(waited);
     metrics_->phase_seconds[WorkerPhase::kWait].Add(waited);
     if (Status status = RunRound(*work); !status.ok() && status.code() != Code::kStale) return status;
-    if (stop_requested_()) {
-      client_.Leave("asked to stop");
-      return {};
-    }
+    if (stop_requested_()) return client_.Leave("asked to stop");
   }
 }
 
@@ -41,7 +38,7 @@ Result<std::optional<Work>> Trainer::WaitForWork() {
     Result<std::optional<Work>> work = client_.NextWork(SteadyClock::now() + kWaitSlice);
     if (work.ok() || work.status().code() != Code::kTimeout) return work;
     if (!stop_requested_()) continue;  // the client and the coordinator have the deadlines, and say whom they wait for
-    client_.Leave("asked to stop");
+    CAPSTAN_RETURN_IF_ERROR(client_.Leave("asked to stop"));
     return std::optional<Work>();
   }
 }
@@ -71,7 +68,9 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     if (status.code() == Code::kTimeout) status = {Code::kStale, "asked to stop"};
     waited_ += SteadyClock::now() - before;
   };
-  hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) { client_.GradientReady(first, last); };
+  hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+    if (status.ok()) status = client_.GradientReady(first, last);
+  };
 
   SlotResult result;
   if (computer_.Validates(Step{work.step})) {
@@ -83,7 +82,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     CountWait();
   }
   const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
-  float* gradient = client_.BeginSlot(slot, samples.size());
+  CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client_.BeginSlot(slot, samples.size()));
   if (gradient != nullptr) {
     const nn::LossSums sums =
         computer_.Gradient(Step{work.step}, slot, samples, work.loss_scale, client_.weights(), gradient, hooks);

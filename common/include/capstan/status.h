@@ -25,9 +25,9 @@ enum class Code : int {
   kRefused = 8,      // the other side does not want us; do not retry
 };
 
-const char* CodeName(Code code);
+[[gnu::visibility("default")]] const char* CodeName(Code code);
 
-class [[nodiscard]] Status {
+class [[nodiscard, gnu::visibility("default")]] Status {
  public:
   Status() = default;
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
@@ -51,7 +51,7 @@ inline Status Unreachable(std::string message) { return {Code::kUnreachable, std
 inline Status Unsupported(std::string message) { return {Code::kUnsupported, std::move(message)}; }
 
 // The body of CAPSTAN_CHECK: prints and aborts. Only ever our own bug, never a peer's bytes.
-[[noreturn]] void CheckFailed(const char* file, int line, const char* condition);
+[[noreturn, gnu::visibility("default")]] void CheckFailed(const char* file, int line, const char* condition);
 
 #define CAPSTAN_CHECK(condition) \
   do { \

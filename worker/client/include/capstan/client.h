@@ -2,7 +2,8 @@
 // gives gradients back.
 //
 // Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients
-//         may live in one process: there is no global state.
+//         may live in one process: there is no global state. A child of fork() has none: every call there is kInvalid,
+//         and the destructor does nothing.
 // Limits: up to 65536 tensors of fp32.
 // Fails:  every call ends by its deadline with kTimeout; whom the client waits for, and since when, is said every few
 //         seconds through on_notice. kInvalid: calls in an order or with numbers that cannot be. kRefused: the job
@@ -11,13 +12,14 @@
 //         often, changes no bit of the result, as long as it depends on (step, slot) and the weights alone.
 //
 // Use:
-//   auto client = capstan::Client::Connect({.coordinator = "10.0.0.5:29600", .worker = "w1"}).value();
+//   std::unique_ptr<capstan::Client> client = capstan::Client::Connect(options).value();  // coordinator, own name
 //   client->Declare(description);                              // tensors, in the order of the forward pass
 //   while (auto work = client->NextWork(deadline).value()) {   // nothing: the job is done
-//     for (SlotIndex slot : work->slots) {
-//       float* gradient = client->BeginSlot(slot, samples);
-//       ... forward: client->WaitWeights(t) before reading weights(t); backward: client->GradientReady(t) ...
-//       client->EndSlot(slot, report);
+//     for (std::uint32_t slot : work->slots) {                 // kStale: leave this loop, ask for work again
+//       float* gradient = client->BeginSlot(slot, samples).value();
+//       ... forward: WaitWeights(t, t, deadline) before reading the weights of tensor t
+//       ... backward: GradientReady(t, t) when its gradient is final
+//       client->EndSlot(slot, result);
 //     }
 //   }
 #pragma once
@@ -87,9 +89,11 @@ struct ClientCounters {
   std::uint64_t unstaged_pushes = 0;                                // kept until their shard has staged them
 };
 
-class Client {
+class [[gnu::visibility("default")]] Client {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
+  // The call ends when the job does, or when the job gives up (its limits.stall).
+  static constexpr Deadline kNoDeadline = Deadline::max();
 
   // Asks the coordinator for the job until `join_deadline`.
   static Result<std::unique_ptr<Client>> Connect(const ClientOptions& options);
@@ -102,7 +106,8 @@ class Client {
   // Gives up whatever round was under way and waits for the next one. Nothing when the job is done.
   virtual Result<std::optional<Work>> NextWork(Deadline deadline) = 0;
 
-  // All tensors one behind the other, as declared. Valid to read for tensors that WaitWeights has answered for.
+  // All tensors one behind the other, as declared; null before. Valid to read for tensors that WaitWeights has answered
+  // for, until the next call of NextWork.
   virtual const float* weights() const = 0;
   virtual std::uint64_t element_count() const = 0;
   // Until the weights of tensors [first, last] of this round are there.
@@ -110,14 +115,14 @@ class Client {
 
   // Starts a slot of the round, in the order of Work::slots. Returns where its gradient goes (laid out as weights()):
   // the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute.
-  virtual float* BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
+  virtual Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
   // The gradient of tensors [first, last] of the slot is final: what can leave now leaves.
-  virtual void GradientReady(std::uint32_t first, std::uint32_t last) = 0;
+  virtual Status GradientReady(std::uint32_t first, std::uint32_t last) = 0;
   // All gradients of the slot are final.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
 
-  // Leaves the job in good order.
-  virtual void Leave(const std::string& reason) = 0;
+  // Leaves the job in good order. Afterwards there is no more work.
+  virtual Status Leave(const std::string& reason) = 0;
   virtual ClientCounters counters() const = 0;
 };
 

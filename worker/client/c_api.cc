@@ -1,0 +1,302 @@
+// The C half of the client: <capstan/capstan.h> on <capstan/client.h>.
+#include <capstan/capstan.h>
+#include <capstan/client.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "worker/client/fork_guard.h"
+
+struct capstan_client {
+  std::unique_ptr<capstan::Client> client;
+  capstan::client::OwnerProcess owner;
+  capstan::Work work;  // of the round, for capstan_work::slots
+  std::array<char, 2048> error{};
+};
+
+namespace {
+
+using capstan::Client;
+using capstan::Invalid;
+using capstan::Result;
+using capstan::Status;
+
+constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // what the clock can still count
+constexpr double kJoinSeconds = 60;
+constexpr std::size_t kStructBytesMax = 4096;  // more is a size that was not set
+constexpr std::size_t kTensorsMax = 1 << 16;
+
+void CopyText(const char* text, char* to, std::size_t bytes) {
+  if (to == nullptr || bytes == 0) return;
+  const std::size_t length = std::min(std::strlen(text), bytes - 1);
+  std::memcpy(to, text, length);
+  to[length] = '\0';
+}
+
+// Runs `call` at the border: no exception leaves. Ours do not throw, so what arrives is memory or threads running
+// short.
+template <class Call>
+capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noexcept {
+  try {
+    const Status status = call();
+    if (!status.ok()) CopyText(status.message().c_str(), error, error_bytes);
+    return static_cast<capstan_code>(status.code());
+  } catch (const std::exception& shortage) {
+    CopyText(shortage.what(), error, error_bytes);
+  } catch (...) {
+    CopyText("an exception of no known kind", error, error_bytes);
+  }
+  return CAPSTAN_BUSY;
+}
+
+template <class Call>
+capstan_code AnswerFor(capstan_client* handle, const Call& call) noexcept {
+  if (handle == nullptr) return CAPSTAN_INVALID;
+  return Answer(handle->error.data(), handle->error.size(), [&]() -> Status {
+    CAPSTAN_RETURN_IF_ERROR(handle->owner.Check());
+    return call(*handle->client);
+  });
+}
+
+Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }
+
+Status CheckSize(std::size_t size, std::size_t known, const char* name) {
+  if (size >= known && size <= kStructBytesMax) return {};
+  return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
+}
+
+// A caller's struct, which may be longer than ours where the caller is newer.
+template <class T>
+Result<T> ReadStruct(const T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(given->size, sizeof(T), name));
+  const auto* bytes = reinterpret_cast<const char*>(given);
+  if (std::any_of(bytes + sizeof(T), bytes + given->size, [](char byte) { return byte != 0; })) {
+    return capstan::Unsupported(std::string(name) + " has fields that this library, version " + CAPSTAN_VERSION +
+                                ", does not know");
+  }
+  return *given;
+}
+
+// Into a caller's struct: what we do not know of it is 0.
+template <class T>
+Status WriteStruct(const T& value, T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  const std::size_t size = given->size;
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, sizeof(T), name));
+  std::memset(static_cast<void*>(given), 0, size);
+  *given = value;
+  given->size = size;
+  return {};
+}
+
+// A number where the caller asked for one.
+template <class T>
+Status WriteOut(const T& value, T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  *given = value;
+  return {};
+}
+
+Result<Client::Deadline> DeadlineIn(double seconds) {
+  if (std::isnan(seconds)) return Invalid("`seconds` is not a number");
+  if (seconds < 0 || seconds > kForeverSeconds) return Client::kNoDeadline;
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<Client::Deadline::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
+  CAPSTAN_ASSIGN_OR_RETURN(const capstan_options options, ReadStruct(given, "capstan_options"));
+  if (!(options.join_seconds >= 0)) return Invalid("capstan_options.join_seconds is not a number of at least 0");
+  const double join = options.join_seconds == 0 ? kJoinSeconds : std::min(options.join_seconds, kForeverSeconds);
+  capstan::ClientOptions out;
+  out.coordinator = TextOf(options.coordinator);
+  out.worker = TextOf(options.worker);
+  out.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(join * 1000));
+  if (options.on_notice != nullptr) {
+    out.on_notice = [options](const std::string& text) { options.on_notice(options.context, text.c_str()); };
+  }
+  return out;
+}
+
+Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
+  CAPSTAN_ASSIGN_OR_RETURN(const capstan_tensor tensor, ReadStruct(given, "capstan_tensor"));
+  capstan::TensorDeclaration out;
+  out.name = TextOf(tensor.name);
+  if (tensor.shape == nullptr && tensor.dimensions > 0) return IsMissing("capstan_tensor.shape");
+  if (tensor.dimensions > 8) return Invalid("tensor \"" + out.name + "\": more than 8 dimensions");
+  if (tensor.initial < CAPSTAN_ZEROS || tensor.initial > CAPSTAN_UNIFORM) {
+    return Invalid("tensor \"" + out.name + "\": initial is " + std::to_string(tensor.initial) +
+                   ", not a capstan_initial");
+  }
+  out.shape.assign(tensor.shape, tensor.shape + tensor.dimensions);
+  out.initial = static_cast<capstan::InitialWeights>(tensor.initial);
+  out.scale = tensor.scale;
+  out.weight_decay = tensor.no_weight_decay == 0;
+  return out;
+}
+
+Result<capstan::WorkerDescription> ReadDescription(const capstan_description* given) {
+  CAPSTAN_ASSIGN_OR_RETURN(const capstan_description description, ReadStruct(given, "capstan_description"));
+  if (description.tensor_count > kTensorsMax) {
+    return Invalid("capstan_description.tensor_count is " + std::to_string(description.tensor_count) +
+                   "; there are at most " + std::to_string(kTensorsMax));
+  }
+  if (description.tensors == nullptr && description.tensor_count > 0) return IsMissing("capstan_description.tensors");
+  capstan::WorkerDescription out;
+  const auto* bytes = reinterpret_cast<const char*>(description.tensors);
+  for (std::size_t i = 0; i < description.tensor_count; ++i) {
+    // An element is as long as the caller says, of all alike.
+    const auto* tensor = reinterpret_cast<const capstan_tensor*>(bytes + i * description.tensors->size);
+    if (tensor->size != description.tensors->size) return Invalid("capstan_tensor.size differs between tensors");
+    CAPSTAN_ASSIGN_OR_RETURN(capstan::TensorDeclaration declared, ReadTensor(tensor));
+    out.tensors.push_back(std::move(declared));
+  }
+  out.numeric_class = TextOf(description.numeric_class);
+  out.numeric_fingerprint = description.numeric_fingerprint;
+  out.data_fingerprint = description.data_fingerprint;
+  return out;
+}
+
+capstan_work WorkOf(const capstan::Work& work) {
+  capstan_work out{};
+  out.loss_scale = work.loss_scale;
+  out.step = work.step;
+  out.generation = work.generation;
+  out.slots = work.slots.data();
+  out.slot_length = work.slots.size();
+  out.slot_count = work.slot_count;
+  return out;
+}
+
+capstan_counters CountersOf(const capstan::ClientCounters& counters) {
+  capstan_counters out{};
+  out.messages_in = counters.messages_in;
+  out.messages_out = counters.messages_out;
+  out.payload_messages_in = counters.payload_messages_in;
+  out.payload_messages_out = counters.payload_messages_out;
+  out.payload_bytes_in = counters.payload_bytes_in;
+  out.payload_bytes_out = counters.payload_bytes_out;
+  out.header_bytes_in = counters.header_bytes_in;
+  out.header_bytes_out = counters.header_bytes_out;
+  out.decode_errors = counters.decode_errors;
+  out.sends_blocked = counters.sends_blocked;
+  out.sends_unreachable = counters.sends_unreachable;
+  out.unstaged_pushes = counters.unstaged_pushes;
+  return out;
+}
+
+Status NextWork(capstan_client* handle, double seconds, capstan_work* work) {
+  if (work == nullptr) return IsMissing("work");
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(work->size, sizeof(capstan_work), "capstan_work"));
+  CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+  CAPSTAN_ASSIGN_OR_RETURN(std::optional<capstan::Work> next, handle->client->NextWork(deadline));
+  const bool done = !next;
+  handle->work = done ? capstan::Work() : std::move(*next);
+  capstan_work out = WorkOf(handle->work);
+  out.done = done ? 1 : 0;
+  return WriteStruct(out, work, "capstan_work");
+}
+
+}  // namespace
+
+// Exported; the list of them is exports.map.
+
+uint32_t capstan_abi_version(void) { return CAPSTAN_ABI_VERSION; }
+
+const char* capstan_version(void) { return CAPSTAN_VERSION; }
+
+const char* capstan_code_name(int code) { return capstan::CodeName(static_cast<capstan::Code>(code)); }
+
+capstan_code capstan_connect(const capstan_options* options, capstan_client** client, char* error, size_t error_bytes) {
+  return Answer(error, error_bytes, [&]() -> Status {
+    if (client == nullptr) return IsMissing("client");
+    *client = nullptr;
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan::ClientOptions read, ReadOptions(options));
+    auto handle = std::make_unique<capstan_client>();
+    CAPSTAN_ASSIGN_OR_RETURN(handle->client, Client::Connect(read));
+    *client = handle.release();
+    return {};
+  });
+}
+
+const char* capstan_last_error(const capstan_client* client) {
+  return client == nullptr ? "the handle is a null pointer" : client->error.data();
+}
+
+capstan_code capstan_job_file(capstan_client* client, const char** text) {
+  return AnswerFor(client, [&](const Client& c) { return WriteOut(c.job_file().c_str(), text, "text"); });
+}
+
+capstan_code capstan_declare(capstan_client* client, const capstan_description* description) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan::WorkerDescription read, ReadDescription(description));
+    return c.Declare(read);
+  });
+}
+
+capstan_code capstan_next_work(capstan_client* client, double seconds, capstan_work* work) {
+  return AnswerFor(client, [&](Client&) { return NextWork(client, seconds, work); });
+}
+
+capstan_code capstan_weights(capstan_client* client, const float** weights) {
+  return AnswerFor(client, [&](const Client& c) {
+    if (c.weights() == nullptr) return Invalid("there are no weights before capstan_declare");
+    return WriteOut(c.weights(), weights, "weights");
+  });
+}
+
+capstan_code capstan_element_count(capstan_client* client, uint64_t* count) {
+  return AnswerFor(client, [&](const Client& c) { return WriteOut(c.element_count(), count, "count"); });
+}
+
+capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32_t last, double seconds) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    return c.WaitWeights(first, last, deadline);
+  });
+}
+
+capstan_code capstan_begin_slot(capstan_client* client, uint32_t slot, uint64_t samples, float** gradient) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    if (gradient == nullptr) return IsMissing("gradient");
+    CAPSTAN_ASSIGN_OR_RETURN(*gradient, c.BeginSlot(slot, samples));
+    return {};
+  });
+}
+
+capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint32_t last) {
+  return AnswerFor(client, [&](Client& c) { return c.GradientReady(first, last); });
+}
+
+capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_result read, ReadStruct(result, "capstan_result"));
+    return c.EndSlot(slot, {read.loss_sum, read.predictions, read.validation_loss_sum, read.validation_predictions,
+                            read.validation_correct});
+  });
+}
+
+capstan_code capstan_leave(capstan_client* client, const char* reason) {
+  return AnswerFor(client, [&](Client& c) { return c.Leave(TextOf(reason)); });
+}
+
+capstan_code capstan_read_counters(capstan_client* client, capstan_counters* counters) {
+  return AnswerFor(
+      client, [&](const Client& c) { return WriteStruct(CountersOf(c.counters()), counters, "capstan_counters"); });
+}
+
+void capstan_free(capstan_client* client) {
+  (void)Answer(nullptr, 0, [&]() -> Status {
+    delete client;
+    return {};
+  });
+}

@@ -1,0 +1,168 @@
+/* capstan.h: capstan's client in plain C. A program that uses it takes part in a job as a worker: learns what to
+ * compute, gets the weights for it, gives gradients back. <capstan/client.h> is the same in C++ and says more on each
+ * call.
+ *
+ * Kind:   a handle belongs to one thread at a time; a program may have several handles. There is no global state. After
+ *         fork() a child has none of its parent's: every call answers CAPSTAN_INVALID, capstan_free lets go of it.
+ * Limits: up to 65536 tensors of fp32.
+ * Fails:  every call that can fail returns a code, which names the reaction; capstan_last_error has the text: what,
+ * which one, whom, what to do next. Why:    C is what every language can call. Functions and fields are only ever
+ * added; the soname changes otherwise.
+ *
+ * Structs begin with their size, which the caller sets: capstan_options options = {.size = sizeof options}. What a
+ * caller leaves out is 0; what it sets and this library does not know is CAPSTAN_UNSUPPORTED.
+ *
+ * `seconds` is how long a call may wait, from now: 0 takes what is there already, then the answer is CAPSTAN_TIMEOUT
+ * and the call may be made again. A negative number sets no limit of its own: the call ends when the job does, or when
+ * the job gives up (its limits.stall). What is not a number is CAPSTAN_INVALID.
+ *
+ * Use:
+ *   capstan_connect(&options, &client, error, sizeof error);
+ *   capstan_declare(client, &description);
+ *   while (capstan_next_work(client, -1, &work) == CAPSTAN_OK && !work.done) {
+ *     for (i = 0; i < work.slot_length; ++i) {
+ *       capstan_begin_slot(client, work.slots[i], samples, &gradient);
+ *       capstan_wait_weights(client, 0, tensors - 1, -1);     ... forward and backward ...
+ *       capstan_end_slot(client, work.slots[i], &result);      CAPSTAN_STALE: leave this loop, ask for work again
+ *     }
+ *   }
+ *   capstan_free(client);
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+#define CAPSTAN_ABI_VERSION 0 /* rises when functions or fields are added; of the library: capstan_abi_version() */
+
+typedef enum capstan_code {
+  CAPSTAN_OK = 0,
+  CAPSTAN_INVALID = 1,     /* fix the call */
+  CAPSTAN_BUSY = 2,        /* the same call may succeed later: memory or threads were short */
+  CAPSTAN_STALE = 3,       /* the round is over: ask for the next work */
+  CAPSTAN_TIMEOUT = 4,     /* the time was up */
+  CAPSTAN_UNREACHABLE = 5, /* nobody answers there */
+  CAPSTAN_CORRUPT = 6,     /* bytes do not match their checksum or format */
+  CAPSTAN_UNSUPPORTED = 7, /* known, but not in this build */
+  CAPSTAN_REFUSED = 8      /* the job does not want this worker, or has failed; do not retry */
+} capstan_code;
+
+/* How a tensor's first weights follow from the job's seed and its name. */
+typedef enum capstan_initial {
+  CAPSTAN_ZEROS = 0,
+  CAPSTAN_ONES = 1,
+  CAPSTAN_NORMAL = 2, /* scale: standard deviation */
+  CAPSTAN_UNIFORM = 3 /* values in [-scale, scale) */
+} capstan_initial;
+
+typedef struct capstan_client capstan_client;
+
+typedef struct capstan_options {
+  size_t size;
+  const char* coordinator; /* "host:port" */
+  const char* worker;      /* this worker's name; a newer process of that name takes over */
+  double join_seconds;     /* until the coordinator has answered; 0: 60 */
+  /* Lines for people: whom the client waits for, and since when. Called from a thread of the client's own, between
+   * capstan_connect and the end of capstan_free, with `context`. */
+  void (*on_notice)(void* context, const char* text);
+  void* context;
+} capstan_options;
+
+typedef struct capstan_tensor {
+  size_t size;
+  const char* name;     /* unique within the job */
+  const int64_t* shape; /* row-major */
+  size_t dimensions;
+  int32_t initial; /* a capstan_initial */
+  float scale;
+  int32_t no_weight_decay; /* 1: the optimizer's weight_decay spares it */
+} capstan_tensor;
+
+typedef struct capstan_description {
+  size_t size;
+  const capstan_tensor* tensors; /* in the order of the forward pass, the same on every worker */
+  size_t tensor_count;
+  const char* numeric_class;    /* what the bits of a gradient depend on: build, machine kind, libraries; may be null */
+  uint64_t numeric_fingerprint; /* of a fixed probe computed on this machine, or 0 */
+  uint64_t data_fingerprint;    /* of the data this worker reads, or 0 */
+} capstan_description;
+
+/* One round: compute the gradients of these slots of global batch `step`. */
+typedef struct capstan_work {
+  size_t size;
+  int32_t done;     /* 1: the job is done, there is no more work */
+  float loss_scale; /* gradients are to be of loss_scale * loss */
+  uint64_t step;
+  uint64_t generation;   /* one history of the job; rises when it went back to an earlier step */
+  const uint32_t* slots; /* ascending; valid until the next capstan_next_work */
+  size_t slot_length;    /* of `slots` */
+  uint32_t slot_count;   /* of the job */
+} capstan_work;
+
+typedef struct capstan_result {
+  size_t size;
+  double loss_sum; /* over `predictions` */
+  uint64_t predictions;
+  double validation_loss_sum; /* of this slot's share of the validation set, where the step validates */
+  uint64_t validation_predictions;
+  uint64_t validation_correct;
+} capstan_result;
+
+typedef struct capstan_counters {
+  size_t size;
+  uint64_t messages_in, messages_out;
+  uint64_t payload_messages_in, payload_messages_out; /* of these, with weights or a gradient */
+  uint64_t payload_bytes_in, payload_bytes_out;       /* of weights and gradients */
+  uint64_t header_bytes_in, header_bytes_out;         /* of everything else */
+  uint64_t decode_errors;                             /* messages that were dropped as unreadable */
+  uint64_t sends_blocked, sends_unreachable;          /* a full queue, a peer that is gone */
+  uint64_t unstaged_pushes;                           /* kept until their shard has staged them */
+} capstan_counters;
+
+uint32_t capstan_abi_version(void);
+const char* capstan_version(void);
+const char* capstan_code_name(int code); /* "invalid" */
+
+/* Asks the coordinator for the job. On failure *client is null and `error`, of `error_bytes`, holds the text (cut where
+ * it is too long; null and 0: not wanted). */
+capstan_code capstan_connect(const capstan_options* options, capstan_client** client, char* error, size_t error_bytes);
+/* The text of the last call on this handle that failed; never null; valid until the next call on the handle. */
+const char* capstan_last_error(const capstan_client* client);
+
+/* Canonical TOML; valid as long as the handle. */
+capstan_code capstan_job_file(capstan_client* client, const char** text);
+/* Says what this worker brings. Once, before the first capstan_next_work. */
+capstan_code capstan_declare(capstan_client* client, const capstan_description* description);
+
+/* Gives up whatever round was under way and waits for the next one. */
+capstan_code capstan_next_work(capstan_client* client, double seconds, capstan_work* work);
+/* All tensors one behind the other, as declared: capstan_element_count floats, to read for tensors that
+ * capstan_wait_weights has answered for. The pointer is the same for the life of the handle. */
+capstan_code capstan_weights(capstan_client* client, const float** weights);
+capstan_code capstan_element_count(capstan_client* client, uint64_t* count);
+/* Until the weights of tensors [first, last] of this round are there. */
+capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32_t last, double seconds);
+
+/* Starts a slot of the round, in the order of `slots`. *gradient is where its gradient goes, laid out as the weights:
+ * the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute. */
+capstan_code capstan_begin_slot(capstan_client* client, uint32_t slot, uint64_t samples, float** gradient);
+/* The gradient of tensors [first, last] of the slot is final: what can leave now leaves. May be left out. */
+capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint32_t last);
+/* All gradients of the slot are final. */
+capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);
+
+/* Leaves the job in good order. Afterwards there is no more work. */
+capstan_code capstan_leave(capstan_client* client, const char* reason);
+capstan_code capstan_read_counters(capstan_client* client, capstan_counters* counters);
+/* Leaves the job, if that was not done, and ends the handle. Null is nothing. */
+void capstan_free(capstan_client* client);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
