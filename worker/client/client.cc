@@ -40,6 +40,7 @@ class NetworkClient : public Client {
   explicit NetworkClient(std::unique_ptr<SessionLoop> loop) : loop_(std::move(loop)) {}
   ~NetworkClient() override {
     if (!ended_) (void)Leave("the client was closed").ok();
+    loop_.reset();  // first: its thread writes into the weights until it has stopped
   }
 
   Status WaitForJobFile(Deadline deadline) {
@@ -50,7 +51,7 @@ class NetworkClient : public Client {
   const std::string& job_file() const override { return job_file_; }
   Status Declare(const WorkerDescription& description) override;
   Result<std::optional<Work>> NextWork(Deadline deadline) override;
-  const float* weights() const override { return weights_.As<const float>(); }
+  const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;

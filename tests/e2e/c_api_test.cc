@@ -1,0 +1,349 @@
+// The client in plain C against a job in this process: what it computes, and what it says to calls that cannot be.
+#include <capstan/capstan.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <future>
+#include <limits>
+#include <string>
+
+#include "tests/e2e/in_process_job.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+using e2e::InProcessJob;
+
+constexpr double kPatience = 60;
+
+JobConfig MakeConfig(std::uint32_t workers = 1) {
+  JobConfig config;
+  config.model.kind = ModelKind::kClient;
+  config.job.steps = 5;
+  config.job.slots = 3;
+  config.job.global_batch = 3;
+  config.optimizer.kind = OptimizerKind::kSgd;
+  config.optimizer.lr = 0.25;
+  config.cluster.workers = config.cluster.min_workers = workers;
+  config.limits.join = 20;
+  config.limits.stall = 20;
+  return config;
+}
+
+capstan_options OptionsFor(const char* coordinator, const char* worker) {
+  capstan_options options{};
+  options.size = sizeof options;
+  options.coordinator = coordinator;
+  options.worker = worker;
+  return options;
+}
+
+capstan_client* Connect(const InProcessJob& job, const char* worker) {
+  const std::string coordinator = job.address();
+  const capstan_options options = OptionsFor(coordinator.c_str(), worker);
+  capstan_client* client = nullptr;
+  std::array<char, 256> error{};
+  const capstan_code code = capstan_connect(&options, &client, error.data(), error.size());
+  INFO(error.data());
+  REQUIRE(code == CAPSTAN_OK);
+  return client;
+}
+
+capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZEROS) {
+  constexpr std::array<std::int64_t, 2> kLarge = {3, 131072}, kSmall = {5, 1};
+  std::array<capstan_tensor, 2> tensors{};
+  for (capstan_tensor& tensor : tensors) tensor.size = sizeof tensor;
+  tensors[0].name = "large", tensors[0].shape = kLarge.data(), tensors[0].dimensions = 2;
+  tensors[1].name = "small", tensors[1].shape = kSmall.data(), tensors[1].dimensions = 1;
+  tensors[1].initial = initial;
+  capstan_description description{};
+  description.size = sizeof description;
+  description.tensors = tensors.data();
+  description.tensor_count = tensors.size();
+  return capstan_declare(client, &description);
+}
+
+capstan_result OneSample() {
+  capstan_result result{};
+  result.size = sizeof result;
+  result.loss_sum = 2.0;
+  result.predictions = 1;
+  return result;
+}
+
+capstan_code RunSlot(capstan_client* client, std::uint32_t slot) {
+  float* gradient = nullptr;
+  std::uint64_t count = 0;
+  capstan_code code = capstan_begin_slot(client, slot, 1, &gradient);
+  if (code == CAPSTAN_OK) code = capstan_element_count(client, &count);
+  if (code == CAPSTAN_OK) code = capstan_wait_weights(client, 0, 1, kPatience);
+  if (code != CAPSTAN_OK) return code;
+  std::fill_n(gradient, count, 1.0F);
+  code = capstan_gradient_ready(client, 1, 1);
+  const capstan_result result = OneSample();
+  return code == CAPSTAN_OK ? capstan_end_slot(client, slot, &result) : code;
+}
+
+// To the job's end.
+capstan_code Train(capstan_client* client) {
+  capstan_work work{};
+  work.size = sizeof work;
+  capstan_code code = CAPSTAN_OK;
+  while (code == CAPSTAN_OK || code == CAPSTAN_STALE) {
+    code = capstan_next_work(client, -1, &work);
+    if (code != CAPSTAN_OK || work.done != 0) return code;
+    for (std::size_t i = 0; i < work.slot_length && code == CAPSTAN_OK; ++i) code = RunSlot(client, work.slots[i]);
+  }
+  return code;
+}
+
+// A client that has been given a round, in a job of one worker and one shard.
+struct InRound {
+  InRound() {
+    job.StartShard(0);
+    client = Connect(job, "w");
+    REQUIRE(Declare(client) == CAPSTAN_OK);
+    work.size = sizeof work;
+    REQUIRE(capstan_next_work(client, kPatience, &work) == CAPSTAN_OK);
+    REQUIRE(work.done == 0);
+  }
+  ~InRound() { capstan_free(client); }
+  std::string error() const { return capstan_last_error(client); }
+  capstan_code Begin(std::uint32_t slot) { return capstan_begin_slot(client, slot, 1, &gradient); }
+  capstan_code End(std::uint32_t slot) {
+    const capstan_result result = OneSample();
+    return capstan_end_slot(client, slot, &result);
+  }
+
+  InProcessJob job{MakeConfig()};
+  capstan_client* client = nullptr;
+  capstan_work work{};
+  float* gradient = nullptr;
+};
+
+// What `call` gives in a child of this process, which ends without tidying up.
+template <class Call>
+int InChild(const Call& call) {
+  const pid_t child = fork();
+  if (child == 0) _exit(call());
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("two clients in C, in one process, train a job to its end", "[e2e][c]") {
+  InProcessJob job(MakeConfig(2));
+  job.StartShard(0);
+  std::array<capstan_client*, 2> clients = {Connect(job, "w0"), Connect(job, "w1")};
+  std::array<std::future<capstan_code>, 2> ends;
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(Declare(clients[i]) == CAPSTAN_OK);
+    ends[i] = std::async(std::launch::async, [client = clients[i]] { return Train(client); });
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(ends[i].get() == CAPSTAN_OK);
+    INFO(capstan_last_error(clients[i]));
+  }
+  REQUIRE(job.WaitForEnds(2));
+  CHECK(job.coordinator->outcome().ok());
+  const float* weights = nullptr;
+  REQUIRE(capstan_weights(clients[0], &weights) == CAPSTAN_OK);
+  CHECK(weights[0] == -4 * 0.25F);  // of the last round: nobody computes on the version after it
+  capstan_counters counters{};
+  counters.size = sizeof counters;
+  REQUIRE(capstan_read_counters(clients[0], &counters) == CAPSTAN_OK);
+  CHECK(counters.payload_bytes_in >= 5 * 3 * 131072 * sizeof(float));
+  CHECK(counters.decode_errors == 0);
+  for (capstan_client* client : clients) capstan_free(client);
+}
+
+TEST_CASE("a round says what it is, and its text and numbers are the job's", "[e2e][c]") {
+  InRound round;
+  CHECK(round.work.step == 0);
+  CHECK(round.work.generation == 1);
+  CHECK(round.work.slot_count == 3);
+  CHECK(round.work.slot_length == 3);
+  CHECK(round.work.loss_scale == 1.0F);
+  const char* text = nullptr;
+  REQUIRE(capstan_job_file(round.client, &text) == CAPSTAN_OK);
+  CHECK_THAT(text, Contains("kind = \"client\""));
+  std::uint64_t count = 0;
+  REQUIRE(capstan_element_count(round.client, &count) == CAPSTAN_OK);
+  CHECK(count == 3 * 131072 + 5);
+}
+
+TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and say why", "[e2e][c]") {
+  struct Wrong {
+    std::function<capstan_code(InRound&)> call;
+    const char* text;
+  };
+  const std::array<Wrong, 8> all = {{
+      {[](InRound& r) { return r.Begin(7); }, "is not the next slot"},
+      {[](InRound& r) { return capstan_gradient_ready(r.client, 0, 0); }, "a slot that was begun"},
+      {[](InRound& r) { return r.End(0); }, "does not end the slot"},
+      {[](InRound& r) { return capstan_wait_weights(r.client, 0, 2, 0); }, "names no tensors"},
+      {[](InRound& r) { return capstan_wait_weights(r.client, 1, 0, 0); }, "names no tensors"},
+      {[](InRound& r) { return Declare(r.client); }, "Declare comes once"},
+      {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? capstan_gradient_ready(r.client, 0, 2) : CAPSTAN_OK; },
+       "GradientReady(0, 2) names no tensors"},
+      {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.Begin(1) : CAPSTAN_OK; }, "is not the next slot"},
+  }};
+  for (const Wrong& wrong : all) {
+    INFO(wrong.text);
+    InRound round;
+    CHECK(wrong.call(round) == CAPSTAN_INVALID);
+    CHECK_THAT(round.error(), Contains(wrong.text));
+    CHECK(capstan_next_work(round.client, 0, &round.work) == CAPSTAN_INVALID);  // nobody goes on as if nothing was
+  }
+}
+
+TEST_CASE("arguments in C that are missing or malformed are invalid, and the round goes on", "[e2e][c]") {
+  InRound round;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(capstan_next_work(nullptr, 0, &round.work) == CAPSTAN_INVALID);
+  CHECK(capstan_next_work(round.client, 0, nullptr) == CAPSTAN_INVALID);
+  CHECK(capstan_wait_weights(round.client, 0, 1, nan) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("not a number"));
+  CHECK(capstan_weights(round.client, nullptr) == CAPSTAN_INVALID);
+  CHECK(capstan_begin_slot(round.client, 0, 1, nullptr) == CAPSTAN_INVALID);
+  CHECK(capstan_end_slot(round.client, 0, nullptr) == CAPSTAN_INVALID);
+  capstan_counters counters{};
+  CHECK(capstan_read_counters(round.client, &counters) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("capstan_counters.size is 0; set it to sizeof"));
+  for (std::size_t i = 0; i < round.work.slot_length; ++i) {
+    CHECK(RunSlot(round.client, round.work.slots[i]) == CAPSTAN_OK);
+  }
+}
+
+TEST_CASE("a description in C is read with care", "[e2e][c]") {
+  InProcessJob job(MakeConfig());
+  capstan_client* client = Connect(job, "w");
+  CHECK(Declare(client, 4) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("tensor \"small\": initial is 4"));
+  capstan_description description{};
+  CHECK(capstan_declare(client, &description) == CAPSTAN_INVALID);
+  description.size = sizeof description;
+  description.tensor_count = 1;
+  CHECK(capstan_declare(client, &description) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("capstan_description.tensors is a null pointer"));
+  const float* weights = nullptr;
+  CHECK(capstan_weights(client, &weights) == CAPSTAN_INVALID);
+  CHECK(Declare(client) == CAPSTAN_OK);
+  capstan_free(client);
+}
+
+TEST_CASE("what a newer program sets and this library does not know is unsupported", "[e2e][c]") {
+  struct Newer {
+    capstan_options known;
+    std::uint64_t more;
+  } newer{OptionsFor("127.0.0.1:1", "w"), 1};
+  newer.known.size = sizeof newer;
+  newer.known.join_seconds = 0.2;
+  capstan_client* client = nullptr;
+  std::array<char, 64> error{};
+  CHECK(capstan_connect(&newer.known, &client, error.data(), error.size()) == CAPSTAN_UNSUPPORTED);
+  CHECK(client == nullptr);
+  CHECK_THAT(error.data(), Contains("capstan_options has fields"));
+  CHECK(error.back() == '\0');
+  newer.more = 0;
+  CHECK(capstan_connect(&newer.known, &client, nullptr, 0) != CAPSTAN_UNSUPPORTED);
+}
+
+TEST_CASE("a coordinator that is not there is unreachable or too late, by the deadline", "[e2e][c]") {
+  capstan_options options = OptionsFor("127.0.0.1:1", "w");
+  options.join_seconds = 0.3;
+  capstan_client* client = nullptr;
+  std::array<char, 256> error{};
+  const capstan_code code = capstan_connect(&options, &client, error.data(), error.size());
+  INFO(error.data());
+  CHECK((code == CAPSTAN_UNREACHABLE || code == CAPSTAN_TIMEOUT));
+  CHECK(client == nullptr);
+  CHECK(error[0] != '\0');
+  options.coordinator = nullptr;
+  CHECK(capstan_connect(&options, &client, error.data(), error.size()) == CAPSTAN_INVALID);
+}
+
+TEST_CASE("a client may be ended in the middle of a round, while weights are still coming", "[e2e][c]") {
+  for (int i = 0; i < 20; ++i) InRound round;
+}
+
+TEST_CASE("no work in no time is a timeout, and the call may be made again", "[e2e][c]") {
+  InProcessJob job(MakeConfig());  // no shard yet
+  capstan_client* client = Connect(job, "w");
+  REQUIRE(Declare(client) == CAPSTAN_OK);
+  capstan_work work{};
+  work.size = sizeof work;
+  CHECK(capstan_next_work(client, 0, &work) == CAPSTAN_TIMEOUT);
+  job.StartShard(0);
+  CHECK(capstan_next_work(client, kPatience, &work) == CAPSTAN_OK);
+  CHECK(capstan_leave(client, "enough") == CAPSTAN_OK);
+  CHECK(capstan_next_work(client, -1, &work) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("has left the job"));
+  capstan_free(client);
+}
+
+TEST_CASE("in a child of fork() every call is invalid and the end of the handle is nothing", "[e2e][c]") {
+  InRound round;
+  const int failed = InChild([&] {
+    capstan_client* c = round.client;
+    float* gradient = nullptr;
+    const float* weights = nullptr;
+    const char* text = nullptr;
+    std::uint64_t count = 0;
+    const capstan_result result = OneSample();
+    capstan_counters counters{};
+    counters.size = sizeof counters;
+    int wrong = 0;
+    for (const capstan_code code :
+         {capstan_next_work(c, -1, &round.work), capstan_job_file(c, &text), capstan_weights(c, &weights),
+          capstan_element_count(c, &count), capstan_wait_weights(c, 0, 1, -1), capstan_begin_slot(c, 0, 1, &gradient),
+          capstan_gradient_ready(c, 0, 1), capstan_end_slot(c, 0, &result), capstan_leave(c, "child"),
+          capstan_read_counters(c, &counters), Declare(c)}) {
+      if (code != CAPSTAN_INVALID) ++wrong;
+    }
+    if (round.error().find("after fork()") == std::string::npos) ++wrong;
+    capstan_free(c);
+    return wrong;
+  });
+  CHECK(failed == 0);
+  for (std::size_t i = 0; i < round.work.slot_length; ++i) {
+    CHECK(RunSlot(round.client, round.work.slots[i]) == CAPSTAN_OK);
+  }
+}
+
+TEST_CASE("a child of fork() may connect a client of its own", "[e2e][c]") {
+  InProcessJob job(MakeConfig(2));
+  job.StartShard(0);
+  capstan_client* parents = Connect(job, "parent");
+  const std::string address = job.address();
+  const int code = InChild([&] {
+    capstan_client* own = nullptr;
+    const capstan_options options = OptionsFor(address.c_str(), "child");
+    if (capstan_connect(&options, &own, nullptr, 0) != CAPSTAN_OK) return 1;
+    capstan_free(own);
+    return 0;
+  });
+  CHECK(code == 0);
+  capstan_free(parents);
+}
+
+TEST_CASE("codes in C have the names and numbers of those in C++", "[c]") {
+  CHECK(CAPSTAN_REFUSED == static_cast<int>(Code::kRefused));
+  CHECK(CAPSTAN_STALE == static_cast<int>(Code::kStale));
+  for (int code = CAPSTAN_OK; code <= CAPSTAN_REFUSED; ++code) {
+    CHECK(capstan_code_name(code) == std::string(CodeName(static_cast<Code>(code))));
+  }
+  CHECK(std::string(capstan_code_name(99)) == "unknown");
+  CHECK(capstan_abi_version() == CAPSTAN_ABI_VERSION);
+}
+
+}  // namespace capstan

@@ -1,0 +1,217 @@
+"""The client in trainers of one's own: installed, built against from outside the tree, killed, and used wrongly."""
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+
+import harness
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+# What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
+NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c|asan|ubsan|tsan)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
+CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Status::ToString[abi:cxx11]"}
+STEPS = 2000
+KILLED_AT = 200  # steps that are committed before something is killed
+PREFIX = None
+
+
+def run(*arguments, **options):
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=4 * harness.DEADLINE, check=False, **options)
+    if ran.returncode != 0:
+        raise AssertionError(f"{' '.join(arguments)} gave {ran.returncode}:\n{ran.stdout}{ran.stderr}")
+    return ran.stdout
+
+
+def setUpModule():
+    global PREFIX
+    PREFIX = tempfile.mkdtemp(prefix="capstan-prefix-")
+    unittest.addModuleCleanup(shutil.rmtree, PREFIX, ignore_errors=True)
+    run("cmake", "--install", os.path.dirname(harness.BIN), "--prefix", PREFIX)
+    harness.BIN = os.path.join(PREFIX, "bin")
+    for language in ("c", "cpp"):
+        build_by_cmake(language, "capstan::client", installed("built", language))
+
+
+def installed(*names):
+    return os.path.join(PREFIX, *names)
+
+
+def example(language, name=""):
+    return installed("share", "doc", "capstan", "examples", "embed", language, name)
+
+
+def build_by_cmake(language, library, folder):
+    """The example's program, from a copy that names this target."""
+    shutil.copytree(example(language), folder)
+    lists = os.path.join(folder, "CMakeLists.txt")
+    with open(lists, encoding="utf-8") as file:
+        text = file.read()
+    with open(lists, "w", encoding="utf-8") as file:
+        file.write(re.sub(r"capstan::client\b", library, text))
+    run("cmake", "-S", folder, "-B", folder + "/build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+    run("cmake", "--build", folder + "/build")
+    return os.path.join(folder, "build", "linear" if language == "cpp" else "logistic")
+
+
+def build_by_pkg_config(language, package, program):
+    compiler, source = (("g++", "-std=c++20"), "linear.cc") if language == "cpp" else (("cc", "-std=c99"), "logistic.c")
+    environment = {**os.environ, "PKG_CONFIG_PATH": installed("lib", "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", package, env=environment).split()
+    run(*compiler, example(language, source), *flags, "-lm", f"-Wl,-rpath,{installed('lib')}", "-o", program)
+    return program
+
+
+def linear():
+    return installed("built", "cpp", "build", "linear")
+
+
+def logistic():
+    return installed("built", "c", "build", "logistic")
+
+
+class LibraryTest(unittest.TestCase):
+    def test_public_headers_need_the_standard_library_alone(self):
+        headers = sorted(os.listdir(installed("include", "capstan")))
+        self.assertEqual(headers, ["capstan.h", "client.h", "status.h"])
+        flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", installed("include")]
+        for header in headers:
+            run("g++", "-std=c++17", *flags, "-x", "c++", "-", input=f"#include <capstan/{header}>\n")
+        run("cc", "-std=c99", "-pedantic-errors", *flags, "-x", "c", "-", input="#include <capstan/capstan.h>\n")
+
+    def test_the_shared_library_needs_what_it_may(self):
+        section = run("readelf", "-d", installed("lib", "libcapstan_client.so"))
+        self.assertEqual(re.findall(r"\(SONAME\).*\[(.*)\]", section), ["libcapstan_client.so.0"])
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", section)
+        self.assertIn("libzmq.so.5", needed)
+        self.assertEqual([name for name in needed if not re.fullmatch(NEEDED, name)], [])
+        self.assertNotRegex(section, "RPATH|RUNPATH")
+
+    def test_the_shared_library_shows_its_interface_alone(self):
+        with open(installed("include", "capstan", "capstan.h"), encoding="utf-8") as file:
+            declared = set(re.findall(r"^[a-z]\w*[ *]+(capstan_\w+)\(", file.read(), re.M))
+        self.assertGreater(len(declared), 10)
+        shown = {}
+        for line in run("nm", "-DC", "--defined-only", installed("lib", "libcapstan_client.so")).splitlines():
+            name, _, version = line.split(" ", 2)[2].partition("@@")
+            if line.split(" ", 2)[1] != "A":
+                shown.setdefault(version, set()).add(re.sub(r"\(.*", "", name))
+        self.assertEqual(shown, {"CAPSTAN_0": declared, "CAPSTAN_CXX_0": CXX_NAMES})
+
+
+class EmbedTest(harness.JobTest):
+    def launch_own(self, workers, *arguments, language="cpp", run="run", steps=STEPS):
+        return self.launch(example(language, "job.toml"), "--set", f"cluster.workers={workers}", "--set", f"job.steps={steps}",
+                           "--set", "limits.lease=3", "--set", "limits.join=30", *arguments, run=run)
+
+    @staticmethod
+    def address(launch):
+        return launch.wait_for_line("the workers are your own: connect").split()[-1]
+
+    def wait_for_steps(self, count, run="run"):
+        path = self.path(run, "metrics.jsonl")
+        for _ in range(harness.DEADLINE * 50):
+            if os.path.exists(path) and len(self.metrics(run)) >= count:
+                return
+            threading.Event().wait(0.02)
+        self.fail(f"{count} steps were not committed")
+
+    def assert_done(self, launch, *workers):
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.assertEqual(launch.wait(), 0, launch.output)
+
+    def digest(self, run="run"):
+        return hashlib.sha256(self.weights(run)[1]).hexdigest()
+
+    def undisturbed(self, workers, language="cpp", run="run"):
+        program = linear() if language == "cpp" else logistic()
+        with self.launch_own(workers, language=language, run=run) as launch:
+            address = self.address(launch)
+            started = [harness.Process(program, address, f"w{i}") for i in range(workers)]
+            try:
+                self.assert_done(launch, *started)
+            finally:
+                for worker in started:
+                    worker.__exit__()
+        return self.digest(run)
+
+    def test_programs_are_built_by_cmake_and_pkg_config_shared_and_static(self):
+        for language in ("c", "cpp"):
+            folder = self.path(language)
+            programs = [build_by_cmake(language, "capstan::client_static", folder),
+                        build_by_pkg_config(language, "capstan", self.path(language + "-shared")),
+                        build_by_pkg_config(language, "capstan-static", self.path(language + "-static"))]
+            for number, program in enumerate(programs):
+                name = f"{language}{number}"
+                with self.subTest(name), self.launch_own(1, language=language, run=name, steps=20) as launch, \
+                        harness.Process(program, self.address(launch), "w") as worker:
+                    self.assert_done(launch, worker)
+                self.assertEqual("libcapstan_client" in run("readelf", "-d", program), number == 1)
+
+    def test_two_workers_end_with_the_bits_of_one(self):
+        for language in ("c", "cpp"):
+            self.assertEqual(*(self.undisturbed(workers, language, f"{language}{workers}") for workers in (1, 2)))
+
+    def test_a_worker_that_is_killed_and_another_one_change_no_bit(self):
+        undisturbed = self.undisturbed(1)
+        with self.launch_own(2, run="killed") as launch, harness.Process(linear(), self.address(launch), "w0") as stays, \
+                harness.Process(linear(), self.address(launch), "w1") as dies:
+            self.wait_for_steps(KILLED_AT, "killed")
+            harness.kill(dies.pid)
+            self.assertEqual(dies.wait(), -signal.SIGKILL)
+            with harness.Process(linear(), self.address(launch), "w2") as comes:
+                self.assert_done(launch, stays, comes)
+        self.assertLess(launch.output.index("lost"), launch.output.index('"w2" joined'), launch.output) \
+            if "lost" in launch.output else self.assertIn('"w2" joined', launch.output)
+        self.assertEqual(self.digest("killed"), undisturbed)
+
+    def test_a_server_that_is_killed_changes_no_bit(self):
+        undisturbed = self.undisturbed(1)
+        with self.launch_own(1, "--set", "snapshot.every_steps=100", run="killed") as launch, \
+                harness.Process(linear(), self.address(launch), "w") as worker:
+            self.wait_for_steps(KILLED_AT, "killed")
+            harness.kill(self.pids("killed")["server-0"])
+            self.assert_done(launch, worker)
+        self.assertGreater(max(step["generation"] for step in self.metrics("killed")), 1)
+        self.assertEqual(self.digest("killed"), undisturbed)
+
+    def test_a_job_that_was_stopped_goes_on(self):
+        undisturbed = self.undisturbed(1)
+        with self.launch_own(1, run="stopped") as launch, harness.Process(linear(), self.address(launch), "w") as worker:
+            self.wait_for_steps(KILLED_AT, "stopped")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+            worker.wait()
+        self.assertLess(len(self.metrics("stopped")), STEPS)
+        with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("stopped")) as launch, \
+                harness.Process(linear(), self.address(launch), "w") as worker:
+            self.assert_done(launch, worker)
+        self.assertEqual(self.digest("stopped"), undisturbed)
+
+    def test_a_worker_with_another_catalog_is_refused_and_told_the_tensor(self):
+        with self.launch_own(2, steps=20) as launch, harness.Process(linear(), self.address(launch), "w0") as first:
+            launch.wait_for_line('"w0" joined')
+            with harness.Process(logistic(), self.address(launch), "w1") as other:
+                self.assertEqual(other.wait(), 1)
+                self.assertRegex(other.output, r'(?s)logistic: refused: .*tensor "bias"')
+            with harness.Process(linear(), self.address(launch), "w1") as second:
+                self.assert_done(launch, first, second)
+
+    def test_capstan_worker_says_that_it_has_no_model_for_the_job(self):
+        with self.launch_own(1, steps=20) as launch:
+            with harness.Process(harness.program("capstan-worker"), "--coordinator", self.address(launch)) as ours:
+                self.assertEqual(ours.wait(), 1)
+                self.assertIn('model.kind = "client"', ours.output)
+                self.assertIn("start your own program", ours.output)
+            with harness.Process(linear(), self.address(launch), "w") as worker:
+                self.assert_done(launch, worker)
+        self.assertEqual(set(self.pids()), {"coordinator", "server-0"})
+
+
+if __name__ == "__main__":
+    harness.main()
