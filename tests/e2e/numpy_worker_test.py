@@ -1,0 +1,114 @@
+#!/usr/bin/python3
+"""A worker in Python and numpy, with the package as `cmake --install` puts it: the same bits for any number of its
+processes, also when one is killed, and a typed error for each wrong use."""
+import importlib.util
+import os
+import sys
+
+import harness
+import own_workers
+
+# A worker that says by which exception its lines ended.
+SCRIPT = """
+import gc, os, sys
+import capstan, numpy as np
+
+CLASS = "of the test"
+TENSORS = [capstan.Tensor("weight", (20, 5), initial="normal", scale=0.1), capstan.Tensor("bias", (5,))]
+
+def first_slot(client):
+    client.declare(TENSORS, numeric_class=CLASS)
+    return next(next(client.work()).slots)
+
+try:
+    with capstan.connect(sys.argv[1], sys.argv[2], join_seconds=2, on_notice=lambda text: None) as client:
+        pass
+{lines}
+except capstan.Error as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+"""
+# What a program does wrong, and what it is told. The first of them declares the job's tensors.
+WRONG_USES = {
+    "a tensor that was not declared": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready('wieght')"],
+                                       "^Invalid: .*wieght"),
+    "a slot begun twice": (["slot = first_slot(client)", "slot.begin(1)", "slot.begin(1)"], "^Invalid: .*next slot"),
+    "an end without a begin": (["first_slot(client).end(0.0, 0)"], "^Invalid: .*was begun"),
+    "a gradient of no samples": (["first_slot(client).begin(0)"], r"^Invalid: .*skip\(\)"),
+    "work before tensors": (["next(client.work())"], "^Invalid: .*after Declare"),
+    "tensors declared twice": (["client.declare(TENSORS)"] * 2, "^Invalid: .*once"),
+    "a shape that cannot be": (["client.declare([capstan.Tensor('w', (-1,))])"], '^Invalid: .*"w"'),
+    "an unknown beginning": (["capstan.Tensor('w', (2,), initial='normals')"], '^Invalid: .*"normals"'),
+    "a zero byte in a name": (["client.declare([capstan.Tensor('a\\0b', (1,))])"], "^Invalid: .*zero byte"),
+    "another catalog": (["client.declare([capstan.Tensor('weight', (20, 6))], numeric_class=CLASS)",
+                         "next(client.work())"], r"^Refused: .*weight.*\[20, 6\]"),
+    "another numeric class": (["client.declare(TENSORS, numeric_class='other')", "next(client.work())"],
+                              "^Refused: .*of the test"),
+}
+
+
+class NumpyWorkerTest(own_workers.OwnWorkersTest):
+    EXAMPLE = "python"
+
+    def python(self, *arguments):
+        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
+        return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "/usr/bin/python3", "-B", *arguments,
+                               cwd=self.folder)
+
+    def worker(self, coordinator, name):
+        return self.python(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), coordinator, name)
+
+    def test_two_processes_give_the_bits_of_one_and_learn(self):
+        self.assertEqual(self.digest_of_two(self.worker), self.digest_of_one(self.worker))
+        self.assertEqual(self.weights("two")[0], ["weight", "bias"])
+        losses = [record["loss"] for record in self.metrics("two")]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_a_process_that_is_killed_changes_no_bit(self):
+        one = self.digest_of_one(self.worker)
+        self.assertEqual(self.digest_with_a_killed_worker(self.worker), one)
+        self.assertEqual(self.digest_with_a_killed_server(self.worker), one)
+
+    def said_by(self, coordinator, lines, worker="w"):
+        """What a worker prints that runs these lines."""
+        script = self.write("worker.py", SCRIPT.format(lines="\n".join("        " + line for line in lines)))
+        with self.python(script, coordinator, worker) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            return process.output
+
+    def test_wrong_uses_end_in_an_exception_of_their_kind(self):
+        with self.job("wrong", 1) as launch:
+            address = self.address(launch)
+            for index, (name, (lines, said)) in enumerate(WRONG_USES.items()):
+                with self.subTest(name):
+                    self.assertRegex(self.said_by(address, lines, f"w{index}"), said)
+
+    def test_without_a_coordinator_nothing_is_trained(self):
+        address = f"127.0.0.1:{harness.free_port()}"
+        self.assertRegex(self.said_by(address, []), "^Unreachable: no answer from the coordinator")
+        with self.worker(address, "") as worker:
+            self.assertEqual(worker.wait(), 1)
+            self.assertRegex(worker.output, "^Invalid: .*name")
+
+    def test_a_client_is_the_process_that_connected_it(self):
+        lines = ["slot = first_slot(client)", "if os.fork() == 0:", "    client.leave()", "os.wait()",
+                 "slot.begin(1)['bias'][0] = 1.0", "print('the parent computes')"]
+        with self.job("forked", 1) as launch:
+            said = self.said_by(self.address(launch), lines)
+        self.assertRegex(said, r"(?s)^Invalid: .*fork\(\).*the parent computes$")
+
+    def test_views_are_of_the_client_s_memory_and_outlive_it(self):
+        lines = ["client.declare(TENSORS, numeric_class=CLASS)", "work = next(client.work())",
+                 "weight, flat = work.weights['weight'], work.weights.flat",
+                 "print(weight.shape, weight.format, weight.readonly, flat[:100].tolist() == sum(weight.tolist(), []))",
+                 "gradient = next(work.slots).begin(np.int64(1))", "gradient['bias'][4] = 2.5",
+                 "print(gradient.flat[104])", "client.leave()", "del client, work, gradient", "gc.collect()",
+                 "print(len(weight.tolist()), flat[104])"]
+        with self.job("views", 1) as launch:
+            self.assertEqual(self.said_by(self.address(launch), lines), "(20, 5) f True True\n2.5\n20 0.0")
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("numpy") is None:
+        print("SKIPPED: numpy is not there; install python3-numpy", file=sys.stderr)
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    harness.main()

@@ -1,0 +1,17 @@
+"""capstan's client for Python: take part in a job as a worker, with numpy or anything that reads a buffer.
+
+    with capstan.connect("10.0.0.5:29600") as client:
+        client.declare([capstan.Tensor("w", (64, 10)), capstan.Tensor("b", (10,))])
+        for work in client.work():
+            for slot in work.slots:
+                x, y = batch(slot.key)                     # a function of (seed, step, slot) alone
+                gradient = slot.begin(samples=len(x))
+                ... read work.weights["w"], fill gradient["w"] and gradient["b"] ...
+                slot.end(loss_sum, predictions=len(x))
+"""
+from capstan.client import Client, Slot, Work, connect
+from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Stale, Timeout, Unreachable, Unsupported)
+from capstan.tensors import Tensor, Tensors
+
+__all__ = ["Busy", "Client", "Corrupt", "Error", "Invalid", "Refused", "Slot", "Stale", "Tensor", "Tensors", "Timeout",
+           "Unreachable", "Unsupported", "Work", "connect"]

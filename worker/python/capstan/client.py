@@ -1,0 +1,243 @@
+"""The client of a job's worker, and the rounds of work it gets."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import logging
+import operator
+import os
+import socket
+import tomllib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from capstan import library as abi
+from capstan.errors import Error, Invalid, Stale, Timeout, error_of
+from capstan.tensors import INITIALS, Tensor, Tensors
+
+# How long one wait inside the library lasts before Python may handle a signal.
+_SLICE_SECONDS = 0.2
+_ERROR_BYTES = 4096
+
+_log = logging.getLogger("capstan")
+
+
+def _bytes(what: str, text: str) -> bytes:
+    if "\0" in text:
+        raise Invalid(f"{what} {text!r} has a zero byte")
+    return text.encode()
+
+
+def _notice(say: Callable[[str], object]) -> Any:
+    return abi.Notice(lambda _, text: say(text.decode(errors="replace")))
+
+
+def _row(tensor: Tensor) -> abi.Tensor:
+    shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
+    return abi.Tensor(name=_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
+                      initial=INITIALS.index(tensor.initial), scale=tensor.scale,
+                      no_weight_decay=not tensor.weight_decay)
+
+
+class _Handle:
+    """A capstan_client, freed when nobody holds it or a view of its memory any more, at the latest as Python ends."""
+
+    def __init__(self, options: abi.Options) -> None:
+        self.library = abi.load()
+        self.pointer = ctypes.c_void_p()
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        code = self.library.capstan_connect(options, self.pointer, error, _ERROR_BYTES)
+        if code != abi.OK:
+            raise error_of(code, error.value.decode(errors="replace"))
+        # The options hold on_notice, which the client's thread calls until it is freed.
+        weakref.finalize(self, lambda free, pointer, _: free(pointer), self.library.capstan_free, self.pointer, options)
+
+    def call(self, name: str, *arguments: object) -> None:
+        code = getattr(self.library, f"capstan_{name}")(self.pointer, *arguments)
+        if code != abi.OK:
+            raise error_of(code, self.library.capstan_last_error(self.pointer).decode(errors="replace"))
+
+
+class Slot:
+    """One slot of a round: begin(), fill the gradient, end()."""
+
+    def __init__(self, work: Work, index: int) -> None:
+        self._work = work
+        self.index = index
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """(seed of the job, step, slot): all that its samples and its random numbers may depend on."""
+        return self._work.client.job["job"]["seed"], self._work.step, self.index
+
+    def begin(self, samples: int) -> Tensors:
+        """Where the slot's gradient goes: the mean over its samples, times the loss scale.
+
+        Overwrite all of it; after end() it belongs to the client.
+        """
+        if samples < 1:
+            raise Invalid(f"slot {self.index} has {samples} samples; pass over a slot that has none with skip()")
+        return self._work.client._begin(self.index, operator.index(samples))
+
+    def ready(self, name: str) -> None:
+        """The gradient of this tensor is final: what can leave now leaves. May be left out."""
+        self._work.client._ready(name)
+
+    def end(self, loss_sum: float, predictions: int, *, validation_loss_sum: float = 0.0,
+            validation_predictions: int = 0, validation_correct: int = 0) -> None:
+        """All gradients of the slot are final. `loss_sum` is over `predictions`."""
+        self._work._end(self.index, abi.Result(
+            loss_sum=loss_sum, predictions=operator.index(predictions), validation_loss_sum=validation_loss_sum,
+            validation_predictions=operator.index(validation_predictions),
+            validation_correct=operator.index(validation_correct)))
+
+    def skip(self) -> None:
+        """The slot has no samples in this step."""
+        self._work.client._begin_nothing(self.index)
+        self.end(0.0, 0)
+
+
+class Work:
+    """One round: the gradients of these slots of global batch `step` are wanted."""
+
+    def __init__(self, client: Client, work: abi.Work, weights: Tensors) -> None:
+        self.client = client
+        self.step: int = work.step
+        self.generation: int = work.generation  # rises when the job went back to an earlier step
+        self.slot_count: int = work.slot_count  # of the job
+        self.loss_scale: float = work.loss_scale  # gradients are to be of loss_scale * loss
+        self.weights = weights  # those of this step, until the next round
+        self._slots = [work.slots[i] for i in range(work.slot_length)]
+        self._over = False
+
+    @property
+    def slots(self) -> Iterator[Slot]:
+        """Those to compute, in order; no more of them once the round is over, because the job went on or went back."""
+        for index in self._slots:
+            if self._over:
+                return
+            yield Slot(self, index)
+
+    def _end(self, slot: int, result: abi.Result) -> None:
+        try:
+            self.client._end(slot, result)
+        except Stale:
+            self._over = True
+
+
+class Client:
+    """Takes part in a job as a worker. It belongs to one thread at a time, and to the process that connected it."""
+
+    def __init__(self, handle: _Handle) -> None:
+        self._handle = handle
+        self._tensors: tuple[Tensor, ...] = ()
+        self._index: dict[str, int] = {}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with contextlib.suppress(Error):  # what ended the block is what its caller must hear
+            self.leave("it is done" if kind is None else f"{kind.__name__} ended it")
+
+    @property
+    def job_file(self) -> str:
+        """Canonical TOML."""
+        text = ctypes.c_char_p()
+        self._handle.call("job_file", text)
+        return (text.value or b"").decode()
+
+    @functools.cached_property
+    def job(self) -> dict[str, Any]:
+        """The job file's sections."""
+        return tomllib.loads(self.job_file)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Messages and bytes so far, as capstan_counters in <capstan/capstan.h> names them."""
+        counters = abi.Counters()
+        self._handle.call("read_counters", counters)
+        return {name: getattr(counters, name) for name in abi.COUNTERS}
+
+    def declare(self, tensors: Sequence[Tensor], *, numeric_class: str = "", numeric_fingerprint: int = 0,
+                data_fingerprint: int = 0) -> None:
+        """Says what this worker brings: once, in the order of the forward pass, the same on every worker.
+
+        numeric_class names what the bits of a gradient depend on; the fingerprints are of a fixed probe computed here
+        and of the data read here. A worker in which one of them differs from the others' is refused.
+        """
+        rows = (abi.Tensor * len(tensors))(*map(_row, tensors))
+        self._handle.call("declare", abi.Description(
+            tensors=rows, tensor_count=len(rows), numeric_class=_bytes("the numeric class", numeric_class),
+            numeric_fingerprint=numeric_fingerprint, data_fingerprint=data_fingerprint))
+        self._tensors = tuple(tensors)
+        self._index = {tensor.name: index for index, tensor in enumerate(tensors)}
+
+    def work(self) -> Iterator[Work]:
+        """Rounds until the job is done, each with its weights in place.
+
+        Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
+        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives.
+        """
+        while (work := self._next_work()) is not None:
+            try:
+                self._patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
+            except Stale:
+                continue
+            yield Work(self, work, self._weights)
+
+    def leave(self, reason: str = "it was asked to") -> None:
+        """Leaves the job in good order; others take over its slots."""
+        self._handle.call("leave", _bytes("the reason", reason))
+
+    @functools.cached_property
+    def _weights(self) -> Tensors:
+        address = ctypes.c_void_p()
+        self._handle.call("weights", address)
+        return self._views(address, writable=False)
+
+    def _views(self, address: ctypes.c_void_p, *, writable: bool) -> Tensors:
+        assert address.value is not None
+        return Tensors(self._tensors, address.value, self._handle, writable=writable)
+
+    def _next_work(self) -> abi.Work | None:
+        work = abi.Work()
+        self._patiently(lambda seconds: self._handle.call("next_work", seconds, work))
+        return None if work.done else work
+
+    def _patiently(self, call: Callable[[float], None]) -> None:
+        """Until it is answered: the job has the deadlines, and says whom it waits for."""
+        while True:
+            with contextlib.suppress(Timeout):
+                return call(_SLICE_SECONDS)
+
+    def _begin(self, slot: int, samples: int) -> Tensors:
+        address = ctypes.c_void_p()
+        self._handle.call("begin_slot", slot, samples, address)
+        return self._views(address, writable=True)
+
+    def _begin_nothing(self, slot: int) -> None:
+        self._handle.call("begin_slot", slot, 0, ctypes.c_void_p())
+
+    def _ready(self, name: str) -> None:
+        if name not in self._index:
+            raise Invalid(f'"{name}" is no tensor that was declared')
+        self._handle.call("gradient_ready", self._index[name], self._index[name])
+
+    def _end(self, slot: int, result: abi.Result) -> None:
+        self._handle.call("end_slot", slot, result)
+
+
+def connect(coordinator: str, worker: str | None = None, *, join_seconds: float = 60.0,
+            on_notice: Callable[[str], object] = _log.warning) -> Client:
+    """Asks the coordinator at "host:port" for its job.
+
+    A newer process with this `worker` name takes over from an older one. `on_notice` gets lines for people (whom the
+    client waits for, and since when) on a thread of the client's own.
+    """
+    name = worker if worker is not None else f"{socket.gethostname()}-{os.getpid()}"
+    return Client(_Handle(abi.Options(
+        coordinator=_bytes("the coordinator", coordinator), worker=_bytes("the worker's name", name),
+        join_seconds=join_seconds, on_notice=_notice(on_notice))))

@@ -1,0 +1,98 @@
+"""libcapstan_client as ctypes sees it: the structs and functions of <capstan/capstan.h>, name by name.
+
+ctypes lets go of the interpreter's lock during every call, so other Python threads run while a worker waits.
+"""
+from __future__ import annotations
+
+import ctypes
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+
+NAME = "libcapstan_client.so.0"
+OK = 0
+
+Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class Sized(ctypes.Structure):
+    """A struct that begins with its size, by which the library knows what its caller knows."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__(size=ctypes.sizeof(type(self)), **fields)
+
+
+class Options(Sized):
+    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("worker", c_char_p), ("join_seconds", c_double),
+                ("on_notice", Notice), ("context", c_void_p)]
+
+
+class Tensor(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t),
+                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32)]
+
+
+class Description(Sized):
+    _fields_ = [("size", c_size_t), ("tensors", POINTER(Tensor)), ("tensor_count", c_size_t),
+                ("numeric_class", c_char_p), ("numeric_fingerprint", c_uint64), ("data_fingerprint", c_uint64)]
+
+
+class Work(Sized):
+    _fields_ = [("size", c_size_t), ("done", c_int32), ("loss_scale", c_float), ("step", c_uint64),
+                ("generation", c_uint64), ("slots", POINTER(c_uint32)), ("slot_length", c_size_t),
+                ("slot_count", c_uint32)]
+
+
+class Result(Sized):
+    _fields_ = [("size", c_size_t), ("loss_sum", c_double), ("predictions", c_uint64),
+                ("validation_loss_sum", c_double), ("validation_predictions", c_uint64),
+                ("validation_correct", c_uint64)]
+
+
+COUNTERS = ("messages_in", "messages_out", "payload_messages_in", "payload_messages_out", "payload_bytes_in",
+            "payload_bytes_out", "header_bytes_in", "header_bytes_out", "decode_errors", "sends_blocked",
+            "sends_unreachable", "unstaged_pushes")
+
+
+class Counters(Sized):
+    _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
+
+
+# What answers with something else than a code.
+_OTHER_RESULTS = {"abi_version": c_uint32, "version": c_char_p, "last_error": c_char_p, "free": None}
+_ARGUMENTS: dict[str, list[object]] = {
+    "abi_version": [],
+    "version": [],
+    "connect": [POINTER(Options), POINTER(c_void_p), c_char_p, c_size_t],
+    "last_error": [c_void_p],
+    "job_file": [c_void_p, POINTER(c_char_p)],
+    "declare": [c_void_p, POINTER(Description)],
+    "next_work": [c_void_p, c_double, POINTER(Work)],
+    "weights": [c_void_p, POINTER(c_void_p)],
+    "wait_weights": [c_void_p, c_uint32, c_uint32, c_double],
+    "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
+    "gradient_ready": [c_void_p, c_uint32, c_uint32],
+    "end_slot": [c_void_p, c_uint32, POINTER(Result)],
+    "leave": [c_void_p, c_char_p],
+    "read_counters": [c_void_p, POINTER(Counters)],
+    "free": [c_void_p],
+}
+
+
+def _path() -> str:
+    """Beside this package or where the same prefix keeps libraries; otherwise the dynamic linker looks for it."""
+    here = pathlib.Path(__file__).resolve().parents
+    return next((str(folder / NAME) for folder in (here[0], here[3]) if (folder / NAME).exists()), NAME)
+
+
+def load() -> ctypes.CDLL:
+    """The library, whose functions are called by their names in capstan.h."""
+    try:
+        library = ctypes.CDLL(_path())
+    except OSError as error:
+        raise ImportError(f"capstan's Python package needs {NAME}, which `cmake --install` puts into the same prefix: "
+                          f"{error}") from error
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(library, f"capstan_{name}")  # the one object that `library` keeps by this name
+        function.argtypes = arguments
+        function.restype = _OTHER_RESULTS.get(name, c_int)
+    return library

@@ -1,0 +1,64 @@
+"""The tensors of a job: what a worker declares, and views of what the client holds."""
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from capstan.errors import Invalid
+
+INITIALS = ("zeros", "ones", "normal", "uniform")
+ELEMENT_BYTES = 4  # float32
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of float32. Its first weights follow from the job's seed and its name."""
+
+    name: str
+    shape: Sequence[int]
+    initial: str = "zeros"  # or "ones", "normal" (scale: standard deviation), "uniform" (values in [-scale, scale))
+    scale: float = 0.0
+    weight_decay: bool = True  # False: the optimizer's weight_decay spares it
+
+    def __post_init__(self) -> None:
+        if self.initial not in INITIALS:
+            raise Invalid(f'tensor "{self.name}": initial is "{self.initial}"; one of {", ".join(INITIALS)}')
+
+    @property
+    def element_count(self) -> int:
+        return math.prod(self.shape)
+
+
+class Tensors(Mapping[str, "memoryview[float]"]):
+    """Views by name of memory that belongs to the client: numpy.asarray(tensors["w"]) copies nothing.
+
+    A view keeps the client's memory alive, even when the client has left.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], address: int, owner: object, *, writable: bool) -> None:
+        self._places = {}
+        end = 0
+        for tensor in tensors:
+            begin, end = end, end + tensor.element_count * ELEMENT_BYTES
+            self._places[tensor.name] = (begin, end, tuple(tensor.shape))
+        memory = (ctypes.c_char * end).from_address(address)
+        memory.owner = owner  # type: ignore[attr-defined]
+        view = memoryview(memory).cast("B")
+        self._bytes = view if writable else view.toreadonly()
+
+    @property
+    def flat(self) -> memoryview[float]:
+        """All of them, one behind the other, as they were declared."""
+        return self._bytes.cast("f")
+
+    def __getitem__(self, name: str) -> memoryview[float]:
+        begin, end, shape = self._places[name]
+        return self._bytes[begin:end].cast("f", shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
