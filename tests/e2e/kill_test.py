@@ -29,7 +29,7 @@ def table(kind, times):
 
 
 class KillTest(recovery.RecoveryTest):
-    STEPS = 1000
+    STEPS = int(os.environ.get("CAPSTAN_CHAOS_STEPS", "1000"))
 
     def kill_at_random(self, launch, run, rng):
         """Bursts of one to four kills; after each, the job has time for some steps. The kills that hit."""
