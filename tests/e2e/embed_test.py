@@ -11,9 +11,8 @@ import unittest
 
 import harness
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
-NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c|asan|ubsan|tsan)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
+NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
 CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Status::ToString[abi:cxx11]"}
 STEPS = 2000
 KILLED_AT = 200  # steps that are committed before something is killed
@@ -93,7 +92,7 @@ class LibraryTest(unittest.TestCase):
 
     def test_the_shared_library_shows_its_interface_alone(self):
         with open(installed("include", "capstan", "capstan.h"), encoding="utf-8") as file:
-            declared = set(re.findall(r"^[a-z]\w*[ *]+(capstan_\w+)\(", file.read(), re.M))
+            declared = set(re.findall(r"^[a-z][\w *]*?(capstan_\w+)\(", file.read(), re.M))
         self.assertGreater(len(declared), 10)
         shown = {}
         for line in run("nm", "-DC", "--defined-only", installed("lib", "libcapstan_client.so")).splitlines():
@@ -166,8 +165,7 @@ class EmbedTest(harness.JobTest):
             self.assertEqual(dies.wait(), -signal.SIGKILL)
             with harness.Process(linear(), self.address(launch), "w2") as comes:
                 self.assert_done(launch, stays, comes)
-        self.assertLess(launch.output.index("lost"), launch.output.index('"w2" joined'), launch.output) \
-            if "lost" in launch.output else self.assertIn('"w2" joined', launch.output)
+        self.assertIn('"w2" joined', launch.output)
         self.assertEqual(self.digest("killed"), undisturbed)
 
     def test_a_server_that_is_killed_changes_no_bit(self):
@@ -182,15 +180,16 @@ class EmbedTest(harness.JobTest):
 
     def test_a_job_that_was_stopped_goes_on(self):
         undisturbed = self.undisturbed(1)
-        with self.launch_own(1, run="stopped") as launch, harness.Process(linear(), self.address(launch), "w") as worker:
+        fixed = f"cluster.coordinator=127.0.0.1:{harness.free_port()}"  # where the worker waits for it
+        with self.launch_own(1, "--set", fixed, run="stopped") as launch, \
+                harness.Process(linear(), self.address(launch), "w") as worker:
             self.wait_for_steps(KILLED_AT, "stopped")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
-            worker.wait()
-        self.assertLess(len(self.metrics("stopped")), STEPS)
-        with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("stopped")) as launch, \
-                harness.Process(linear(), self.address(launch), "w") as worker:
-            self.assert_done(launch, worker)
+            self.assertLess(len(self.metrics("stopped")), STEPS)
+            with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("stopped"),
+                                 "--set", fixed) as resumed:
+                self.assert_done(resumed, worker)
         self.assertEqual(self.digest("stopped"), undisturbed)
 
     def test_a_worker_with_another_catalog_is_refused_and_told_the_tensor(self):
@@ -198,7 +197,7 @@ class EmbedTest(harness.JobTest):
             launch.wait_for_line('"w0" joined')
             with harness.Process(logistic(), self.address(launch), "w1") as other:
                 self.assertEqual(other.wait(), 1)
-                self.assertRegex(other.output, r'(?s)logistic: refused: .*tensor "bias"')
+                self.assertRegex(other.output, "logistic: refused: .*this worker declares bias .*, the job has bias")
             with harness.Process(linear(), self.address(launch), "w1") as second:
                 self.assert_done(launch, first, second)
 
