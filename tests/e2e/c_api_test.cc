@@ -320,22 +320,6 @@ TEST_CASE("in a child of fork() every call is invalid and the end of the handle 
   }
 }
 
-TEST_CASE("a child of fork() may connect a client of its own", "[e2e][c]") {
-  InProcessJob job(MakeConfig(2));
-  job.StartShard(0);
-  capstan_client* parents = Connect(job, "parent");
-  const std::string address = job.address();
-  const int code = InChild([&] {
-    capstan_client* own = nullptr;
-    const capstan_options options = OptionsFor(address.c_str(), "child");
-    if (capstan_connect(&options, &own, nullptr, 0) != CAPSTAN_OK) return 1;
-    capstan_free(own);
-    return 0;
-  });
-  CHECK(code == 0);
-  capstan_free(parents);
-}
-
 TEST_CASE("codes in C have the names and numbers of those in C++", "[c]") {
   CHECK(CAPSTAN_REFUSED == static_cast<int>(Code::kRefused));
   CHECK(CAPSTAN_STALE == static_cast<int>(Code::kStale));

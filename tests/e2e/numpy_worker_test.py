@@ -96,6 +96,14 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
             said = self.said_by(self.address(launch), lines)
         self.assertRegex(said, r"(?s)^Invalid: .*fork\(\).*the parent computes$")
 
+    # Here and not beside the test in C: ThreadSanitizer ends a child of fork() that starts a thread.
+    def test_a_child_may_connect_a_client_of_its_own(self):
+        lines = ["child = os.fork()", "if child == 0:",
+                 "    capstan.connect(sys.argv[1], 'child', on_notice=lambda text: None).leave()", "    os._exit(0)",
+                 "print('the child ended with', os.waitpid(child, 0)[1])"]
+        with self.job("forked", 1) as launch:
+            self.assertEqual(self.said_by(self.address(launch), lines), "the child ended with 0")
+
     def test_views_are_of_the_client_s_memory_and_outlive_it(self):
         lines = ["client.declare(TENSORS, numeric_class=CLASS)", "work = next(client.work())",
                  "weight, flat = work.weights['weight'], work.weights.flat",
