@@ -1,0 +1,50 @@
+#!/usr/bin/python3
+"""The wheel that scripts/build-wheel makes: installed without a network, it is the whole client."""
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+
+import harness
+import own_workers
+
+BUILD_WHEEL = os.path.join(own_workers.EXAMPLES, "..", "..", "scripts", "build-wheel")
+
+
+class WheelTest(own_workers.OwnWorkersTest):
+    EXAMPLE = "python"
+
+    def run_program(self, *arguments):
+        ran = subprocess.run(arguments, capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        return ran.stdout.strip()
+
+    def wheel(self, folder):
+        os.mkdir(self.path(folder))
+        return self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path(folder))
+
+    def test_a_build_gives_the_same_bytes_each_time(self):
+        first, second = self.wheel("first"), self.wheel("second")
+        self.assertRegex(os.path.basename(first), r"^capstan-[\d.]+-py3-none-linux_\w+\.whl$")
+        with open(first, "rb") as a, open(second, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        with zipfile.ZipFile(first) as wheel:
+            self.assertLessEqual({"capstan/__init__.py", "capstan/py.typed", "capstan/libcapstan_client.so.0"},
+                                 set(wheel.namelist()))
+
+    def test_a_worker_trains_with_what_the_wheel_installs(self):
+        wheel, python = self.wheel("wheel"), self.path("venv", "bin", "python")
+        self.run_program(sys.executable, "-m", "venv", "--system-site-packages", self.path("venv"))
+        self.run_program(python, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
+        library = self.run_program(python, "-c", "import capstan.library; print(capstan.library._path())")
+        self.assertTrue(library.startswith(os.path.realpath(self.path("venv"))), library)
+        program = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
+        self.digest_of_one(lambda address, name: harness.Process(python, program, address, name))
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("numpy") is None:
+        print("SKIPPED: numpy is not there; install python3-numpy", file=sys.stderr)
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    harness.main()
