@@ -362,7 +362,7 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std:
   const std::string header = SafetensorsHeader(tensors, metadata);
   struct stat there {};
   if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-    return Invalid("cannot write " + path + ": it is there, and no file; choose another name");
+    return Unreachable("cannot write " + path + ": it is there, and no file; choose another name");
   }
   const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Unreachable("cannot create " + Partial(path) + ": " + std::strerror(errno));
