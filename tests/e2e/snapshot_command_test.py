@@ -131,9 +131,10 @@ class SnapshotCommandTest(harness.JobTest):
             self.assertGreater(max(squares), 0.0)
         self.assertIn("there are those of " + ", ".join(str(step) for step in steps),
                       self.snapshot("export", "--step", "5", "--to", "x", code=2)[1])
-        for bad in ("/proc/x.safetensors", self.path("no", "x.safetensors"), self.folder):
+        for bad, why in (("/proc/x.safetensors", ".partial"), (self.path("no", "x.safetensors"), ".partial"),
+                         (self.folder, ": it is there, and no file"), ("/dev/null", ": it is there, and no file")):
             message = self.snapshot("export", "--to", bad, code=1)[1]
-            self.assertIn(f"{bad}.partial", message)
+            self.assertIn(bad + why, message)
             self.assertFalse(os.path.exists(f"{bad}.partial"))
 
     def check_deletes(self, steps):

@@ -230,7 +230,12 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
 }
 
 void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
+  const std::size_t kept = link->pushes.size();
   SettleStaged(link, staged);
+  if (link->pushes.size() < kept) {  // it takes pushes: what it turned away goes out again soon
+    link->retry.Restart();
+    link->retry.Sent(now);
+  }
   if (staged.passed) DropPassed(link->address.shard, staged.step);
   if (staged.step == link->credit_step) link->credit = std::max(link->credit, staged.credit);
   if (Synchronous() && staged.step == link->credit_step && staged.credit < link->credit) {
