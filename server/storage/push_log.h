@@ -3,9 +3,8 @@
 //
 // Kind:   opened by the process, then used by one thread (the shard's log thread). Every call blocks.
 // Limits: a piece that is read holds one record more than it was asked for, at most.
-// Fails:  kUnreachable: the disk is full or fails; kCorrupt: what is there is damaged, or not whole; kInvalid: it is
-// the
-//         log of another history.
+// Fails:  kUnreachable: the disk is full or fails; kCorrupt: what is there is damaged, or not whole; kInvalid: it
+//         is the log of another history.
 // Why:    a record has all that its update depends on, so that replaying them gives the same bits; and each names its
 //         slot's sequence number, so that replaying one twice does nothing.
 #pragma once

@@ -3,9 +3,8 @@
 // Kind:   a function; what Open returns is a PushLog (push_log.h).
 // Limits: a segment of kSegmentBytes is one column family, and is dropped as a whole.
 // Fails:  Open: kUnreachable. A log that is damaged opens: Read says so, and Begin begins it anew.
-// Why:    one synchronous write for all records that have gathered; what was trimmed costs no compaction. A torn tail
-// is
-//         cut; a bad record that good ones follow is never passed over.
+// Why:    one synchronous write for all records that have gathered; what was trimmed costs no compaction. A torn
+//         tail is cut; a bad record that good ones follow is never passed over.
 #pragma once
 
 #include <cstdint>

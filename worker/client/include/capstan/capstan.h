@@ -6,8 +6,8 @@
  *         fork() a child has none of its parent's: every call answers CAPSTAN_INVALID, capstan_free lets go of it.
  * Limits: up to 65536 tensors of fp32.
  * Fails:  every call that can fail returns a code, which names the reaction; capstan_last_error has the text: what,
- * which one, whom, what to do next. Why:    C is what every language can call. Functions and fields are only ever
- * added; the soname changes otherwise.
+ *         which one, whom, what to do next.
+ * Why:    C is what every language can call. Functions and fields are only ever added; the soname changes otherwise.
  *
  * Structs begin with their size, which the caller sets: capstan_options options = {.size = sizeof options}. What a
  * caller leaves out is 0; what it sets and this library does not know is CAPSTAN_UNSUPPORTED.
