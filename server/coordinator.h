@@ -9,9 +9,9 @@
 //         shard has published is sent again verbatim, so nothing is decided twice.
 //
 // Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation,
-//         from the newest snapshot or, where acknowledgements are durable, from where the one before was) -> kRunning ->
-//         kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted coordinator may go from
-//         kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished.
+//         from the newest snapshot or, where acknowledgements are durable, from where the one before was) ->
+//         kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted coordinator may go
+//         from kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished.
 #pragma once
 
 #include <algorithm>

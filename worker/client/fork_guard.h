@@ -4,8 +4,8 @@
 // Kind:   a value; the client it is given, with a look at the process id before each call.
 // Fails:  kInvalid in a child. What cannot answer gives nothing back, and the destructor does nothing there.
 // Why:    fork() copies the client's memory and not its thread: the child would wait for that thread forever, and
-//         end the parent's part in the job. Programs fork for good reasons (processes that load data). The process id is
-//         compared, and no handler is left behind in somebody else's program.
+//         end the parent's part in the job. Programs fork for good reasons (processes that load data). The process id
+//         is compared, and no handler is left behind in somebody else's program.
 #pragma once
 
 #include <capstan/client.h>
