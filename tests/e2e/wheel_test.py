@@ -37,7 +37,7 @@ class WheelTest(own_workers.OwnWorkersTest):
         wheel, python = self.wheel("wheel"), self.path("venv", "bin", "python")
         self.run_program(sys.executable, "-m", "venv", "--system-site-packages", self.path("venv"))
         self.run_program(python, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
-        library = self.run_program(python, "-c", "import capstan.library; print(capstan.library._path())")
+        library = self.run_program(python, "-c", "import capstan.abi; print(capstan.abi._path())")
         self.assertTrue(library.startswith(os.path.realpath(self.path("venv"))), library)
         program = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
         self.digest_of_one(lambda address, name: harness.Process(python, program, address, name))

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from capstan import library as abi
+from capstan import abi
 from capstan.errors import Error, Invalid, Stale, Timeout, error_of
 from capstan.tensors import INITIALS, Tensor, Tensors
 
@@ -45,19 +45,20 @@ class _Handle:
     """A capstan_client, freed when nobody holds it or a view of its memory any more, at the latest as Python ends."""
 
     def __init__(self, options: abi.Options) -> None:
-        self.library = abi.load()
+        self.functions = abi.load()
         self.pointer = ctypes.c_void_p()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
-        code = self.library.capstan_connect(options, self.pointer, error, _ERROR_BYTES)
+        code = self.functions.capstan_connect(options, self.pointer, error, _ERROR_BYTES)
         if code != abi.OK:
             raise error_of(code, error.value.decode(errors="replace"))
         # The options hold on_notice, which the client's thread calls until it is freed.
-        weakref.finalize(self, lambda free, pointer, _: free(pointer), self.library.capstan_free, self.pointer, options)
+        weakref.finalize(self, lambda free, pointer, _: free(pointer), self.functions.capstan_free, self.pointer,
+                         options)
 
     def call(self, name: str, *arguments: object) -> None:
-        code = getattr(self.library, f"capstan_{name}")(self.pointer, *arguments)
+        code = getattr(self.functions, f"capstan_{name}")(self.pointer, *arguments)
         if code != abi.OK:
-            raise error_of(code, self.library.capstan_last_error(self.pointer).decode(errors="replace"))
+            raise error_of(code, self.functions.capstan_last_error(self.pointer).decode(errors="replace"))
 
 
 class Slot:
