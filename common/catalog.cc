@@ -16,6 +16,7 @@ const char* InitName(InitKind kind) {
     case InitKind::kOnes: return "ones";
     case InitKind::kNormal: return "normal";
     case InitKind::kUniform: return "uniform";
+    case InitKind::kGiven: return "given";
   }
   return "?";
 }
@@ -32,6 +33,7 @@ std::uint64_t HashTensors(const std::vector<TensorSpec>& tensors, std::uint32_t 
     hasher.Add(static_cast<std::uint64_t>(tensor.init.kind));
     hasher.Add(std::bit_cast<std::uint32_t>(tensor.init.scale));
     hasher.Add(tensor.decay ? 1 : 0);
+    if (tensor.group != 0) hasher.Add(tensor.group);
   }
   return hasher.Digest();
 }
@@ -65,6 +67,7 @@ std::string TensorSpec::ToString() const {
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   text += std::string("] ") + InitName(init.kind);
   if (init.kind == InitKind::kNormal || init.kind == InitKind::kUniform) text += "(" + std::to_string(init.scale) + ")";
+  if (group != 0) text += " group " + std::to_string(group);
   return text + (decay ? "" : " no_decay");
 }
 
@@ -79,6 +82,12 @@ Result<Catalog> Catalog::Create(std::vector<TensorSpec> tensors, std::uint32_t b
   for (const TensorSpec& tensor : tensors) {
     CAPSTAN_RETURN_IF_ERROR(CheckTensor(tensor));
     if (!names.insert(tensor.name).second) return Invalid("tensor \"" + tensor.name + "\" is declared twice");
+    if ((tensor.group == 0) != (tensors.front().group == 0) || tensor.group > kGroupsMax) {
+      return Invalid("tensor \"" + tensor.name + "\" is of optimizer group " + std::to_string(tensor.group) +
+                     "; either every tensor has one, from 1 to " + std::to_string(kGroupsMax) + ", or none has");
+    }
+    catalog.group_count_ = std::max(catalog.group_count_, tensor.group);
+    catalog.is_given_ = catalog.is_given_ || tensor.init.kind == InitKind::kGiven;
     catalog.tensor_offsets_.push_back(catalog.element_count_);
     catalog.element_count_ += tensor.ElementCount();
     if (catalog.element_count_ > kElementsMax) return Invalid("the catalog holds too many elements");

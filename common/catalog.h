@@ -1,7 +1,7 @@
 // Catalog: the list of a model's tensors, and the blocks it is cut into.
 //
 // Kind:   values; immutable once made.
-// Limits: kTensorsMax tensors, kElementsMax elements in all.
+// Limits: kTensorsMax tensors, kElementsMax elements in all, kGroupsMax groups.
 // Fails:  kInvalid, naming the tensor.
 // Why:    block boundaries come from the catalog alone, so that no number of workers, shards or threads can move a bit.
 //
@@ -23,7 +23,10 @@ inline constexpr std::uint32_t kBlockElements = 262144;  // 1 MiB of fp32
 inline constexpr std::size_t kTensorsMax = 1 << 16;
 inline constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;
 
-enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3 };
+inline constexpr std::uint32_t kGroupsMax = 1024;
+
+// kGiven: by the first worker, before the first step.
+enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
 // How version 0 of a tensor follows from (seed, tensor name, element).
 struct Init {
@@ -36,7 +39,8 @@ struct TensorSpec {
   std::string name;
   std::vector<std::int64_t> shape;  // row-major; every extent >= 1
   Init init;
-  bool decay = true;  // optimizer group: whether weight decay applies
+  bool decay = true;        // whether weight decay applies
+  std::uint32_t group = 0;  // 0: the job file has the hyper-parameters; g: they come with each push, as the g-th
 
   std::uint64_t ElementCount() const;
   std::string ToString() const;  // name f32[2,3] normal(0.02)
@@ -66,6 +70,10 @@ class Catalog {
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<Segment>& segments() const { return segments_; }  // in catalog order, grouped by block
   std::uint64_t element_count() const { return element_count_; }
+  // Groups whose hyper-parameters come with each push; 0: they are the job file's.
+  std::uint32_t group_count() const { return group_count_; }
+  // Whether any tensor's first weights come from a worker.
+  bool is_given() const { return is_given_; }
   std::uint32_t block_elements() const { return block_elements_; }
   std::uint64_t flat_offset(TensorIndex tensor) const { return tensor_offsets_[tensor]; }
   // Blocks that hold any element of the tensor: [first, last].
@@ -84,6 +92,8 @@ class Catalog {
   std::vector<std::uint64_t> tensor_offsets_;
   std::vector<BlockIndex> first_blocks_, last_blocks_;
   std::uint64_t element_count_ = 0;
+  std::uint32_t group_count_ = 0;
+  bool is_given_ = false;
   std::uint32_t block_elements_ = 0;
   std::uint64_t hash_ = 0;
 };

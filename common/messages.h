@@ -34,6 +34,18 @@ struct StepParameters {
   bool operator==(const StepParameters&) const = default;
 };
 
+// Of one group of tensors, where the program that computes the gradients owns them and not the job file.
+struct HyperParameters {
+  double learning_rate = 0.0;
+  double momentum = 0.0;  // kMomentum
+  double beta1 = 0.0;     // kAdam, kAdamW
+  double beta2 = 0.0;
+  double eps = 0.0;  // kAdam, kAdamW, kAdagrad
+  double weight_decay = 0.0;
+  bool nesterov = false;  // kMomentum
+  bool operator==(const HyperParameters&) const = default;
+};
+
 enum class StepAction : std::uint8_t { kApply = 0, kSkip = 1 };
 
 // A snapshot is named by the generation that took it and the version it holds; generation 0 is none.
@@ -230,6 +242,8 @@ struct Join {
   std::uint64_t numeric_fingerprint = 0;  // of a fixed probe of every kernel
   std::uint64_t data_fingerprint = 0;
   std::vector<TensorSpec> catalog;  // empty until the worker has the job file and has built its model
+  std::uint32_t rank = 0;           // 0: takes any slots; r: slot r - 1, which nobody else is given
+  std::uint32_t ranks = 0;          // with a rank: how many there are
 };
 
 struct ShardAddress {
@@ -251,9 +265,11 @@ struct View {  // a hint, never a right
   SlotIndex slot_count = 0;
   std::vector<SlotIndex> slots;  // this worker's
   std::vector<ShardAddress> shards;
-  Step step;             // the coordinator's current step
-  std::string message;   // for people: whom the job waits for, or why it failed
-  std::string job_file;  // canonical TOML; only in answer to a Join without catalog
+  Step step;                        // the coordinator's current step
+  std::string message;              // for people: whom the job waits for, or why it failed
+  std::string job_file;             // canonical TOML; only in answer to a Join without catalog
+  bool founder = false;             // the job's first weights are to come from this worker
+  std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
 };
 
 struct Beat {
@@ -288,6 +304,23 @@ struct Push {
   std::uint64_t samples = 0;
   std::uint64_t payload_hash = 0;  // XXH3-64
   Encoding encoding = Encoding::kFp32;
+  std::vector<HyperParameters> hyper;  // of every group, where the worker owns them; else empty
+};
+
+// Payload: the first weights of a block that has tensors of kGiven. Answered with Assigned; the first one counts.
+struct Assign {
+  Generation generation;
+  Incarnation incarnation;
+  SessionId session;
+  BlockIndex block = 0;
+  std::uint64_t payload_hash = 0;
+};
+
+struct Assigned {
+  Generation generation;
+  Incarnation incarnation;
+  ShardIndex shard = 0;
+  std::vector<BlockIndex> blocks;  // whose first weights this shard has
 };
 
 struct EndSlot {
@@ -330,9 +363,10 @@ struct Pull {
   SessionId session;
   Version version;  // async: the least clock asked for
   std::vector<BlockIndex> blocks;
+  std::uint32_t array = 0;  // 0: weights, then the optimizer's states
 };
 
-// Payload: the block's weights, fp32.
+// Payload: an array of the block, fp32: its weights, or one of the optimizer's states.
 struct Weights {
   Generation generation;
   Incarnation incarnation;
@@ -344,6 +378,7 @@ struct Weights {
   bool stop = false;  // this is the last version
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
+  std::uint32_t array = 0;
 };
 
 // ---- shard <-> shard -----------------------------------------------------------------------------------------------
@@ -380,7 +415,7 @@ struct Error {
 
 using Header = std::variant<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello,
                             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot,
-                            CoverageQuery, Staged, Pull, Weights, Fetch, Fetched, Error>;
+                            CoverageQuery, Staged, Pull, Weights, Assign, Assigned, Fetch, Fetched, Error>;
 
 struct Message {
   Header header;

@@ -74,6 +74,16 @@ void WriteParameters(const StepParameters& parameters, wire::StepParameters::Bui
   out.setStop(parameters.stop);
 }
 
+void WriteHyperParameters(const HyperParameters& hyper, wire::HyperParameters::Builder out) {
+  out.setLearningRate(hyper.learning_rate);
+  out.setMomentum(hyper.momentum);
+  out.setBeta1(hyper.beta1);
+  out.setBeta2(hyper.beta2);
+  out.setEps(hyper.eps);
+  out.setWeightDecay(hyper.weight_decay);
+  out.setNesterov(hyper.nesterov);
+}
+
 void WriteSnapshotId(const SnapshotId& id, wire::SnapshotId::Builder out) {
   out.setGeneration(id.generation.value);
   out.setVersion(id.version.value);
@@ -130,6 +140,7 @@ void WriteCatalog(const std::vector<TensorSpec>& catalog, Builder message, Fault
     to.setInitKind(static_cast<wire::InitKind>(tensor.init.kind));
     to.setInitScale(tensor.init.scale);
     to.setDecay(tensor.decay);
+    to.setGroup(tensor.group);
   }
 }
 
@@ -289,6 +300,8 @@ struct HeaderWriter {
     out.setNumericFingerprint(m.numeric_fingerprint);
     out.setDataFingerprint(m.data_fingerprint);
     WriteCatalog(m.catalog, out, faults);
+    out.setRank(m.rank);
+    out.setRanks(m.ranks);
   }
   void operator()(const View& m) {
     auto out = root.initView();
@@ -309,6 +322,8 @@ struct HeaderWriter {
     out.setStep(m.step.value);
     out.setMessage(ToText(CleanUtf8(m.message, kTextBytesMax)));
     out.setJobFile(ToText(faults.Text(m.job_file, "the job file", kJobFileBytesMax)));
+    out.setFounder(m.founder);
+    WriteCatalog(m.catalog, out, faults);
   }
   void operator()(const Beat& m) {
     auto out = root.initBeat();
@@ -338,6 +353,24 @@ struct HeaderWriter {
     out.setEncoding(static_cast<wire::Encoding>(m.encoding));
     out.setSamples(m.samples);
     out.setPayloadHash(m.payload_hash);
+    if (m.hyper.empty()) return;
+    auto hyper = out.initHyper(faults.Count(m.hyper.size(), kGroupsMax, "groups"));
+    for (unsigned i = 0; i < hyper.size(); ++i) WriteHyperParameters(m.hyper[i], hyper[i]);
+  }
+  void operator()(const Assign& m) {
+    auto out = root.initAssign();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setSession(m.session.value);
+    out.setBlock(m.block);
+    out.setPayloadHash(m.payload_hash);
+  }
+  void operator()(const Assigned& m) {
+    auto out = root.initAssigned();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setShard(m.shard);
+    WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
   }
   void operator()(const EndSlot& m) {
     auto out = root.initEndSlot();
@@ -380,6 +413,7 @@ struct HeaderWriter {
     out.setSession(m.session.value);
     out.setVersion(m.version.value);
     WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
+    out.setArray(m.array);
   }
   void operator()(const Weights& m) {
     auto out = root.initWeights();
@@ -393,6 +427,7 @@ struct HeaderWriter {
     out.setStop(m.stop);
     out.setLossScale(m.loss_scale);
     out.setPayloadHash(m.payload_hash);
+    out.setArray(m.array);
   }
   void operator()(const Error& m) {
     auto out = root.initError();
@@ -414,6 +449,11 @@ SnapshotId ReadSnapshotId(wire::SnapshotId::Reader in) { return {{in.getGenerati
 
 StepParameters ReadParameters(wire::StepParameters::Reader in) {
   return {in.getUpdates(), in.getLearningRate(), in.getLossScale(), in.getGoodSteps(), in.getSnapshot(), in.getStop()};
+}
+
+HyperParameters ReadHyperParameters(wire::HyperParameters::Reader in) {
+  return {in.getLearningRate(), in.getMomentum(),    in.getBeta1(),   in.getBeta2(),
+          in.getEps(),          in.getWeightDecay(), in.getNesterov()};
 }
 
 SlotReport ReadSlotReport(wire::SlotReport::Reader in) {
@@ -440,8 +480,8 @@ struct HeaderReader {
   }
   // A vector of `Entry`, each made by `read` from an element of `list`.
   template <class Entry, class List, class Read>
-  std::vector<Entry> Entries(List list, const char* what, const Read& read) {
-    const unsigned count = faults.Count(list.size(), kListEntriesMax, what);
+  std::vector<Entry> Entries(List list, const char* what, const Read& read, std::size_t max = kListEntriesMax) {
+    const unsigned count = faults.Count(list.size(), max, what);
     std::vector<Entry> entries;
     entries.reserve(count);
     for (unsigned i = 0; i < count; ++i) entries.push_back(read(list[i]));
@@ -453,8 +493,9 @@ struct HeaderReader {
       TensorSpec tensor;
       tensor.name = Text(in.getName(), "a tensor's name");
       tensor.shape = Numbers<std::int64_t>(in.getShape(), "dimensions", kDimensionsMax);
-      tensor.init = {faults.Enum(in.getInitKind(), InitKind::kUniform, "a tensor's init"), in.getInitScale()};
+      tensor.init = {faults.Enum(in.getInitKind(), InitKind::kGiven, "a tensor's init"), in.getInitScale()};
       tensor.decay = in.getDecay();
+      tensor.group = in.getGroup();
       return tensor;
     });
   }
@@ -569,7 +610,9 @@ struct HeaderReader {
             Text(in.getNumericClass(), "a numeric class"),
             in.getNumericFingerprint(),
             in.getDataFingerprint(),
-            Tensors(in.getCatalog())};
+            Tensors(in.getCatalog()),
+            in.getRank(),
+            in.getRanks()};
   }
   View Read(wire::View::Reader in) {
     View m;
@@ -587,6 +630,8 @@ struct HeaderReader {
     m.step = {in.getStep()};
     m.message = Text(in.getMessage(), "a message");
     m.job_file = Text(in.getJobFile(), "the job file", kJobFileBytesMax);
+    m.founder = in.getFounder();
+    m.catalog = Tensors(in.getCatalog());
     return m;
   }
   Beat Read(wire::Beat::Reader in) {
@@ -608,7 +653,14 @@ struct HeaderReader {
             in.getBlock(),
             in.getSamples(),
             in.getPayloadHash(),
-            faults.Enum(in.getEncoding(), Encoding::kFp32, "a push's encoding")};
+            faults.Enum(in.getEncoding(), Encoding::kFp32, "a push's encoding"),
+            Entries<HyperParameters>(in.getHyper(), "groups", ReadHyperParameters, kGroupsMax)};
+  }
+  Assign Read(wire::Assign::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, in.getBlock(), in.getPayloadHash()};
+  }
+  Assigned Read(wire::Assigned::Reader in) {
+    return {{in.getGeneration()}, {in.getIncarnation()}, in.getShard(), Numbers<BlockIndex>(in.getBlocks(), "blocks")};
   }
   EndSlot Read(wire::EndSlot::Reader in) {
     return {
@@ -638,11 +690,13 @@ struct HeaderReader {
             {in.getIncarnation()},
             {in.getSession()},
             {in.getVersion()},
-            Numbers<BlockIndex>(in.getBlocks(), "blocks")};
+            Numbers<BlockIndex>(in.getBlocks(), "blocks"),
+            in.getArray()};
   }
   Weights Read(wire::Weights::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, {in.getAsked()},   in.getAttempt(),
-            in.getTentative(),    in.getBlock(),         in.getStop(),      in.getLossScale(), in.getPayloadHash()};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, {in.getAsked()},
+            in.getAttempt(),      in.getTentative(),     in.getBlock(),     in.getStop(),
+            in.getLossScale(),    in.getPayloadHash(),   in.getArray()};
   }
   Error Read(wire::Error::Reader in) {
     return {faults.Enum(in.getCode(), Code::kRefused, "an error's code"),
@@ -678,6 +732,8 @@ struct HeaderReader {
       case wire::Header::STAGED: return Read(in.getStaged());
       case wire::Header::PULL: return Read(in.getPull());
       case wire::Header::WEIGHTS: return Read(in.getWeights());
+      case wire::Header::ASSIGN: return Read(in.getAssign());
+      case wire::Header::ASSIGNED: return Read(in.getAssigned());
       case wire::Header::PIN: return Read(in.getPin());
       case wire::Header::SNAPSHOTS_KEPT: return Read(in.getSnapshotsKept());
       case wire::Header::SNAPSHOT_DONE: return Read(in.getSnapshotDone());

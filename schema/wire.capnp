@@ -39,6 +39,8 @@ struct Header {
     snapshotDone @27 :SnapshotDone;
     fetch @28 :Fetch;
     fetched @29 :Fetched;
+    assign @30 :Assign;
+    assigned @31 :Assigned;
   }
 }
 
@@ -79,6 +81,7 @@ enum InitKind {
   ones @1;
   normal @2;
   uniform @3;
+  given @4;
 }
 
 struct TensorSpec {
@@ -87,6 +90,17 @@ struct TensorSpec {
   initKind @2 :InitKind;
   decay @3 :Bool;
   initScale @4 :Float32;
+  group @5 :UInt32;
+}
+
+struct HyperParameters {
+  learningRate @0 :Float64;
+  momentum @1 :Float64;
+  beta1 @2 :Float64;
+  beta2 @3 :Float64;
+  eps @4 :Float64;
+  weightDecay @5 :Float64;
+  nesterov @6 :Bool;
 }
 
 struct SlotReport {
@@ -261,6 +275,8 @@ struct Join {
   numericFingerprint @4 :UInt64;
   dataFingerprint @5 :UInt64;
   catalog @6 :List(TensorSpec);
+  rank @7 :UInt32;
+  ranks @8 :UInt32;
 }
 
 enum JobPhase {
@@ -283,6 +299,8 @@ struct View {
   step @9 :UInt64;
   message @10 :Text;
   jobFile @11 :Text;
+  founder @12 :Bool;
+  catalog @13 :List(TensorSpec);
 }
 
 struct Beat {
@@ -318,6 +336,22 @@ struct Push {
   encoding @7 :Encoding;
   samples @8 :UInt64;
   payloadHash @9 :UInt64;
+  hyper @10 :List(HyperParameters);
+}
+
+struct Assign {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  session @2 :UInt64;
+  block @3 :UInt32;
+  payloadHash @4 :UInt64;
+}
+
+struct Assigned {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  shard @2 :UInt32;
+  blocks @3 :List(UInt32);
 }
 
 struct EndSlot {
@@ -360,6 +394,7 @@ struct Pull {
   session @2 :UInt64;
   version @3 :UInt64;
   blocks @4 :List(UInt32);
+  array @5 :UInt32;
 }
 
 struct Weights {
@@ -373,6 +408,7 @@ struct Weights {
   lossScale @7 :Float32;
   payloadHash @8 :UInt64;
   asked @9 :UInt64;
+  array @10 :UInt32;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ std::optional<RequestOp> OpOf(const Header& header) {
         if constexpr (std::is_same_v<Body, Pull>) return RequestOp::kPull;
         if constexpr (std::is_same_v<Body, EndSlot>) return RequestOp::kEndSlot;
         if constexpr (std::is_same_v<Body, Beat>) return RequestOp::kHeartbeat;
-        if constexpr (std::is_same_v<Body, CoverageQuery> || std::is_same_v<Body, Leave>) return RequestOp::kOther;
+        constexpr bool kOther =
+            std::is_same_v<Body, CoverageQuery> || std::is_same_v<Body, Leave> || std::is_same_v<Body, Assign>;
+        if constexpr (kOther) return RequestOp::kOther;
         return std::nullopt;
       },
       header);

@@ -17,8 +17,8 @@ constexpr const char* kWhat = "capstan coordinator log";
 // ---- writing -------------------------------------------------------------------------------------------------------
 
 Json ToJson(const TensorSpec& tensor) {
-  return Json::array(
-      {tensor.name, tensor.shape, static_cast<unsigned>(tensor.init.kind), FloatBits(tensor.init.scale), tensor.decay});
+  return Json::array({tensor.name, tensor.shape, static_cast<unsigned>(tensor.init.kind), FloatBits(tensor.init.scale),
+                      tensor.decay, tensor.group});
 }
 
 Json ToJson(const JobRecord& record) {
@@ -67,10 +67,11 @@ bool ReadExtent(const Json* json, std::int64_t* extent) {
 
 bool ReadTensor(const Json* json, TensorSpec* tensor) {
   unsigned kind = 0;
-  const bool good = json->size() == 5 && ReadText(Element(*json, 0), &tensor->name) &&
+  const bool good = (json->size() == 5 || json->size() == 6) && ReadText(Element(*json, 0), &tensor->name) &&
                     ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadExtent) &&
-                    ReadNumber(Element(*json, 2), &kind, static_cast<unsigned>(InitKind::kUniform)) &&
-                    ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay);
+                    ReadNumber(Element(*json, 2), &kind, static_cast<unsigned>(InitKind::kGiven)) &&
+                    ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay) &&
+                    (json->size() == 5 || ReadNumber(Element(*json, 5), &tensor->group));  // 5: from before groups
   tensor->init.kind = static_cast<InitKind>(kind);
   return good;
 }
