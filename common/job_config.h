@@ -26,7 +26,8 @@ enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad };
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
 enum class Device : std::uint8_t { kCpu };
-enum class Precision : std::uint8_t { kFp32 };
+// kFp16: gradients come scaled, and the coordinator decides the scale of each step.
+enum class Precision : std::uint8_t { kFp32, kFp16 };
 
 struct JobSection {
   std::string name = "job";

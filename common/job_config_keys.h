@@ -82,6 +82,7 @@ inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
 inline constexpr std::string_view kDevicesLater[] = {"cuda", "emulated"};
 inline constexpr Word<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}};
 inline constexpr std::string_view kPrecisionsLater[] = {"bf16", "fp16"};
+inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
 inline constexpr std::string_view kSectionsLater[] = {"allreduce", "security"};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
@@ -198,11 +199,15 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
 
 template <class Visitor>
 void VisitWorker(Visitor& v, WorkerSection& s, When built_in) {
-  v.Begin("worker", built_in);
-  v.Choice({"device"}, s.device, {kDevices, kDevicesLater});
-  v.Choice({"precision"}, s.precision, {kPrecisions, kPrecisionsLater});
-  v.Integer({"accumulate"}, s.accumulate, {1, kBatchMax});
-  v.Integer({"threads"}, s.threads, {0, 1024});
+  v.Begin("worker");
+  v.Choice({"device", built_in}, s.device, {kDevices, kDevicesLater});
+  if (built_in.applies) {
+    v.Choice({"precision"}, s.precision, {kPrecisions, kPrecisionsLater});
+  } else {
+    v.Choice({"precision"}, s.precision, {kClientPrecisions, {}});
+  }
+  v.Integer({"accumulate", built_in}, s.accumulate, {1, kBatchMax});
+  v.Integer({"threads", built_in}, s.threads, {0, 1024});
   v.Later("recompute");
   v.End();
 }

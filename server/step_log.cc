@@ -41,6 +41,7 @@ std::string StepLine(const StepRecord& record) {
   Add(&line, "seconds", record.seconds);
   line += std::string(", \"action\": ") + (record.action == StepAction::kApply ? "\"apply\"" : "\"skip\"");
   Add(&line, "generation", record.generation.value);
+  if (record.loss_scale != 1.0) Add(&line, "loss_scale", record.loss_scale);
   if (record.validation_loss) Add(&line, "validation_loss", *record.validation_loss);
   if (record.validation_accuracy) Add(&line, "validation_accuracy", *record.validation_accuracy);
   return line + "}";

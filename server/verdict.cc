@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "server/loss_scale.h"
 #include "server/schedule.h"
 
 namespace capstan::server {
@@ -22,6 +23,7 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
   parameters.learning_rate =
       LearningRate(MakeScheduleRule(config.schedule), config.optimizer.lr, updates, config.job.steps);
   parameters.stop = step.value >= config.job.steps;
+  if (config.worker.precision == Precision::kFp16) parameters.loss_scale = kFirstLossScale;
   return parameters;
 }
 
@@ -75,6 +77,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   record.generation = first.generation;
   record.step = first.step;
   record.learning_rate = static_cast<double>(parameters.learning_rate);
+  record.loss_scale = static_cast<double>(parameters.loss_scale);
   std::vector<SlotReport> reports;
   for (const Prepared* one : prepared) {
     reports.insert(reports.end(), one->report.slots.begin(), one->report.slots.end());
@@ -98,7 +101,9 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const GradientNorm gradient = NormOf(catalog, order, prepared);
   record.gradient_norm = gradient.norm;
   const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
-  if (!finite && config.job.on_nonfinite == NonFinitePolicy::kStop) {
+  const bool scaled = config.worker.precision == Precision::kFp16;  // then the scale may be what is too large
+  const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale;
+  if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient of tensor \"" +
                      gradient.non_finite_tensor +
@@ -109,6 +114,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const bool apply = finite && record.samples > 0;
   verdict.action = record.action = apply ? StepAction::kApply : StepAction::kSkip;
   verdict.next = ParametersOf(config, first.step.Next(), parameters.updates + (apply ? 1 : 0));
+  if (scaled) SetLossScale(parameters, finite, &verdict.next);
   const double clip_norm = config.optimizer.clip_norm;
   if (apply && clip_norm > 0 && attempt == 0) {
     const auto clip = static_cast<float>(clip_norm / (gradient.norm + 1e-6));

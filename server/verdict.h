@@ -24,6 +24,7 @@ struct StepRecord {
   double loss = 0.0;  // mean over the predictions of the global batch
   double learning_rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
+  double loss_scale = 1.0;
   std::uint64_t samples = 0;
   std::optional<double> validation_loss;
   std::optional<double> validation_accuracy;

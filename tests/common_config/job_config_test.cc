@@ -149,10 +149,12 @@ TEST_CASE("a model of the workers' own has no sizes, no data and no settings of 
   CHECK_FALSE(config.model.built_in());
   CHECK(config.job.slots == 3);
   CHECK(Parse(PrintJobConfig(config)) == config);
-  CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("[worker]") && Contains("[optimizer]"));
+  CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("threads") && Contains("[optimizer]"));
   CHECK_THAT(Message(own + "[data]\nkind = \"synthetic\"\n"),
              StartsWith("job.toml:6:2: [data] goes with [model] kind = \"gpt\" or \"mlp\" only"));
-  CHECK_THAT(Message(own, {"worker.accumulate=2"}), Contains("[worker] goes with [model] kind"));
+  CHECK_THAT(Message(own, {"worker.accumulate=2"}), Contains("\"accumulate\" in [worker] goes with"));
+  CHECK(Parse(own, {"worker.precision=fp16"}).worker.precision == Precision::kFp16);
+  CHECK_THAT(Message(own, {"worker.precision=fp16", "job.mode=async"}), Contains("\"fp16\" is built for mode \"sync\""));
   CHECK_THAT(Message(own, {"data.pth=x"}), Contains("did you mean \"path\"?"));
   CHECK_THAT(Message(own, {"model.hidden=[8]"}), Contains("\"hidden\" in [model] goes with kind = \"mlp\" only"));
   CHECK_THAT(Message(own, {"model.dropout=0.1"}), Contains("goes with kind = \"gpt\" or \"mlp\" only"));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/random.h"
+#include "server/loss_scale.h"
 #include "server/schedule.h"
 
 namespace capstan::server {
@@ -43,12 +44,14 @@ class Step4 {
       prepared_[slot % shards].report.slots.push_back(report);
     }
   }
-  Verdict Judge(const JobConfig& config, std::uint32_t attempt = 0, std::uint64_t updates = 3) const {
+  Verdict Judge(const JobConfig& config, std::uint32_t attempt = 0, std::uint64_t updates = 3,
+                float loss_scale = 1.0F) const {
     std::vector<const Prepared*> all;
     for (const Prepared& one : prepared_) all.push_back(&one);
     StepParameters parameters;
     parameters.updates = updates;
     parameters.learning_rate = 0.25F;
+    parameters.loss_scale = loss_scale;
     return Decide(config, catalog_, order_, all, attempt, parameters);
   }
   std::vector<Prepared>& prepared() { return prepared_; }
@@ -63,6 +66,38 @@ class Step4 {
   SegmentOrder order_;
   std::vector<Prepared> prepared_;
 };
+
+TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, doubled after good steps", "[server][verdict]") {
+  // torch.cuda.amp.GradScaler(growth_interval=3): its scale after each update().
+  const bool finite[] = {true, true, true, false, false, true, true, true, true};
+  const float wanted[] = {65536, 65536, 131072, 65536, 32768, 32768, 32768, 65536, 65536};
+  StepParameters parameters;
+  parameters.loss_scale = kFirstLossScale;
+  for (int i = 0; i < 9; ++i) {
+    StepParameters next;
+    SetLossScale(parameters, finite[i], &next, 3);
+    CHECK(next.loss_scale == wanted[i]);
+    parameters = next;
+  }
+}
+
+TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until no scale helps", "[server][verdict]") {
+  JobConfig config = MakeConfig();
+  CHECK(ParametersOf(config, Step{0}, 0).loss_scale == 1.0F);
+  config.worker.precision = Precision::kFp16;
+  CHECK(ParametersOf(config, Step{0}, 0).loss_scale == 65536.0F);
+  const Verdict bad = Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, 1024.0F);
+  CHECK(bad.kind == Verdict::Kind::kCommit);
+  CHECK(bad.action == StepAction::kSkip);
+  CHECK(bad.next.loss_scale == 512.0F);
+  CHECK(bad.next.updates == 3);
+  CHECK(bad.record.loss_scale == 1024.0);
+  const Verdict good = Step4({25.0, 1.0}, 2).Judge(config, 0, 3, 1024.0F);
+  CHECK(good.action == StepAction::kApply);
+  CHECK(good.next.loss_scale == 1024.0F);
+  CHECK(good.next.good_steps == 1);
+  CHECK(Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale).kind == Verdict::Kind::kStop);
+}
 
 TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] have norm 13", "[server][verdict]") {
   JobConfig config = MakeConfig();

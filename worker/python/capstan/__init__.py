@@ -10,8 +10,8 @@
                 slot.end(loss_sum, predictions=len(x))
 """
 from capstan.client import Client, Slot, Work, connect
-from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Stale, Timeout, Unreachable, Unsupported)
+from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Rewound, Stale, Timeout, Unreachable, Unsupported)
 from capstan.tensors import Tensor, Tensors
 
-__all__ = ["Busy", "Client", "Corrupt", "Error", "Invalid", "Refused", "Slot", "Stale", "Tensor", "Tensors", "Timeout",
+__all__ = ["Busy", "Client", "Corrupt", "Error", "Invalid", "Refused", "Rewound", "Slot", "Stale", "Tensor", "Tensors", "Timeout",
            "Unreachable", "Unsupported", "Work", "connect"]

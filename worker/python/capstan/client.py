@@ -121,6 +121,11 @@ class Work:
                 return
             yield Slot(self, index)
 
+    @property
+    def slot_indices(self) -> list[int]:
+        """All of this process in this round."""
+        return self._slots
+
     def _end(self, slot: int, result: abi.Result) -> None:
         try:
             self.client._end(slot, result)
@@ -135,6 +140,7 @@ class Client:
         self._handle = handle
         self._tensors: tuple[Tensor, ...] = ()
         self._index: dict[str, int] = {}
+        self._gradients: dict[int, Tensors] = {}  # by address
 
     def __enter__(self) -> Client:
         return self
@@ -195,13 +201,19 @@ class Client:
 
     @functools.cached_property
     def _weights(self) -> Tensors:
+        return Tensors(self._tensors, self._weights_address(), self._handle, writable=False)
+
+    @functools.cached_property
+    def weights_in_place(self) -> Tensors:
+        """The memory of Work.weights for frameworks whose tensors cannot be read-only. What is written there is gone
+        with the next round."""
+        return Tensors(self._tensors, self._weights_address(), self._handle, writable=True)
+
+    def _weights_address(self) -> int:
         address = ctypes.c_void_p()
         self._handle.call("weights", address)
-        return self._views(address, writable=False)
-
-    def _views(self, address: ctypes.c_void_p, *, writable: bool) -> Tensors:
         assert address.value is not None
-        return Tensors(self._tensors, address.value, self._handle, writable=writable)
+        return address.value
 
     def _next_work(self) -> abi.Work | None:
         work = abi.Work()
@@ -217,7 +229,10 @@ class Client:
     def _begin(self, slot: int, samples: int) -> Tensors:
         address = ctypes.c_void_p()
         self._handle.call("begin_slot", slot, samples, address)
-        return self._views(address, writable=True)
+        assert address.value is not None
+        if address.value not in self._gradients:  # buffers come from a pool: the same ones again and again
+            self._gradients[address.value] = Tensors(self._tensors, address.value, self._handle, writable=True)
+        return self._gradients[address.value]
 
     def _begin_nothing(self, slot: int) -> None:
         self._handle.call("begin_slot", slot, 0, ctypes.c_void_p())

@@ -26,6 +26,10 @@ class Stale(Error):
     code = 3
 
 
+class Rewound(Stale):
+    """The job went back to an earlier step, and the loop's samples cannot: start the process again."""
+
+
 class Timeout(Error, TimeoutError):
     """The time was up."""
 

@@ -38,6 +38,7 @@ class Tensors(Mapping[str, "memoryview[float]"]):
     """
 
     def __init__(self, tensors: Sequence[Tensor], address: int, owner: object, *, writable: bool) -> None:
+        self.address = address
         self._places = {}
         end = 0
         for tensor in tensors:

@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""One training of a small network, by PyTorch alone, by its DDP, or as a worker of a job; for torch_worker_test.py.
+
+usage: torch_training.py plain|ddp|capstan JSON       prints the loss of each step, of plain and ddp
+"""
+import json
+import sys
+
+import torch
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, TensorDataset
+
+SAMPLES, FEATURES, HIDDEN = 320, 12, 24
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.05}),
+    "momentum": (torch.optim.SGD, {"lr": 0.02, "momentum": 0.9, "nesterov": True}),
+    "adam": (torch.optim.Adam, {"lr": 0.01, "betas": (0.8, 0.99), "eps": 1e-7}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.05, "eps": 1e-8}),
+}
+
+
+def data():
+    generator = torch.Generator().manual_seed(11)
+    x = torch.randn(SAMPLES, FEATURES, generator=generator)
+    return TensorDataset(x, torch.sin(x @ torch.randn(FEATURES, 1, generator=generator)))
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, HIDDEN),
+                               torch.nn.Tanh(), torch.nn.Linear(HIDDEN, 1))
+
+
+def optimizer_of(name, model):
+    """Two groups, which differ in rate and decay."""
+    kind, options = OPTIMIZERS[name]
+    weights = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    return kind([{"params": weights, "weight_decay": 0.02}, {"params": others, "lr": 2 * options["lr"]}], **options)
+
+
+def scheduler_of(optimizer):
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10) * 0.99**step)
+
+
+def plain(setup, rank=0, ranks=1):
+    """By PyTorch alone, over the batches that the job would choose; with several ranks, slot r in rank r."""
+    from capstan.torch.batches import Plan
+
+    model = network(setup["seed"])
+    optimizer = optimizer_of(setup["optimizer"], model)
+    scheduler = scheduler_of(optimizer)
+    if ranks > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    plan = Plan(seed=setup["job_seed"], samples=SAMPLES, global_batch=setup["global_batch"], slots=ranks,
+                batch=setup["global_batch"], shuffle=True, drop_last=False)
+    dataset, losses = data(), []
+    for step in range(setup["steps"]):
+        piece, = plan.pieces(step, rank)
+        x, y = dataset[list(piece.samples)]
+        loss = mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        if setup["clip_norm"]:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), setup["clip_norm"])
+        optimizer.step()
+        scheduler.step()
+        total = loss.detach()
+        if ranks > 1:
+            torch.distributed.all_reduce(total)
+        losses.append(total.item() / ranks)
+    return losses
+
+
+def ddp_rank(rank, setup, ranks, losses):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{setup['port']}", rank=rank,
+                                         world_size=ranks)
+    got = plain(setup, rank, ranks)
+    if rank == 0:
+        losses.extend(got)
+    torch.distributed.destroy_process_group()
+
+
+def ddp(setup):
+    import torch.multiprocessing as processes
+
+    with processes.Manager() as manager:
+        losses = manager.list()
+        processes.spawn(ddp_rank, (setup, 2, losses), nprocs=2)
+        return list(losses)
+
+
+def by_capstan(setup):
+    import capstan.torch
+
+    model = network(setup["seed"])
+    optimizer = optimizer_of(setup["optimizer"], model)
+    scheduler = scheduler_of(optimizer)
+    loader = DataLoader(data(), batch_size=setup["batch"], shuffle=True, num_workers=setup.get("loaders", 0))
+    trainer = capstan.torch.connect(setup["coordinator"], setup["name"])
+    model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
+    for x, y in loader:
+        loss = mse_loss(model(x), y)
+        optimizer.zero_grad()
+        trainer.backward(loss)
+        optimizer.step()
+        scheduler.step()
+    if "save" in setup:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, setup["save"])
+
+
+def main():
+    torch.set_num_threads(1)
+    setup = json.loads(sys.argv[2])
+    if sys.argv[1] == "capstan":
+        by_capstan(setup)
+    else:
+        print(json.dumps({"plain": plain, "ddp": ddp}[sys.argv[1]](setup)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+#!/usr/bin/python3
+"""A PyTorch script as a worker: the loss curve of PyTorch alone and of its DDP, the same bits for any number of
+processes and after any death, and a typed error for each wrong use."""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import harness
+import own_workers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRAINING = os.path.join(HERE, "torch_training.py")
+STEPS = 100
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad")
+
+
+class TorchJobTest(own_workers.OwnWorkersTest):
+    EXAMPLE = "pytorch"
+
+    def environment(self):
+        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
+        return {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1"}
+
+    def python(self, *arguments, **settings):
+        words = [f"{name}={value}" for name, value in settings.items()]
+        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
+        return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "OMP_NUM_THREADS=1", *words,
+                               "/usr/bin/python3", "-B", *arguments, cwd=self.folder)
+
+    def reference(self, how, **setup):
+        """The losses of PyTorch alone or of its DDP."""
+        done = subprocess.run(["/usr/bin/python3", "-B", TRAINING, how, json.dumps(setup)], env=self.environment(),
+                              check=True, capture_output=True, text=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS,
+                     precision="fp32"):
+        settings = {"job.steps": steps, "job.global_batch": 64, "job.slots": slots, "optimizer.kind": f'"{optimizer}"',
+                    "optimizer.clip_norm": clip_norm, "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2, "limits.join": 40}
+        return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
+                           *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")), run=run)
+
+    def train(self, launch, name="a", **setup):
+        setup = {"seed": 5, "batch": 32, "coordinator": self.address(launch), "name": name, **setup}
+        return self.python(TRAINING, "capstan", json.dumps(setup))
+
+    def losses(self, run):
+        return [record["loss"] for record in self.metrics(run)]
+
+    def assert_near(self, got, wanted, tolerance):
+        self.assertEqual(len(got), len(wanted))
+        worst = max(range(len(got)), key=lambda i: abs(got[i] - wanted[i]) / max(1.0, wanted[i]))
+        difference = abs(got[worst] - wanted[worst]) / max(1.0, wanted[worst])
+        self.assertLessEqual(difference, tolerance, f"step {worst}: {got[worst]}, wanted {wanted[worst]}")
+        self.assertLess(wanted[-1], wanted[0], "nothing was learned")
+        return difference
+
+
+class LossCurveTest(TorchJobTest):
+    def test_one_process_has_the_losses_of_pytorch_alone(self):
+        for optimizer in OPTIMIZERS:
+            for clip_norm in (0.0, 0.3):
+                with self.subTest(optimizer=optimizer, clip_norm=clip_norm):
+                    run = f"{optimizer}-{clip_norm}"
+                    with self.training_job(run, optimizer, clip_norm=clip_norm) as launch:
+                        with self.train(launch, optimizer=optimizer) as worker:
+                            self.digest_at_end(launch, run, [worker])
+                    wanted = self.reference("plain", seed=5, job_seed=1, optimizer=optimizer, steps=STEPS,
+                                            global_batch=64, clip_norm=clip_norm)
+                    print(f"{run}: {self.assert_near(self.losses(run), wanted, 1e-5):.1e} from PyTorch alone")
+
+    def test_two_processes_have_the_losses_of_ddp(self):
+        with self.training_job("two", "adamw", workers=2) as launch:
+            with self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
+                self.digest_at_end(launch, "two", [a, b])
+        wanted = self.reference("ddp", seed=5, job_seed=1, optimizer="adamw", steps=STEPS, global_batch=64,
+                                clip_norm=0.0, port=harness.free_port())
+        print(f"two processes: {self.assert_near(self.losses('two'), wanted, 1e-4):.1e} from DDP")
+
+    def test_a_slot_in_pieces_is_the_slot(self):
+        for batch in (8, 20, 32):
+            with self.training_job(f"by-{batch}", "adamw") as launch, \
+                    self.train(launch, optimizer="adamw", batch=batch) as worker:
+                self.digest_at_end(launch, f"by-{batch}", [worker])
+        for batch in (8, 20):
+            self.assert_near(self.losses(f"by-{batch}"), self.losses("by-32"), 1e-5)
+
+    def test_loaders_of_their_own_processes_change_no_bit(self):
+        digests = set()
+        for loaders in (0, 2):
+            with self.training_job(f"loaders-{loaders}", "sgd", steps=20) as launch, \
+                    self.train(launch, optimizer="sgd", loaders=loaders) as worker:
+                digests.add(self.digest_at_end(launch, f"loaders-{loaders}", [worker]))
+        self.assertEqual(len(digests), 1)
+
+
+# A worker that says by which exception its lines ended.
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+import capstan.torch, torch
+import torch_training as training
+from torch.utils.data import DataLoader
+
+def prepare(trainer, model=None, name="adamw", loader=True, **options):
+    model = training.network(5) if model is None else model
+    kind = options.pop("kind", training.OPTIMIZERS[name][0])
+    options = {{**training.OPTIMIZERS[name][1], **options}}
+    loader = DataLoader(training.data(), batch_size=32, shuffle=True) if loader else None
+    return trainer.prepare(model, kind(model.parameters(), **options), loader)
+
+def step(trainer, model, x, y, samples=None):
+    trainer.backward(torch.nn.functional.mse_loss(model(x), y), samples)
+    return trainer.step()
+
+try:
+    with capstan.torch.connect({coordinator!r}, {name!r}, join_seconds=2, on_notice=lambda text: None) as trainer:
+        pass
+{lines}
+except capstan.Error as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+"""
+# What a script does wrong, and what it is told. None of them takes part in the job.
+WRONG_USES = {
+    "an optimizer that the servers do not run": (["prepare(trainer, kind=torch.optim.RMSprop, name='sgd')"],
+                                                 "^Unsupported: .*RMSprop.*AdamW"),
+    "another optimizer than the job's": (["prepare(trainer, name='adam')"], '^Invalid: .*Adam.*"adamw".*"adam"'),
+    "an option that the servers do not know": (["prepare(trainer, amsgrad=True)"], "^Unsupported: .*amsgrad"),
+    "a parameter in no group": (["model = training.network(5)", "trainer.prepare(model, torch.optim.AdamW(model[0].parameters()))"],
+                                '^Invalid: .*"2.weight"'),
+    "a parameter of another model": (["model = training.network(5)",
+                                      "trainer.prepare(model[0], torch.optim.AdamW(model.parameters()))"],
+                                     "^Invalid: .*4 parameters that are not the model's"),
+    "a parameter of another type": (["prepare(trainer, training.network(5).double())"], '^Unsupported: .*"0.weight".*float64'),
+    "a parameter that is not contiguous": (
+        ["model = training.network(5)", "model[0].weight.data = model[0].weight.data.t().contiguous().t()",
+         "prepare(trainer, model)"], '^Unsupported: .*"0.weight".*not contiguous'),
+    "running statistics": (["prepare(trainer, torch.nn.Sequential(torch.nn.Linear(12, 8), torch.nn.BatchNorm1d(8)))"],
+                           '^Unsupported: .*"1" .BatchNorm1d'),
+    "a loader that draws with replacement": (
+        ["data = training.data()", "model = training.network(5)",
+         "loader = DataLoader(data, sampler=torch.utils.data.RandomSampler(data, replacement=True))",
+         "trainer.prepare(model, torch.optim.AdamW(model.parameters()), loader)"], r"^Unsupported: .*RandomSampler.*slots\(\)"),
+    "a step before prepare": (["trainer.step()"], r"^Invalid: .*prepare\(model, optimizer\) comes first"),
+    "a scheduler that measures": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "trainer.prepare(model, optimizer, None, torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))"],
+        "^Unsupported: .*ReduceLROnPlateau"),
+}
+# The same by workers that are in the job. The first of them declares its tensors.
+WRONG_STEPS = {
+    "a backward that is missing": (["model, optimizer, loader = prepare(trainer)", "batches = iter(loader)", "next(batches)", "next(batches)"],
+                                   r"^Invalid: .*backward\(\) and step\(\)"),
+    "a parameter without a gradient": (["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+                                        "trainer.backward(torch.nn.functional.mse_loss(model[4](model[1](model[0](x))), y))"],
+                                       '^Invalid: .*"2.weight" has no gradient'),
+    "samples that nobody knows": (["model, optimizer = prepare(trainer, loader=False)", "step(trainer, model, *training.data()[:4])"],
+                                  "^Invalid: .*samples="),
+    "a gradient that is left over": (["model, optimizer, loader = prepare(trainer)",
+                                      "model[0].weight.grad = torch.zeros_like(model[0].weight)", "step(trainer, model, *next(iter(loader)))"],
+                                     r'^Invalid: .*"0.weight" has a gradient already.*zero_grad\(\)'),
+    "state from elsewhere": (["model, optimizer, loader = prepare(trainer)", "optimizer.load_state_dict({})"],
+                             "^Unsupported: .*--resume"),
+    "another shape": (["prepare(trainer, torch.nn.Linear(12, 1))"], "^Refused: .*tensor 0 differs"),
+    "another optimizer group": (["model = training.network(5)", "prepare(trainer, model, kind=lambda p, **o: training.optimizer_of('adamw', model))"],
+                                "^Refused: .*group"),
+    "frozen values of its own": (["model = training.network(5)", "model.register_buffer('mean', torch.ones(2))", "prepare(trainer, model)"],
+                                 "^Refused: .*other data"),
+}
+
+
+class WrongUseTest(TorchJobTest):
+    def said_by(self, coordinator, lines, worker="w"):
+        """What a worker prints that runs these lines."""
+        script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=coordinator, name=worker,
+                                                       lines="\n".join("        " + line for line in lines)))
+        with self.python(script) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            return process.output
+
+    def test_wrong_uses_end_in_an_exception_of_their_kind(self):
+        with self.training_job("wrong", "adamw", slots=2, steps=1000) as launch:
+            address = self.address(launch)
+            for index, (name, (lines, said)) in enumerate((WRONG_USES | WRONG_STEPS).items()):
+                with self.subTest(name):
+                    self.assertRegex(self.said_by(address, lines, f"w{index}").splitlines()[-1], said)
+
+    def test_without_a_coordinator_nothing_is_trained(self):
+        self.assertRegex(self.said_by(f"127.0.0.1:{harness.free_port()}", []), "^Unreachable: no answer")
+        self.assertRegex(self.said_by("", []), "^Invalid: no coordinator is named")
+
+
+class OwnLoopTest(TorchJobTest):
+    """Work without a prepared loader."""
+
+    SLOTS = ["model, optimizer = prepare(trainer, loader=False)", "data = training.data()",
+             "for slot in trainer.slots():",
+             "    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(slot.key[1] * 100 + slot.key[2]))",
+             "    x, y = data[order[:32].tolist()]"]
+    WHOLE = SLOTS + ["    step(trainer, model, x, y, 32)"]
+    PIECES = SLOTS + ["    with trainer.accumulate(32):",
+                      "        for part in (slice(0, 20), slice(20, 32)):",
+                      "            trainer.backward(torch.nn.functional.mse_loss(model(x[part]), y[part]), len(y[part]))",
+                      "    optimizer.step()"]
+
+    def test_slots_and_pieces_of_them(self):
+        said_by = WrongUseTest.said_by
+        for run, lines in (("whole", self.WHOLE), ("pieces", self.PIECES)):
+            with self.training_job(run, "adamw", steps=40) as launch:
+                self.assertEqual(said_by(self, self.address(launch), lines).splitlines()[1:], [])
+                self.digest_at_end(launch, run, [])
+        self.assert_near(self.losses("pieces"), self.losses("whole"), 1e-5)
+
+    def test_a_loop_that_cannot_go_back_is_told_to(self):
+        lines = ["model, optimizer = prepare(trainer, loader=False)", "x, y = training.data()[:32]",
+                 "while not trainer.done:", "    step(trainer, model, x, y, 32)"]
+        with self.training_job("lost", "adamw", steps=100000) as launch:
+            script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=self.address(launch), name="w",
+                                                           lines="\n".join("        " + line for line in lines)))
+            with self.python(script) as process:
+                own_workers.recovery.poll(lambda: own_workers.recovery.count_records(self.path("lost")) >= 20, "steps")
+                os.kill(own_workers.recovery.pid_of(self.path("lost"), "server-0"), 9)
+                self.assertEqual(process.wait(), 0, process.output)
+        self.assertIn("not replayable", process.output)
+        self.assertRegex(process.output.splitlines()[-1], "^Rewound: the job went back to step 0")
+
+    def test_the_loss_scale_is_the_coordinator_s(self):
+        lines = ["model, optimizer = prepare(trainer, loader=False)", "scaler = capstan.torch.GradScaler(trainer)",
+                 "data, scales = training.data(), {}", "for slot in trainer.slots():",
+                 "    x, y = data[slot.index * 32:(slot.index + 1) * 32]",
+                 "    loss = torch.nn.functional.mse_loss(model(x), y)",
+                 "    scales[slot.key[1]] = scaler.get_scale()",
+                 "    if slot.key[1:] == (3, 1): loss = loss * float('inf')",
+                 "    trainer.backward(scaler.scale(loss), 32)", "    scaler.step(optimizer)", "    scaler.update()",
+                 "print(scales)"]
+        with self.training_job("scaled", "adamw", steps=6, precision="fp16") as launch:
+            said = WrongUseTest.said_by(self, self.address(launch), lines).splitlines()[-1]
+            self.digest_at_end(launch, "scaled", [])
+        self.assertEqual(said, str({step: 65536.0 if step < 4 else 32768.0 for step in range(6)}))
+        self.assertEqual([record["action"] for record in self.metrics("scaled")], ["apply"] * 3 + ["skip"] + ["apply"] * 2)
+
+
+class ExampleTest(TorchJobTest):
+    """The examples, dropout and all."""
+
+    def job(self, run, workers):
+        """The slots do not depend on how many processes there are."""
+        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
+                    "limits.join=40", f"job.steps={self.STEPS}"]
+        return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
+                           *(word for setting in settings for word in ("--set", setting)), run=run)
+
+    def digits(self, coordinator, name):
+        return self.python(os.path.join(own_workers.EXAMPLES, "pytorch", "digits_capstan.py"),
+                           CAPSTAN_COORDINATOR=coordinator, CAPSTAN_WORKER=name)
+
+    def test_two_processes_give_the_bits_of_one_and_learn(self):
+        with self.job("one", 1) as launch, self.digits(self.address(launch), "a") as worker:
+            one = self.digest_at_end(launch, "one", [worker])
+            right = float(worker.output.split("held out: ")[1].split()[0])
+        self.assertGreater(right, 85)
+        self.assertEqual(self.digest_of_two(self.digits), one)
+        self.assertEqual(self.digest_with_a_killed_worker(self.digits), one)
+        self.assertEqual(self.digest_with_a_killed_server(self.digits), one)
+
+    def test_gpt_learns(self):
+        job = os.path.join(own_workers.EXAMPLES, "pytorch", "gpt.toml")
+        with self.launch(job, "--set", "job.steps=60", run="gpt") as launch:
+            script = os.path.join(own_workers.EXAMPLES, "pytorch", "gpt_capstan.py")
+            with self.python(script, CAPSTAN_COORDINATOR=self.address(launch)) as worker:
+                self.digest_at_end(launch, "gpt", [worker])
+        losses = self.losses("gpt")
+        self.assertLess(sum(losses[-5:]), 0.75 * sum(losses[:5]))
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("torch") is None:
+        print("SKIPPED: PyTorch is not there; install python3-torch", file=sys.stderr)
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    harness.main()

@@ -1,0 +1,18 @@
+"""capstan for PyTorch: a training script keeps its model, optimizer, loader and scheduler, and gets sharded servers.
+
+    import capstan.torch
+    trainer = capstan.torch.connect("10.0.0.5:29600")
+    model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
+    for x, y in loader:                      # until the job's last step
+        optimizer.zero_grad()
+        trainer.backward(criterion(model(x), y))
+        optimizer.step()
+        scheduler.step()
+
+The job file says how many steps there are, the global batch and its slots; the servers run the optimizer that the
+script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed.
+"""
+from capstan.torch.grad_scaler import GradScaler
+from capstan.torch.trainer import Trainer, connect
+
+__all__ = ["GradScaler", "Trainer", "connect"]

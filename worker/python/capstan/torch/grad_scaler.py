@@ -1,0 +1,55 @@
+"""GradScaler: torch.cuda.amp.GradScaler's calls, where the coordinator decides the scale for all processes."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from capstan.errors import Invalid, Unsupported
+
+if TYPE_CHECKING:
+    from capstan.torch.trainer import Trainer
+
+
+class GradScaler:
+    """In a script: trainer.backward(scaler.scale(loss)), scaler.step(optimizer), scaler.update().
+
+    The job has worker.precision = "fp16": the scale begins at 65536, a step in which any process has a gradient that is
+    not finite is skipped by all and halves it, 2000 good steps double it. Servers unscale, in float32, after adding.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        if trainer.client.job.get("worker", {}).get("precision") != "fp16":
+            raise Invalid('the job computes without a loss scale; set worker.precision = "fp16" in the job file')
+        self._trainer = trainer
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss itself: Trainer.backward() scales it with what the round wants."""
+        return loss
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        raise Unsupported("unscale_(): gradients have left already when it is called; the servers unscale, and clip by "
+                          "the norm of the whole where the job file sets optimizer.clip_norm")
+
+    def step(self, optimizer: torch.optim.Optimizer, *arguments: Any, **options: Any) -> None:
+        """optimizer.step(): whether the step counts is known when all processes' gradients are in."""
+        optimizer.step(*arguments, **options)
+
+    def update(self) -> None:
+        """Nothing: the scale of the next round came with its weights."""
+
+    def get_scale(self) -> float:
+        """Of the round under way."""
+        return self._trainer.loss_scale
+
+    def is_enabled(self) -> bool:
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: scale and count of good steps are in the job's snapshots."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            raise Unsupported("the job has its scale in its own snapshots; go on from them with capstan launch "
+                              "--resume")

@@ -1,0 +1,73 @@
+"""What the servers can compute of torch.optim: which optimizer of the job file stands for which class, and the
+hyper-parameters of its groups. What they would compute otherwise is refused by name."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from capstan.client import HyperParameters
+from capstan.errors import Invalid, Unsupported
+
+Group = dict[str, Any]  # of optimizer.param_groups
+
+
+def _sgd(group: Group) -> HyperParameters:
+    return HyperParameters(learning_rate=float(group["lr"]), momentum=group["momentum"], nesterov=group["nesterov"],
+                           weight_decay=group["weight_decay"])
+
+
+def _adam(group: Group) -> HyperParameters:
+    beta1, beta2 = group["betas"]
+    return HyperParameters(learning_rate=float(group["lr"]), beta1=beta1, beta2=beta2, eps=group["eps"],
+                           weight_decay=group["weight_decay"])
+
+
+def _adagrad(group: Group) -> HyperParameters:
+    return HyperParameters(learning_rate=float(group["lr"]), eps=group["eps"], weight_decay=group["weight_decay"])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one class of torch.optim runs on the servers."""
+
+    kinds: tuple[str, ...]  # of the job file's optimizer.kind
+    hyper_parameters: Callable[[Group], HyperParameters]
+    states: tuple[str, ...]  # torch's names of what the servers keep, in their order
+    unknown: tuple[str, ...]  # options that the servers do not know, unless they are off
+
+
+_RULES: dict[type, Rule] = {
+    torch.optim.SGD: Rule(("momentum", "sgd"), _sgd, ("momentum_buffer",), ("dampening", "maximize")),
+    torch.optim.Adam: Rule(("adam",), _adam, ("exp_avg", "exp_avg_sq"),
+                           ("amsgrad", "maximize", "decoupled_weight_decay")),
+    torch.optim.AdamW: Rule(("adamw",), _adam, ("exp_avg", "exp_avg_sq"), ("amsgrad", "maximize")),
+    torch.optim.Adagrad: Rule(("adagrad",), _adagrad, ("sum",),
+                              ("lr_decay", "initial_accumulator_value", "maximize")),
+}
+
+
+def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
+    """`kind`: the job file's optimizer.kind."""
+    name = type(optimizer).__name__
+    rule = _RULES.get(type(optimizer))
+    if rule is None:
+        known = ", ".join(known.__name__ for known in _RULES)
+        raise Unsupported(f"the servers do not run {name}; they run torch.optim's {known}")
+    if kind not in rule.kinds:
+        raise Invalid(f'the script\'s optimizer is {name}, the job\'s is optimizer.kind = "{kind}"; set it to '
+                      f'"{rule.kinds[0]}" in the job file')
+    for index, group in enumerate(optimizer.param_groups):
+        for option in rule.unknown:
+            if group.get(option):
+                raise Unsupported(f"{name}, group {index}: the servers do not know {option}={group[option]}; leave it "
+                                  "out")
+        if kind == "sgd" and group["momentum"]:
+            raise Invalid(f'SGD, group {index}, has momentum={group["momentum"]}, and the job\'s is optimizer.kind = '
+                          '"sgd"; set it to "momentum" in the job file')
+    if optimizer.state:
+        raise Unsupported(f"{name} has taken steps already, and its state would be lost: give prepare() a fresh one; a "
+                          "job goes on from its own snapshots, with capstan launch --resume")
+    return rule

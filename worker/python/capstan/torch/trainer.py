@@ -1,0 +1,411 @@
+"""The trainer: a script's model, optimizer, loader and scheduler as a worker of a job."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+import capstan.client
+from capstan.client import Client, Slot, Work
+from capstan.errors import Invalid, Rewound, Unsupported
+from capstan.tensors import Tensor, Tensors
+from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
+from capstan.torch.rules import Rule, rule_of
+from capstan.torch.schedule import Schedule
+
+_log = logging.getLogger("capstan")
+
+
+def connect(coordinator: str | None = None, worker: str | None = None, *, join_seconds: float = 60.0,
+            on_notice: Callable[[str], object] = _log.warning) -> Trainer:
+    """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
+
+    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. Without a coordinator nothing is trained.
+    """
+    address = coordinator if coordinator is not None else os.environ.get("CAPSTAN_COORDINATOR")
+    if not address:
+        raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
+                      "CAPSTAN_COORDINATOR; nothing is trained without one")
+    worker = worker if worker is not None else os.environ.get("CAPSTAN_WORKER")
+    return Trainer(capstan.client.connect(address, worker, join_seconds=join_seconds, on_notice=on_notice), address)
+
+
+def _digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
+    return key_of(*((name, tuple(tensor.shape), str(tensor.dtype), tensor.detach().cpu().reshape(-1).tolist())
+                    for name, tensor in tensors))
+
+
+class _Parameter:
+    """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, index: int, group: int) -> None:
+        self.name, self.parameter, self.index, self.group = name, parameter, index, group
+        self.sent = False  # the gradient of the slot under way
+        self._node: Any = None
+        self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
+
+    def view(self, memory: Tensors) -> torch.Tensor:
+        """This parameter's part of the client's memory."""
+        if memory.address not in self._views:
+            self._views[memory.address] = torch.frombuffer(memory[self.name], dtype=torch.float32).view(
+                self.parameter.shape)
+        return self._views[memory.address]
+
+    def call_when_ready(self, call: Callable[[_Parameter], None]) -> None:
+        if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
+            self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
+            return
+        # Before torch 2.1: the node that adds to the gradient, which lives as long as it is held.
+        self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
+        self._node.register_hook(lambda *_: call(self))
+
+
+class Trainer:
+    """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
+
+    def __init__(self, client: Client, address: str) -> None:
+        self.client = client
+        self._address = address
+        self._job = client.job
+        self._parameters: list[_Parameter] = []
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._rule: Rule | None = None
+        self._schedule: Schedule | None = None
+        self._fetcher: Fetcher | None = None
+        self._rounds: Iterator[Work] = iter(())
+        self._work: Work | None = None  # the round under way
+        self._rest: Iterator[Slot] = iter(())  # its slots that have not begun
+        self._rates_told = False  # the hyper-parameters of this round
+        self._slot: Slot | None = None  # the slot under way
+        self._piece: Piece | None = None  # of it, which the prepared loader has handed out
+        self._pieces_to_come = False  # of it: gradients are not final yet
+        self._gradient: Tensors | None = None  # the slot's; None: backward() has not begun it
+        self._slot_samples = 0
+        self._computed = 0  # samples of the slot whose gradients are in
+        self._loss_sum = 0.0
+        self._replays = False  # whoever asks for samples follows the job where it goes
+        self.done = False  # the job's last step is taken
+
+    # ---- what a script calls ----------------------------------------------------------------------------------------
+
+    def prepare(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any] | None = None,
+                scheduler: Any = None) -> Any:
+        """Makes them the job's: returns the same model, optimizer and scheduler, and a loader of the job's batches.
+
+        The weights are the job's from now on. The first process to come gives the first ones, and they are on the
+        servers' disks before the first step. optimizer.step() pushes; scheduler.step() does nothing, the scheduler
+        follows the committed steps. Without a loader, ask for work with slots(), or take the samples where you like:
+        then a job that has to go back raises Rewound from step().
+        """
+        if self._optimizer is not None:
+            raise Invalid("prepare() comes once; a second model is a second job with a trainer of its own")
+        self._rule = rule_of(optimizer, self._job["optimizer"]["kind"])
+        self._optimizer = optimizer
+        if loader is not None:
+            self._replays = True
+            self._fetcher = Fetcher(loader, seed=self._job["job"]["seed"], steps=self._job["job"]["steps"],
+                                    global_batch=self._job["job"]["global_batch"], slots=self._job["job"]["slots"])
+        if scheduler is not None:
+            self._schedule = Schedule(scheduler, optimizer)
+        self._declare(model)
+        self._replace_calls(optimizer)
+        self._say_topology()
+        for entry in self._parameters:
+            entry.call_when_ready(self._gradient_is_ready)
+        self._rounds = self.client.work()
+        self._next_round()
+        wanted = (model, optimizer, None if loader is None else Batches(self), scheduler)
+        return tuple(item for item in wanted if item is not None)
+
+    def slots(self) -> Iterator[Slot]:
+        """The slots to compute until the job is done: for each, samples that follow from slot.key alone, then
+        backward() and step(). Steps may come again, also earlier ones."""
+        self._must_be_prepared()
+        self._replays = True
+        self._next_slot_or_round()
+        while (slot := self._slot) is not None:
+            seed_generators(key_of("compute", *slot.key, 0))
+            yield slot
+            if self._slot is slot:
+                raise Invalid(f"slot {slot.index} was handed out, and step() has not ended it")
+
+    def backward(self, loss: torch.Tensor, samples: int | None = None) -> None:
+        """loss.backward(), and gradients leave as they become final. `loss` is a mean over `samples` samples, which
+        the prepared loader knows by itself."""
+        self._must_have_a_slot()
+        count = self._samples_of(samples)
+        if self._gradient is None:
+            self._begin(count if self._piece is None else self._piece.slot_samples)
+        scale = self.loss_scale * count / self._slot_samples
+        torch.autograd.backward(loss if scale == 1 else loss * scale)
+        self._computed += count
+        self._loss_sum += float(loss.detach()) * count
+        if not self._pieces_to_come:
+            self._send_the_rest()
+
+    @contextlib.contextmanager
+    def accumulate(self, samples: int) -> Iterator[None]:
+        """The calls of backward() inside are of pieces of one slot, which has `samples` samples in all. A prepared
+        loader does it by itself: it hands a slot out in pieces of its batch_size."""
+        if self._fetcher is not None:
+            raise Invalid("a prepared loader accumulates by itself: give it a batch_size below global_batch / slots")
+        self._must_have_a_slot()
+        self._begin(samples)
+        self._pieces_to_come = True
+        yield
+        self._pieces_to_come = False
+        if self._computed != samples:
+            raise Invalid(f"accumulate({samples}) saw gradients of {self._computed} samples")
+        self._send_the_rest()
+
+    def step(self) -> bool:
+        """What optimizer.step() does now: ends the slot. When that was the round's last one, the next round's weights
+        are in place on return; gradients may be overwritten then, and not before. False: the job is done."""
+        self._must_be_prepared()
+        if self._pieces_to_come:
+            return True
+        if self._slot is None or self._gradient is None:
+            raise Invalid("step() comes after backward()")
+        slot, self._slot, self._gradient = self._slot, None, None
+        slot.end(self._loss_sum, predictions=self._computed)
+        self._next_slot_or_round()
+        return not self.done
+
+    def close(self, reason: str = "the script is done") -> None:
+        """Leaves the job in good order; others take over its slots."""
+        self.client.leave(reason)
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close("the script is done" if kind is None else f"{kind.__name__} ended it")
+
+    @property
+    def global_step(self) -> int:
+        """The step under way: so many are committed."""
+        return self._work.step if self._work is not None else int(self._job["job"]["steps"])
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss of this round is multiplied with; 1 where the job has none."""
+        return self._work.loss_scale if self._work is not None else 1.0
+
+    # ---- beginning --------------------------------------------------------------------------------------------------
+
+    def _declare(self, model: torch.nn.Module) -> None:
+        assert self._optimizer is not None
+        groups = {id(parameter): index for index, group in enumerate(self._optimizer.param_groups)
+                  for parameter in group["params"]}
+        for name, module in model.named_modules():
+            if getattr(module, "track_running_stats", False):
+                raise Unsupported(f'"{name}" ({type(module).__name__}) keeps running statistics, which the job would '
+                                  "lose; make it with track_running_stats=False, or use a norm without them")
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                self._check_parameter(name, parameter, groups)
+                self._parameters.append(_Parameter(name, parameter, len(self._parameters), groups.pop(id(parameter))))
+        if groups:
+            raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, or are frozen")
+        if not self._parameters:
+            raise Invalid("the model has no parameter to train")
+        # What is not trained has to be the same everywhere.
+        frozen = _digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+                            if not tensor.requires_grad)
+        first = {entry.name: entry.parameter.detach().cpu().contiguous() for entry in self._parameters}
+        self.client.declare(
+            [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
+             for entry in self._parameters],
+            given={name: (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())
+                   for name, tensor in first.items()},
+            numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
+                          f"{self._parameters[0].parameter.device.type}",
+            numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
+            data_fingerprint=key_of(frozen, self._fetcher and self._fetcher.samples))
+
+    @staticmethod
+    def _check_parameter(name: str, parameter: torch.nn.Parameter, groups: dict[int, int]) -> None:
+        if id(parameter) not in groups:
+            raise Invalid(f'parameter "{name}" is in no group of the optimizer: add it, or freeze it with '
+                          "requires_grad_(False)")
+        if parameter.dtype != torch.float32:
+            raise Unsupported(f'parameter "{name}" is of {parameter.dtype}; the servers keep float32: leave the model '
+                              "in float32 and compute in less with torch.autocast")
+        if not parameter.is_contiguous():
+            raise Unsupported(f'parameter "{name}" is not contiguous (strides {parameter.stride()}); make it so before '
+                              "prepare()")
+
+    def _replace_calls(self, optimizer: torch.optim.Optimizer) -> None:
+        clear = optimizer.zero_grad
+
+        def step(closure: Any = None) -> None:
+            if closure is not None:
+                raise Unsupported("step(closure): the servers run the optimizer and call nothing back")
+            self.step()
+
+        def zero_grad(set_to_none: bool = True) -> None:
+            if self._computed == 0:  # between the pieces of a slot they are being added
+                clear(set_to_none=set_to_none)
+
+        def load_state_dict(_: object) -> None:
+            raise Unsupported("the servers have the optimizer's state: a job goes on from its own snapshots, with "
+                              "capstan launch --resume")
+
+        step._with_counter = True  # type: ignore[attr-defined]  # by which schedulers know that steps are counted
+        optimizer.step = step  # type: ignore[method-assign,assignment]
+        optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
+        optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+        optimizer._step_count = 1  # type: ignore[attr-defined]
+
+    def _say_topology(self) -> None:
+        job = self._job["job"]
+        replay = "replayable" if self._fetcher is not None else "not replayable (no loader was prepared)"
+        elements = sum(entry.parameter.numel() for entry in self._parameters)
+        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps, global batch '
+              f'{job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
+              f"{len(self._parameters)} tensors with {elements} parameters, {replay}", file=sys.stderr)
+
+    # ---- rounds and slots -------------------------------------------------------------------------------------------
+
+    def _next_round(self) -> None:
+        """Waits for work and its weights, and puts them in place."""
+        before, self._work = self._work, next(self._rounds, None)
+        self._rates_told = False
+        if self._work is None:
+            self.done = True
+            self._rest = iter(())
+            return
+        self._rest = self._work.slots
+        if self._schedule is not None:
+            self._schedule.go_to(self._work.step)
+        with torch.no_grad():
+            for entry in self._parameters:
+                weights = entry.view(self.client.weights_in_place)
+                if entry.parameter.device.type != "cpu":
+                    entry.parameter.copy_(weights)
+                elif entry.parameter.data_ptr() != weights.data_ptr():
+                    entry.parameter.data = weights
+        if before is not None and before.generation != self._work.generation and self._work.step <= before.step:
+            self._went_back()
+
+    def _went_back(self) -> None:
+        assert self._work is not None
+        _log.warning("the job goes back to step %d", self._work.step)
+        if not self._replays:
+            raise Rewound(f"the job went back to step {self._work.step}, and this loop's samples do not: start the "
+                          "process again, or take them from a prepared loader or from slots()")
+
+    def _next_slot_or_round(self) -> None:
+        """The next slot is begun, unless the job is done."""
+        while self._slot is None and not self.done:
+            self._slot = next(self._rest, None)
+            if self._slot is None:
+                self._next_round()
+        self._slot_samples = self._computed = 0
+        self._loss_sum = 0.0
+
+    def _batches(self) -> Iterator[Any]:
+        assert self._fetcher is not None
+        self._next_slot_or_round()
+        while (slot := self._slot) is not None:
+            assert self._work is not None
+            for piece in self._fetcher.plan.pieces(self._work.step, slot.index):
+                if not piece.samples:
+                    self._slot = None
+                    slot.skip()
+                    self._next_slot_or_round()
+                    break
+                batch = self._fetcher.fetch(piece, self._work.slot_indices)
+                seed_generators(key_of("compute", *slot.key, piece.index))
+                self._piece, self._pieces_to_come = piece, not piece.last
+                yield batch
+                if self._slot is slot and (piece.last or self._computed == 0):
+                    raise Invalid("the loop asks for a batch, and backward() and step() of the last one are missing")
+
+    def _must_be_prepared(self) -> None:
+        if self._optimizer is None:
+            raise Invalid("prepare(model, optimizer) comes first")
+
+    def _must_have_a_slot(self) -> None:
+        self._must_be_prepared()
+        if self._slot is None:
+            self._next_slot_or_round()
+        if self.done:
+            raise Invalid("the job is done: there is nothing more to compute (Trainer.done says so)")
+
+    def _begin(self, samples: int) -> None:
+        assert self._slot is not None and self._optimizer is not None and self._rule is not None
+        for entry in self._parameters:
+            entry.sent = False
+            if entry.parameter.grad is not None:
+                raise Invalid(f'parameter "{entry.name}" has a gradient already, which no slot asked for: call '
+                              "optimizer.zero_grad() before backward()")
+        if not self._rates_told:
+            self.client.set_hyper_parameters([self._rule.hyper_parameters(group)
+                                              for group in self._optimizer.param_groups])
+            self._rates_told = True
+        self._slot_samples = samples
+        self._gradient = self._slot.begin(samples)
+
+    def _samples_of(self, samples: int | None) -> int:
+        if self._piece is not None:
+            return len(self._piece.samples)
+        if samples is None or samples < 1:
+            raise Invalid("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader "
+                          "knows by itself")
+        if self._gradient is not None and not self._pieces_to_come:
+            raise Invalid("backward() comes once before each step(); put several in accumulate(samples)")
+        return samples
+
+    # ---- gradients --------------------------------------------------------------------------------------------------
+
+    def _gradient_is_ready(self, entry: _Parameter) -> None:
+        if self._gradient is not None and not self._pieces_to_come:
+            self._send(entry)
+
+    def _send(self, entry: _Parameter) -> None:
+        """The gradient goes into the client's memory, and its own is free at once."""
+        assert self._gradient is not None and self._slot is not None
+        gradient = entry.parameter.grad
+        if gradient is None:
+            raise Invalid(f'parameter "{entry.name}" has no gradient at step {self.global_step}: the loss does not '
+                          "depend on it; freeze it with requires_grad_(False)")
+        if gradient.layout != torch.strided:
+            raise Unsupported(f'parameter "{entry.name}" has a gradient of layout {gradient.layout}; the job takes '
+                              "dense ones: make the embedding with sparse=False")
+        entry.view(self._gradient).copy_(gradient)
+        entry.parameter.grad = None
+        entry.sent = True
+        self._slot.ready(entry.name)
+
+    def _send_the_rest(self) -> None:
+        for entry in self._parameters:
+            if not entry.sent:
+                self._send(entry)
+
+
+class Batches:
+    """The job's batches for this process, until the job is done: a slot's samples, in pieces of the batch size."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    @property
+    def epoch(self) -> int:
+        """How often all samples were seen."""
+        return self._trainer.global_step // self.steps_per_epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        assert self._trainer._fetcher is not None
+        return self._trainer._fetcher.plan.steps_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._trainer._batches()
