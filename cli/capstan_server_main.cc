@@ -22,7 +22,7 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->add_option("JOB.toml", arguments->job_file, "the job file, the same for all processes")->required();
   auto* role = app->add_option_group("role");
   role->add_flag("--coordinator", arguments->coordinator, "be the job's coordinator");
-  role->add_option("--index", arguments->index, "be server number INDEX, from 0")->check(CLI::NonNegativeNumber);
+  role->add_option("--index", arguments->index, "be server number INDEX, from 0")->check(CLI::Range(0, 4095));
   role->require_option(0, 1);
   app->add_option("--run-dir", arguments->run_dir, "folder for what the run leaves behind");
   DescribeResume(app, "coordinator: ", &arguments->begin);

@@ -34,7 +34,7 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->add_option("--data-root", arguments->worker.data_root, "folder that the job's data paths are below");
   app->add_option("--threads", arguments->worker.threads, "threads that compute (default: worker.threads)");
   app->add_option("--join-seconds", arguments->worker.join_seconds, "how long to wait for the coordinator")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
   app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics")->capture_default_str();
   app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");

@@ -104,7 +104,7 @@ void SnapshotCommand::AddDelete() {
   CLI::Option* const step = command->add_option("--step", step_, "the snapshot of this step");
   command->add_option("--all-but", all_but_, "all but so many of the newest")
       ->excludes(step)
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1'000'000));
   command->add_flag("--force", force_, "the newest too: the job then goes back to the one before it");
 }
 

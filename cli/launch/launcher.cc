@@ -16,6 +16,15 @@ constexpr std::chrono::seconds kPlainEvery{5};
 constexpr double kSilenceSecondsMin = 3 * kBeatMs / 1000.0;  // less may be a busy machine
 constexpr char kCoordinator[] = "coordinator";
 
+std::string LabelOf(Severity severity) {
+  switch (severity) {
+    case Severity::kInfo: return "";
+    case Severity::kWarning: return "warning: ";
+    case Severity::kError: return "error: ";
+  }
+  return "";
+}
+
 std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(index); }
 
 }  // namespace
@@ -162,7 +171,7 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
   switch (event.kind) {
     case Event::Kind::kReady: OnReady(name, event); break;
     case Event::Kind::kNotice:
-      if (!stopping_) screen_->Line(event.severity == Severity::kInfo ? event.text : "warning: " + event.text);
+      if (!stopping_) screen_->Line(LabelOf(event.severity) + event.text);
       break;
     case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
     case Event::Kind::kBeat:
