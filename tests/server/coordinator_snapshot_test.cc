@@ -182,6 +182,22 @@ TEST_CASE("every_seconds: the first step after that time is kept", "[server][sna
   CHECK(bench.coordinator->newest_snapshot() == Id(1, 3));
 }
 
+TEST_CASE("every_seconds: losses do not put the next snapshot off", "[server][snapshot]") {
+  CoordinatorBench bench = Bench(2, Mode::kSync, {0, 30, 2});
+  bench.Run();
+  const Join w0 = bench.MakeJoin("w0");
+  for (int loss = 0; loss < 3; ++loss) {  // one every 10 s
+    CHECK(!DoStep(&bench).snapshot);
+    bench.Pass(seconds(10), {w0});
+    bench.RestartShard(1, {});
+    AnswerResets(&bench);
+  }
+  CHECK(bench.coordinator->generation() == Generation{4});
+  CHECK(DoStep(&bench).snapshot);
+  for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 1);
+  CHECK(bench.coordinator->newest_snapshot() == Id(4, 1));
+}
+
 TEST_CASE("without a snapshot section's numbers nothing is ever kept", "[server][snapshot]") {
   CoordinatorBench bench = Bench(2, Mode::kSync, {0, 0, 2});
   bench.Run();
