@@ -279,20 +279,32 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
 
 TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
   CoordinatorBench bench;
-  bench.Run();
+  bench.accept_rollback = GENERATE(false, true);  // as little when shards may be led back
+  const bool collecting = GENERATE(false, true);
+  if (collecting) bench.Live();
+  if (!collecting) bench.Run();
+  const Term term = bench.coordinator->term();
+  const Generation generation = bench.coordinator->generation();
+  const Coordinator::State state = bench.coordinator->state();
   const PeerId peer{4000};
+  constexpr std::uint64_t kAbsurd = (std::uint64_t{1} << 48) + 1;  // nothing counts beyond it, and nothing wraps
   struct Bad {
+    Code code;
     const char* word;
     void (*change)(Hello*);
   };
   const Bad bad[] = {
-      {"--index", [](Hello* hello) { hello->shard = 2; }},
-      {"--index", [](Hello* hello) { hello->shard = UINT32_MAX; }},
-      {"job file", [](Hello* hello) { ++hello->config_hash; }},
-      {"another job",
+      {Code::kRefused, "--index", [](Hello* hello) { hello->shard = 2; }},
+      {Code::kRefused, "--index", [](Hello* hello) { hello->shard = UINT32_MAX; }},
+      {Code::kRefused, "job file", [](Hello* hello) { ++hello->config_hash; }},
+      {Code::kRefused, "another job",
        [](Hello* hello) {
          hello->job = JobId{1, 3};
        }},
+      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->term = Term{kAbsurd}; }},
+      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->term = Term{UINT64_MAX}; }},
+      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->generation = Generation{kAbsurd}; }},
+      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->newest_kept.generation = Generation{UINT64_MAX}; }},
   };
   for (const Bad& one : bad) {
     Hello hello = bench.shards[1].hello;
@@ -300,12 +312,14 @@ TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "
     one.change(&hello);
     bench.Send(peer, hello);
     const std::vector<Error> errors = bench.Take<Error>(peer);
+    INFO(one.word);
     REQUIRE(errors.size() == 1);
-    CHECK(errors[0].code == Code::kRefused);
+    CHECK(errors[0].code == one.code);
     CHECK(Mentions(errors[0].message, one.word));
   }
-  CHECK(bench.coordinator->generation() == Generation{1});
-  CHECK(bench.coordinator->state() == State::kRunning);
+  CHECK(bench.coordinator->term() == term);
+  CHECK(bench.coordinator->generation() == generation);
+  CHECK(bench.coordinator->state() == state);
 }
 
 TEST_CASE("of two processes with one index the first keeps it, and the second is refused", "[server][hello]") {
