@@ -129,13 +129,39 @@ TEST_CASE("async: reports are repeated until the coordinator's clock has passed 
 TEST_CASE("async: one Progress carries a bounded number of reports, the oldest first", "[server][async]") {
   ShardBench bench(Async(2));
   bench.Start();
-  for (std::uint64_t k = 1; k <= 3000; ++k) bench.FromWorker(bench.MakeEnd(k, 1));  // slot 0 is far behind
+  for (std::uint64_t k = 1; k <= 3000; ++k) {  // slot 0 is far behind
+    bench.Stage(k, 0, kLeaf1, 1, 1.0F);
+    bench.FromWorker(bench.MakeEnd(k, 1));
+  }
   bench.Forget();
   bench.Tick(std::chrono::milliseconds(20));
   const Progress progress = bench.Take<Progress>(kCoordinator).at(0);
-  CHECK(progress.reports.size() <= 1024);
-  REQUIRE(!progress.reports.empty());
+  CHECK(progress.clocks == std::vector<std::uint64_t>{0, 3000});
+  REQUIRE(progress.reports.size() == 1024);
   CHECK(progress.reports.front().step == Step{1});
+  CHECK(progress.reports.back().step == Step{1024});
+}
+
+TEST_CASE("async: ends are taken a few rounds ahead of their slot's pushes, and the rest once these have come",
+          "[server][async]") {
+  ShardBench bench(Async(2, {4, 4}));
+  bench.Start();
+  bench.Stage(1, 0, kLeaf1, 1, 1.0F);  // block 1 has nothing yet
+  const auto send = [&](std::uint64_t end) {
+    bench.Forget();
+    bench.FromWorker(bench.MakeEnd(end, 1));
+    return !bench.Take<Staged>().empty();
+  };
+  CHECK(send(1));
+  CHECK(send(2));
+  for (std::uint64_t k = 3; k <= 50; ++k) CHECK(!send(k));
+  CHECK(!send(3));
+  bench.Stage(1, 1, kLeaf1, 1, 1.0F);  // round 1 is whole
+  CHECK(send(3));
+  CHECK(!send(4));
+  bench.Forget();
+  bench.Tick(std::chrono::milliseconds(20));
+  CHECK(bench.Take<Progress>(kCoordinator).at(0).reports.size() == 3);
 }
 
 TEST_CASE("async: a pull gives the newest of each block with the block's own version", "[server][async]") {
