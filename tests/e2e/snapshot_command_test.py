@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import unittest
@@ -131,11 +132,15 @@ class SnapshotCommandTest(harness.JobTest):
             self.assertGreater(max(squares), 0.0)
         self.assertIn("there are those of " + ", ".join(str(step) for step in steps),
                       self.snapshot("export", "--step", "5", "--to", "x", code=2)[1])
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
         for bad, why in (("/proc/x.safetensors", ".partial"), (self.path("no", "x.safetensors"), ".partial"),
-                         (self.folder, ": it is there, and no file"), ("/dev/null", ": it is there, and no file")):
+                         (self.folder, ": it is there, and no file"), (pipe, ": it is there, and no file")):
             message = self.snapshot("export", "--to", bad, code=1)[1]
             self.assertIn(bad + why, message)
             self.assertFalse(os.path.exists(f"{bad}.partial"))
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode), "an export has replaced what is no file")
+        os.remove(pipe)
 
     def check_deletes(self, steps):
         first, middle, last = (str(step) for step in steps)
