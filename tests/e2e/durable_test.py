@@ -25,20 +25,7 @@ slots = 4
 kind = "mlp"
 hidden = [64]
 
-[data]
-kind = "synthetic"
-samples = 500
-features = 300
-classes = 10
-
-[optimizer]
-kind = "adamw"
-lr = 0.002
-
-[cluster]
-servers = 2
-workers = 3
-
+""" + recovery.LEARNING + """
 [snapshot]
 every_steps = 40
 

@@ -15,6 +15,23 @@ import time
 
 import harness
 
+# What these jobs have in common; their own rates may follow.
+LEARNING = """\
+[cluster]
+servers = 2
+workers = 3
+
+[data]
+kind = "synthetic"
+samples = 500
+features = 300
+classes = 10
+
+[optimizer]
+kind = "adamw"
+lr = 0.002
+"""
+
 # Two tensors are blocks of their own, so that both shards own some; the batch is not divided by the slots; the clip norm
 # is exceeded in some steps and not in others, so that shards exchange norms (checked on the undisturbed run).
 JOB = """\
@@ -31,24 +48,12 @@ kind = "mlp"
 hidden = [300, 256]
 dropout = 0.1
 
-[data]
-kind = "synthetic"
-samples = 500
-features = 300
-classes = 10
-
-[optimizer]
-kind = "adamw"
-lr = 0.002
+""" + LEARNING + """\
 clip_norm = 0.08
 
 [schedule]
 kind = "cosine"
 warmup_steps = 10
-
-[cluster]
-servers = 2
-workers = 3
 
 [snapshot]
 every_steps = {every}
