@@ -348,10 +348,8 @@ TEST_CASE("who calls and is not answered connects anew, under its own name", "[c
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
   const std::set<int> first = CallersOf(endpoint);
   REQUIRE(first.size() == 1);
-  RunUntil({{client.get(), &answers}}, [&] {  // the server says nothing
-    (void)client->Send(peer, {Ping{}, {}}).ok();
-    return CallersOf(endpoint) != first;
-  });
+  // The server says nothing, but its libzmq answers every heartbeat, as its queue has room: ZeroMQ sees nothing amiss.
+  RunUntil({{client.get(), &answers}}, [&] { return CallersOf(endpoint) != first; });
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
     (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
     return !answers.messages.empty();
