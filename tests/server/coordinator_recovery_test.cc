@@ -425,8 +425,10 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
       {"generation 7", [](Hello* hello) { hello->generation = Generation{7}; }},
       {"generation 8", [](Hello* hello) { hello->newest_kept = Id(8, 3); }},
   };
+  const bool accept_rollback = GENERATE(false, true);  // which is for a job that gathers, not for one that runs
   for (const Ahead& one : all) {
     CoordinatorBench bench = Bench();
+    bench.accept_rollback = accept_rollback;
     bench.Run();
     Hello hello = bench.shards[1].hello;
     hello.incarnation = Incarnation{60};
@@ -436,6 +438,7 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
     CHECK(bench.Count<Reset>() == 0);
     CHECK(bench.coordinator->state() == State::kRunning);
     CHECK(bench.coordinator->generation() == Generation{1});
+    CHECK(bench.coordinator->term() == Term{1});
     CHECK(bench.coordinator->shards().at(1).incarnation == Incarnation{51});
     CHECK(Mentions(bench.Notices(), "server 1"));
     CHECK(Mentions(bench.Notices(), one.word));
