@@ -31,6 +31,22 @@ Parts PartsOf(const CoordinatorBench& bench, ShardIndex shard) {
   return {Part(bench.coordinator->newest_snapshot(), shard)};
 }
 
+// The newest snapshot is of version 3, and 7 are counted.
+void RunPastASnapshot(CoordinatorBench* bench) {
+  bench->Run();
+  CountTo(bench, 3);
+  TakeSnapshot(bench);
+  CountTo(bench, 7);
+}
+
+// Server 1 is lost, and comes back with a log that cannot go on.
+void LoseLog(CoordinatorBench* bench, const std::string& why) {
+  bench->RestartShard(1, PartsOf(*bench, 1));
+  const Generation generation = Resets(bench)[1].generation;
+  bench->Forget();
+  bench->Send(bench->shards[1].peer, ResetBad{1, bench->shards[1].hello.incarnation, generation, why});
+}
+
 TEST_CASE("async: a clock that passes a multiple of every_steps asks for a snapshot", "[server][snapshot]") {
   CoordinatorBench bench = Bench(2, Mode::kAsync, {5, 0, 2});
   bench.Run();
@@ -48,6 +64,24 @@ TEST_CASE("async: a clock that passes a multiple of every_steps asks for a snaps
   CountTo(&bench, 10);
   bench.Tick(std::chrono::seconds(1));
   CHECK(bench.Count<Pin>() == 2);
+}
+
+TEST_CASE("async: a snapshot that was given up is not asked for again before the next multiple", "[server][snapshot]") {
+  CoordinatorBench bench = Bench(2, Mode::kAsync, {5, 0, 2});
+  bench.Run();
+  CountTo(&bench, 7);
+  bench.Tick(std::chrono::milliseconds(100));
+  REQUIRE(bench.Count<Pin>() == 2);
+  SnapshotDone failed = bench.MakeDone(1, 7);
+  failed.failure = "the disk is full";
+  bench.Send(bench.shards[1].peer, failed);
+  bench.Forget();
+  CountTo(&bench, 9);
+  bench.Tick(std::chrono::seconds(1));
+  CHECK(bench.Count<Pin>() == 0);
+  CountTo(&bench, 10);
+  bench.Tick(std::chrono::seconds(1));
+  CHECK(bench.TakeFromShard<Pin>(1).at(0).version == Version{10});
 }
 
 TEST_CASE("durable: a lost shard begins a generation in which the history goes on, and the clock does not fall",
@@ -123,14 +157,8 @@ TEST_CASE("durable: when all have died, the history goes on from the newest snap
 TEST_CASE("durable: a shard whose log cannot go on ends the job, and leaves what it has for a better time",
           "[server][durable]") {
   CoordinatorBench bench = DurableBench();
-  bench.Run();
-  CountTo(&bench, 3);
-  TakeSnapshot(&bench);
-  CountTo(&bench, 7);
-  bench.RestartShard(1, PartsOf(bench, 1));
-  Resets(&bench);
-  bench.Send(bench.shards[1].peer,
-             ResetBad{1, bench.shards[1].hello.incarnation, Generation{2}, "too many open files"});
+  RunPastASnapshot(&bench);
+  LoseLog(&bench, "too many open files");
   CHECK(bench.coordinator->state() == State::kFailed);
   const std::string failure = bench.coordinator->failure().message();
   CHECK(Mentions(failure, "acknowledged pushes after version 3 would be lost: server 1: too many open files"));
@@ -146,15 +174,8 @@ TEST_CASE("durable: where the loss is accepted, a log that cannot go on takes al
           "[server][durable]") {
   CoordinatorBench bench = DurableBench();
   bench.accept_rollback = true;
-  bench.Run();
-  CountTo(&bench, 3);
-  TakeSnapshot(&bench);
-  CountTo(&bench, 7);
-  bench.RestartShard(1, PartsOf(bench, 1));
-  Resets(&bench);
-  bench.Forget();
-  bench.Send(bench.shards[1].peer,
-             ResetBad{1, bench.shards[1].hello.incarnation, Generation{2}, "record 17 of the log is missing"});
+  RunPastASnapshot(&bench);
+  LoseLog(&bench, "record 17 of the log is missing");
   CHECK(Mentions(bench.Notices(),
                  "acknowledged pushes after version 3 are lost: server 1: record 17 of the log is missing"));
   for (const Reset& reset : Resets(&bench)) {
