@@ -9,10 +9,11 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
-#include <thread>
+#include <string>
+#include <utility>
 
-#include "common/mailbox.h"
 #include "server/storage/push_log.h"
+#include "server/storage/work_thread.h"
 
 namespace capstan::server {
 
@@ -21,27 +22,22 @@ class PushLogThread {
   static constexpr std::size_t kWaitingMax = 64;
 
   // `wake` is called on the log's thread whenever there is a result to take. The log outlives this object, and nobody
-  // else uses it meanwhile.
-  PushLogThread(ShardIndex shard, PushLog* log, std::function<void()> wake);
-  PushLogThread(const PushLogThread&) = delete;
-  PushLogThread& operator=(const PushLogThread&) = delete;
-  // Gives up what is waiting: nobody was told that it is durable.
-  ~PushLogThread();
+  // else uses it meanwhile. What waits when it ends is given up: nobody was told that it is durable.
+  PushLogThread(ShardIndex shard, PushLog* log, std::function<void()> wake)
+      : thread_(
+            "log-" + std::to_string(shard), kWaitingMax,
+            [log](LogWork&& work, const std::atomic<bool>& stopping) -> std::optional<LogResult> {
+              if (stopping.load()) return std::nullopt;
+              return CarryOut(work, log);
+            },
+            std::move(wake)) {}
 
   // Never waits. `work` is untouched when it is not taken.
-  Status Submit(LogWork&& work);
-  std::optional<LogResult> TakeResult();
+  Status Submit(LogWork&& work) { return thread_.Submit(std::move(work)); }
+  std::optional<LogResult> TakeResult() { return thread_.TakeResult(); }
 
  private:
-  void Run();
-
-  PushLog* log_;
-  std::function<void()> wake_;
-  Mailbox<LogWork> work_{kWaitingMax};
-  Mailbox<LogResult> results_{kWaitingMax};
-  std::size_t waiting_ = 0;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  WorkThread<LogWork, LogResult> thread_;
 };
 
 }  // namespace capstan::server

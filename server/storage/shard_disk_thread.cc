@@ -1,17 +1,11 @@
 #include "server/storage/shard_disk_thread.h"
 
-#include <pthread.h>
-
-#include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
 namespace capstan::server {
 
 namespace {
-
-constexpr auto kLookAgainEvery = std::chrono::hours(1);
 
 // The store, until it is told to stop: then it reads no more. Remembering goes on.
 class StoppableStore : public SnapshotStore {
@@ -48,52 +42,31 @@ class StoppableStore : public SnapshotStore {
 }  // namespace
 
 ShardDiskThread::ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake)
-    : store_(store), wake_(std::move(wake)) {
-  thread_ = std::thread([this, name = "disk-" + std::to_string(shard)] {
-    pthread_setname_np(pthread_self(), name.c_str());
-    Run();
-  });
-}
+    : thread_(
+          "disk-" + std::to_string(shard), kWaitingMax,
+          [store](DiskWork&& work, const std::atomic<bool>& stopping) -> std::optional<DiskResult> {
+            if (stopping.load() && !std::holds_alternative<RememberLife>(work)) return std::nullopt;
+            StoppableStore stoppable(store, &stopping);
+            return CarryOut(std::move(work), &stoppable);
+          },
+          std::move(wake)) {}
 
 ShardDiskThread::~ShardDiskThread() {
-  stopping_.store(true);
   for (const std::weak_ptr<std::atomic<bool>>& cancel : cancels_) {
     if (const std::shared_ptr<std::atomic<bool>> cancelled = cancel.lock()) cancelled->store(true);
   }
-  work_.Close();
-  thread_.join();
 }
 
 Status ShardDiskThread::Submit(DiskWork&& work) {
-  if (waiting_ >= kWaitingMax) return {Code::kBusy, "the disk has more work waiting than it may"};
+  std::shared_ptr<std::atomic<bool>> cancelled;
   if (auto* write = std::get_if<WriteSnapshot>(&work)) {
     if (write->cancelled == nullptr) write->cancelled = std::make_shared<std::atomic<bool>>(false);
-    std::erase_if(cancels_, [](const auto& cancel) { return cancel.expired(); });
-    cancels_.push_back(write->cancelled);
+    cancelled = write->cancelled;
   }
-  CAPSTAN_RETURN_IF_ERROR(work_.Push(std::move(work)));
-  ++waiting_;
+  CAPSTAN_RETURN_IF_ERROR(thread_.Submit(std::move(work)));
+  std::erase_if(cancels_, [](const auto& cancel) { return cancel.expired(); });
+  if (cancelled) cancels_.push_back(std::move(cancelled));
   return {};
-}
-
-std::optional<DiskResult> ShardDiskThread::TakeResult() {
-  std::optional<DiskResult> result = results_.TryPop();
-  if (result) --waiting_;
-  return result;
-}
-
-void ShardDiskThread::Run() {
-  StoppableStore store(store_, &stopping_);
-  while (true) {
-    std::optional<DiskWork> work = work_.PopUntil(std::chrono::steady_clock::now() + kLookAgainEvery);
-    if (!work && !work_.closed()) continue;
-    if (!work) work = work_.TryPop();
-    if (!work) return;
-    if (stopping_.load() && !std::holds_alternative<RememberLife>(*work)) continue;
-    const Status pushed = results_.Push(CarryOut(*std::move(work), &store));
-    CAPSTAN_CHECK(pushed.ok());  // Submit has left room for it
-    if (!stopping_.load()) wake_();
-  }
 }
 
 }  // namespace capstan::server

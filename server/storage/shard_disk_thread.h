@@ -10,11 +10,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "common/mailbox.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/work_thread.h"
 
 namespace capstan::server {
 
@@ -25,28 +24,18 @@ class ShardDiskThread {
   // `wake` is called on the disk's thread whenever there is a result to take. The store outlives this object, and
   // nobody else uses it meanwhile.
   ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake);
-  ShardDiskThread(const ShardDiskThread&) = delete;
-  ShardDiskThread& operator=(const ShardDiskThread&) = delete;
   // Gives up what is being written, read or waiting, except lives: those that were handed over are remembered.
   ~ShardDiskThread();
 
   // Never waits. `work` is untouched when it is not taken.
   Status Submit(DiskWork&& work);
-  std::optional<DiskResult> TakeResult();
+  std::optional<DiskResult> TakeResult() { return thread_.TakeResult(); }
   // Work whose result has not been taken.
-  std::size_t waiting() const { return waiting_; }
+  std::size_t waiting() const { return thread_.waiting(); }
 
  private:
-  void Run();
-
-  SnapshotStore* store_;
-  std::function<void()> wake_;
-  Mailbox<DiskWork> work_{kWaitingMax};
-  Mailbox<DiskResult> results_{kWaitingMax};
-  std::size_t waiting_ = 0;
   std::vector<std::weak_ptr<std::atomic<bool>>> cancels_;  // of snapshots that may still be written
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  WorkThread<DiskWork, DiskResult> thread_;
 };
 
 }  // namespace capstan::server
