@@ -6,6 +6,8 @@
 //         carries its incarnation, a coordinator's its term, so that nothing from another life is believed.
 #pragma once
 
+#include <capstan/hyper_parameters.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,18 +34,6 @@ struct StepParameters {
   bool snapshot = false;         // the version that was just published is to be kept on disk
   bool stop = false;             // there is no step after the version that was just published
   bool operator==(const StepParameters&) const = default;
-};
-
-// Of one group of tensors, where the program that computes the gradients owns them and not the job file.
-struct HyperParameters {
-  double learning_rate = 0.0;
-  double momentum = 0.0;  // kMomentum
-  double beta1 = 0.0;     // kAdam, kAdamW
-  double beta2 = 0.0;
-  double eps = 0.0;  // kAdam, kAdamW, kAdagrad
-  double weight_decay = 0.0;
-  bool nesterov = false;  // kMomentum
-  bool operator==(const HyperParameters&) const = default;
 };
 
 enum class StepAction : std::uint8_t { kApply = 0, kSkip = 1 };
@@ -158,6 +148,7 @@ struct PrepareReport {
   std::vector<double> segment_squares;       // one per segment of this shard's blocks; non-finite when a gradient was
   std::vector<SlotReport> slots;             // of the slots whose home is this shard
   std::vector<std::uint64_t> block_samples;  // sum of n per block of this shard (all equal in a sound job)
+  std::uint64_t hyper_hash = 0;              // of the hyper-parameters that came with the pushes; 0: none came
   bool operator==(const PrepareReport&) const = default;
 };
 

@@ -127,6 +127,7 @@ void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults
                to.initBlockSamples(faults.Count(report.block_samples.size(), kListEntriesMax, "blocks")));
   auto slots = to.initSlots(faults.Count(report.slots.size(), kListEntriesMax, "slot reports"));
   for (unsigned i = 0; i < slots.size(); ++i) WriteSlotReport(report.slots[i], slots[i]);
+  to.setHyperHash(report.hyper_hash);
 }
 
 template <class Builder>
@@ -541,7 +542,7 @@ struct HeaderReader {
             in.getAttempt(),
             {Numbers<double>(report.getSegmentSquares(), "segments"),
              Entries<SlotReport>(report.getSlots(), "slot reports", ReadSlotReport),
-             Numbers<std::uint64_t>(report.getBlockSamples(), "blocks")}};
+             Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash()}};
   }
   Committed Read(wire::Committed::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, {in.getStep()}};

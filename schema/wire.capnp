@@ -117,6 +117,7 @@ struct PrepareReport {
   segmentSquares @0 :List(Float64);
   slots @1 :List(SlotReport);
   blockSamples @2 :List(UInt64);
+  hyperHash @3 :UInt64;
 }
 
 struct ShardAddress {
