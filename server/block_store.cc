@@ -21,7 +21,7 @@ std::size_t LargestBlockBytes(const Catalog& catalog) {
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
                        std::uint64_t seed, Begin begin)
-    : rule_(rule), states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
+    : states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
   std::uint64_t elements = 0;
   for (std::size_t local = 0; local < indices_.size(); ++local) {
@@ -34,7 +34,7 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
     for (std::uint32_t s = 0; s < block.segment_count; ++s) {
       const Segment& segment = catalog.segments()[block.first_segment + s];
       const TensorSpec& tensor = catalog.tensors()[segment.tensor];
-      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay});
+      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1});
       if (begin == Begin::kToBeLoaded) continue;
       InitialWeights(seed, tensor, segment.tensor_offset,
                      std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
@@ -65,20 +65,20 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
 }
 
 void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots,
-                         const UpdateScalars& scalars, std::span<double> squares) {
+                         std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares) {
   Entry& entry = blocks_[local];
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
-  ReduceAndUpdate(rule_, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
+  ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
   if (path_ == WritePath::kCached) HashWeights(entry.count, &entry.next);
 }
 
-void BlockStore::PrepareAgain(std::size_t local, const UpdateScalars& scalars) {
+void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars) {
   Entry& entry = blocks_[local];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
-  UpdateFromSum(rule_, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
+  UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()));
   entry.next.weights_hash.reset();
 }
@@ -94,8 +94,8 @@ void BlockStore::DropPrepared() {
   for (Entry& entry : blocks_) entry.next = {};
 }
 
-void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const UpdateScalars& scalars,
-                          std::span<double> squares) {
+void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+                          const UpdateScalars& scalars, std::span<double> squares) {
   Entry& entry = blocks_[local];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
@@ -104,7 +104,7 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, const Upd
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
   }
-  ReduceAndUpdate(rule_, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
+  ReduceAndUpdate(rules, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
                   squares);
   HashWeights(entry.count, &target);
   entry.published = std::move(target);

@@ -22,8 +22,8 @@ class BlockStore {
  public:
   enum class Begin { kVersion0, kToBeLoaded };
 
-  // `blocks`: this shard's, in catalog order. Weights of version 0 follow from the seed; optimizer state is zero. What
-  // is to be loaded has no contents yet: Arrays() says where they go.
+  // `blocks`: this shard's, in catalog order; `rule` says which states they have. Weights of version 0 follow from the
+  // seed; optimizer state is zero. What is to be loaded has no contents yet: Arrays() says where they go.
   BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
              Begin begin = Begin::kVersion0);
 
@@ -33,17 +33,19 @@ class BlockStore {
   // Segments of a block, for reports in catalog order.
   std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
 
-  // Builds the next version of a block from its contributions; writes one sum of squares per segment.
-  void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, const UpdateScalars& scalars,
-               std::span<double> squares);
+  // Builds the next version of a block from its contributions; writes one sum of squares per segment. `rules`: one for
+  // each group of the catalog, or the one of all.
+  void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
+               const UpdateScalars& scalars, std::span<double> squares);
   // Builds it again from the kept sum (clipping).
-  void PrepareAgain(std::size_t local, const UpdateScalars& scalars);
+  void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars);
   // Makes the next version of every prepared block the published one.
   void PublishPrepared();
   // Drops what was prepared.
   void DropPrepared();
   // Updates one block alone from one contribution; in place when nobody else holds its version.
-  void ApplyNow(std::size_t local, const StagedInput& input, const UpdateScalars& scalars, std::span<double> squares);
+  void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+                const UpdateScalars& scalars, std::span<double> squares);
 
   // The published weights, to be sent without copying, and their XXH3-64.
   Slice Weights(std::size_t local) const;
@@ -81,7 +83,6 @@ class BlockStore {
   BlockIn In(const BlockVersion& version) const;
   BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
 
-  OptimizerRule rule_;
   int states_;
   WritePath path_ = WritePath::kCached;  // of a step's new version
   BufferPool pool_;

@@ -96,8 +96,9 @@ struct AdamUpdate {
   float decay;  // decoupled: the factor 1 - lr * weight_decay
   float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, step_size, root_scale;
 
-  AdamUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, double weight_decay) {
-    const double lr = static_cast<double>(scalars.learning_rate);
+  AdamUpdate(const GroupRule& group, const UpdateScalars& scalars, double weight_decay) {
+    const OptimizerRule& rule = group.rule;
+    const double lr = group.learning_rate;
     const double correction1 = 1.0 - IntegerPower(rule.beta1, scalars.step);
     const double correction2 = 1.0 - IntegerPower(rule.beta2, scalars.step);
     decay = static_cast<float>(kDecoupled ? 1.0 - lr * weight_decay : weight_decay);
@@ -135,10 +136,11 @@ struct AdagradUpdate {
   }
 };
 
-// Calls use(update) with the optimizer of `rule`, its factors computed.
+// Calls use(update) with the optimizer of `group`, its factors computed.
 template <class Use>
-void WithOptimizer(const OptimizerRule& rule, const UpdateScalars& scalars, double weight_decay, const Use& use) {
-  const float lr = scalars.learning_rate;
+void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, double weight_decay, const Use& use) {
+  const OptimizerRule& rule = group.rule;
+  const auto lr = static_cast<float>(group.learning_rate);
   const float decay = static_cast<float>(weight_decay);
   const float momentum = static_cast<float>(rule.momentum);
   switch (rule.kind) {
@@ -146,8 +148,8 @@ void WithOptimizer(const OptimizerRule& rule, const UpdateScalars& scalars, doub
     case OptimizerKind::kMomentum:
       return rule.nesterov ? use(MomentumUpdate<true>{lr, decay, momentum})
                            : use(MomentumUpdate<false>{lr, decay, momentum});
-    case OptimizerKind::kAdam: return use(AdamUpdate<false>(rule, scalars, weight_decay));
-    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(rule, scalars, weight_decay));
+    case OptimizerKind::kAdam: return use(AdamUpdate<false>(group, scalars, weight_decay));
+    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(group, scalars, weight_decay));
     case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
   }
 }
@@ -321,8 +323,8 @@ GradientFactors FactorsOf(const UpdateScalars& scalars) {
   return {scalars.mean_scale, scalars.clip < 1.0F ? scalars.clip : 1.0F};
 }
 
-double DecayOf(const OptimizerRule& rule, const SegmentRange& segment) {
-  return segment.decay ? rule.weight_decay : 0.0;
+double DecayOf(const GroupRule& group, const SegmentRange& segment) {
+  return segment.decay ? group.rule.weight_decay : 0.0;
 }
 
 // The sum of `node` for `count` elements from `begin` on; takes its part of the cover off the front of `rest`.
@@ -356,10 +358,10 @@ TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
 
 // One or two inputs: straight from the payloads.
 template <class Source>
-double UpdateSegment(const OptimizerRule& rule, const UpdateScalars& scalars, const Source& source,
+double UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
                      const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SquareLanes squares;
-  WithOptimizer(rule, scalars, DecayOf(rule, segment), [&](const auto& update) {
+  WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) {
     const Arrays at(in, out, update.kStates, segment.offset);
     UpdateRange(segment.count, Advance(source, segment.offset), update, FactorsOf(scalars), at, &squares);
   });
@@ -367,10 +369,10 @@ double UpdateSegment(const OptimizerRule& rule, const UpdateScalars& scalars, co
 }
 
 // More inputs: tile by tile, the tree's sum first.
-double UpdateSegmentByTiles(const OptimizerRule& rule, const UpdateScalars& scalars, std::span<const StagedInput> cover,
+double UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                             SlotIndex slots, const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SquareLanes squares;
-  WithOptimizer(rule, scalars, DecayOf(rule, segment), [&](const auto& update) {
+  WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) {
     float sum[kTileElements];
     const std::size_t end = std::size_t{segment.offset} + segment.count;
     for (std::size_t begin = segment.offset; begin < end; begin += kTileElements) {
@@ -398,7 +400,7 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
   }
 }
 
-void ReduceAndUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, std::span<const StagedInput> cover,
+void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares) {
   CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
@@ -411,24 +413,27 @@ void ReduceAndUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, st
   }
   CAPSTAN_CHECK(live_count > 0);
   for (std::size_t i = 0; i < segments.size(); ++i) {
+    CAPSTAN_CHECK(segments[i].group < rules.size());
+    const GroupRule& group = rules[segments[i].group];
     if (live_count == 1) {
-      segment_squares[i] = UpdateSegment(rule, scalars, InputOf(*live[0]), segments[i], in, out);
+      segment_squares[i] = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
     } else if (live_count == 2) {  // whatever the tree, what has samples is added left to right
       const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
-      segment_squares[i] = UpdateSegment(rule, scalars, both, segments[i], in, out);
+      segment_squares[i] = UpdateSegment(group, scalars, both, segments[i], in, out);
     } else {
-      segment_squares[i] = UpdateSegmentByTiles(rule, scalars, cover, slots, segments[i], in, out);
+      segment_squares[i] = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
     }
   }
 }
 
-void UpdateFromSum(const OptimizerRule& rule, const UpdateScalars& scalars, const float* sum,
+void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,
                    std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out) {
   CAPSTAN_CHECK(scalars.step > 0);
   BlockOut without_sum = out;
   without_sum.sum = nullptr;
   for (const SegmentRange& segment : segments) {
-    UpdateSegment(rule, scalars, OneInput{sum, 1.0F}, segment, in, without_sum);
+    CAPSTAN_CHECK(segment.group < rules.size());
+    UpdateSegment(rules[segment.group], scalars, OneInput{sum, 1.0F}, segment, in, without_sum);
   }
 }
 

@@ -23,8 +23,7 @@ inline constexpr int kStatesMax = 2;
 
 // What changes from update to update.
 struct UpdateScalars {
-  std::uint64_t step = 1;  // counts applied updates (skipped ones not); 1 for the first
-  float learning_rate = 0.0F;
+  std::uint64_t step = 1;   // counts applied updates (skipped ones not); 1 for the first
   float mean_scale = 1.0F;  // float(1 / (samples * loss scale)), computed once in double
   float clip = 1.0F;        // factor of clipping by global norm; 1 or more: none
 };
@@ -41,7 +40,8 @@ struct StagedInput {
 struct SegmentRange {
   std::uint32_t offset = 0;  // within the block
   std::uint32_t count = 0;
-  bool decay = true;  // whether weight decay applies
+  bool decay = true;        // whether weight decay applies
+  std::uint32_t group = 0;  // whose rule it is: an index
 };
 
 // Arrays beyond StateCount(kind) are not looked at.
@@ -69,13 +69,14 @@ struct BlockOut {
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
 
 // `cover`: disjoint nodes of the tree over [0, slots), from left to right, that cover it; some samples are not 0.
+// `rules`: of one kind, one for each group that a segment names.
 // segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; non-finite when a gradient is.
-void ReduceAndUpdate(const OptimizerRule& rule, const UpdateScalars& scalars, std::span<const StagedInput> cover,
+void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares);
 
 // The same update again from the kept sum, with other scalars.
-void UpdateFromSum(const OptimizerRule& rule, const UpdateScalars& scalars, const float* sum,
+void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,
                    std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out);
 
 }  // namespace capstan::server

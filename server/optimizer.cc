@@ -23,4 +23,22 @@ OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
           .weight_decay = section.weight_decay};
 }
 
+std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
+                                      const std::vector<HyperParameters>& hyper) {
+  if (hyper.empty()) return {{job, static_cast<double>(learning_rate)}};
+  std::vector<GroupRule> rules;
+  rules.reserve(hyper.size());
+  for (const HyperParameters& group : hyper) {
+    rules.push_back({{.kind = job.kind,
+                      .momentum = group.momentum,
+                      .nesterov = group.nesterov,
+                      .beta1 = group.beta1,
+                      .beta2 = group.beta2,
+                      .eps = group.eps,
+                      .weight_decay = group.weight_decay},
+                     group.learning_rate});
+  }
+  return rules;
+}
+
 }  // namespace capstan::server

@@ -5,6 +5,10 @@
 //         update turns them into its fp32 factors: 1 - fp32(0.999) is off by 1.3e-5 of itself.
 #pragma once
 
+#include <capstan/hyper_parameters.h>
+
+#include <vector>
+
 #include "common/job_config.h"
 
 namespace capstan::server {
@@ -25,5 +29,16 @@ struct OptimizerRule {
 int StateCount(OptimizerKind kind);
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section);
+
+// How the tensors of one group are updated in one step.
+struct GroupRule {
+  OptimizerRule rule;
+  double learning_rate = 0.0;
+};
+
+// The job file's rule and the schedule's rate for all tensors where `hyper` is empty; else one rule for each entry, of
+// the job file's kind.
+std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
+                                      const std::vector<HyperParameters>& hyper);
 
 }  // namespace capstan::server

@@ -90,9 +90,10 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
     attempt_ = redo.attempt;
     clip_ = redo.clip;
     metrics_->steps_redone.Add(1);
+    const std::vector<GroupRule> rules = Rules();
     for (std::size_t local = 0; local < store_->size(); ++local) {
       const std::uint64_t samples = progress_[local].staged.samples();
-      if (samples != 0) store_->PrepareAgain(local, Scalars(parameters_.updates, samples));
+      if (samples != 0) store_->PrepareAgain(local, rules, Scalars(parameters_.updates, samples));
     }
     prepared_backoff_.Restart();
   }
@@ -152,6 +153,7 @@ Status Shard::CheckPush(const Push& push, const Slice& payload) const {
   if (!HasGlobalSteps(options_.mode) && !push.node.IsLeaf()) {
     return Invalid("without global steps each slot is pushed by itself");
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckHyperParameters(push.hyper, catalog_->group_count()));
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
     return Invalid("a push of " + std::to_string(push.samples) + " samples is above the limit");
   }
@@ -206,6 +208,11 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
   if (position >= credit()) {
     metrics_->pushes_busy.Add(1);
     AckFor(from, push.step);  // tells the credit; when the window moves, it is told again
+    return;
+  }
+  if (Status status = hyper_parameters_.Take(push.step, push.node, push.hyper); !status.ok()) {
+    metrics_->pushes_invalid.Add(1);
+    Refuse(from, Code::kInvalid, status.message(), out, push.block);
     return;
   }
   const Result<StagedBlock::Outcome> outcome = block.staged.Add(push.node, push.samples, push.payload_hash, payload,
@@ -268,18 +275,16 @@ void Shard::PrepareBlock(std::size_t local) {
   if (samples == 0) {
     std::fill(squares.begin(), squares.end(), 0.0);
   } else {
-    store_->Prepare(local, block.staged.Inputs(), slot_count_, Scalars(parameters_.updates, samples), squares);
+    store_->Prepare(local, block.staged.Inputs(), slot_count_, Rules(), Scalars(parameters_.updates, samples), squares);
     metrics_->updates_applied.Add(1);
   }
   block.staged.ReleasePayloads();
   block.prepared = true;
 }
 
-UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float learning_rate,
-                             float loss_scale) const {
+UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) const {
   UpdateScalars scalars;
   scalars.step = updates + 1;
-  scalars.learning_rate = learning_rate;
   scalars.mean_scale = static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(loss_scale)));
   scalars.clip = clip_;
   return scalars;
@@ -359,6 +364,7 @@ Prepared Shard::MakePrepared() const {
   message.report.segment_squares = squares_;
   for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
   for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
+  message.report.hyper_hash = hyper_parameters_.hash();
   return message;
 }
 
@@ -391,6 +397,7 @@ void Shard::BeginStep() {
   attempt_ = 0;
   clip_ = 1.0F;
   prepared_ = false;
+  hyper_parameters_.Clear();
   reports_ = std::exchange(next_reports_, {});
 }
 

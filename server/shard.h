@@ -33,6 +33,7 @@
 #include "server/log_queue.h"
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
+#include "server/step_hyper_parameters.h"
 #include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
 
@@ -211,9 +212,13 @@ class Shard {
   std::size_t home_slot_count() const;
   std::uint32_t credit() const;
   UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples) const {
-    return Scalars(updates, samples, parameters_.learning_rate, parameters_.loss_scale);
+    return Scalars(updates, samples, parameters_.loss_scale);
   }
-  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples, float learning_rate, float loss_scale) const;
+  UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) const;
+  // Of the step under way.
+  std::vector<GroupRule> Rules() const {
+    return MakeGroupRules(options_.optimizer, parameters_.learning_rate, hyper_parameters_.groups());
+  }
   Step step() const { return {version_.value}; }
 
   const ShardOptions options_;
@@ -256,6 +261,7 @@ class Shard {
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
   StepParameters parameters_;               // of the step under way
+  StepHyperParameters hyper_parameters_;    // of the step under way
   std::size_t lowest_incomplete_ = 0;       // in push order: backward, the last local block first
 
   std::uint32_t attempt_ = 0;

@@ -13,7 +13,8 @@ PushRecord Shard::RecordOf(const Push& push, const Slice& payload) const {
           parameters_.learning_rate,
           parameters_.loss_scale,
           push.payload_hash,
-          payload};
+          payload,
+          push.hyper};
 }
 
 void Shard::ApplyPush(const PushRecord& push) {
@@ -22,7 +23,8 @@ void Shard::ApplyPush(const PushRecord& push) {
   if (push.samples > 0) {
     std::vector<double> squares(store_->segment_count(local));
     const StagedInput input{Node{0, 1}, push.samples, push.payload.data};
-    store_->ApplyNow(local, input, Scalars(block.updates, push.samples, push.learning_rate, push.loss_scale), squares);
+    store_->ApplyNow(local, input, MakeGroupRules(options_.optimizer, push.learning_rate, push.hyper),
+                     Scalars(block.updates, push.samples, push.loss_scale), squares);
     ++block.updates;
     metrics_->updates_applied.Add(1);
   }

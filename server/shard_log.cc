@@ -115,6 +115,10 @@ Status Shard::CheckReplay(const PushRecord& push) const {
   const auto local = local_of_.find(push.block);
   const bool fits = local != local_of_.end() && push.slot < slot_count_ &&
                     push.payload.size == (push.samples == 0 ? 0 : store_->count(local->second) * sizeof(float));
+  if (fits && push.hyper.size() != catalog_->group_count()) {
+    return Corrupt("a record of the log has hyper-parameters of " + std::to_string(push.hyper.size()) +
+                   " groups, the job's tensors are of " + std::to_string(catalog_->group_count()));
+  }
   if (fits) return {};
   return Corrupt("a record of the log is of block " + std::to_string(push.block) + " and slot " +
                  std::to_string(push.slot) + ", which do not belong here");

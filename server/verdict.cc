@@ -67,6 +67,19 @@ GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std
   return result;
 }
 
+// What is wrong where shards got different hyper-parameters with their pushes; a shard without blocks got none.
+std::string TwoSets(const std::vector<const Prepared*>& prepared) {
+  const Prepared* with = nullptr;
+  for (const Prepared* one : prepared) {
+    if (one->report.hyper_hash == 0) continue;
+    if (with == nullptr) with = one;
+    if (one->report.hyper_hash == with->report.hyper_hash) continue;
+    return "the pushes to shards " + std::to_string(with->shard) + " and " + std::to_string(one->shard) +
+           " came with different hyper-parameters; every worker is to set those of a step from its number alone";
+  }
+  return "";
+}
+
 }  // namespace
 
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
@@ -96,6 +109,11 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
                        std::to_string(record.samples) + "; some worker disagrees about the data";
       return verdict;
     }
+  }
+  if (std::string difference = TwoSets(prepared); !difference.empty()) {
+    verdict.kind = Verdict::Kind::kStop;
+    verdict.reason = "step " + std::to_string(first.step.value) + ": " + difference;
+    return verdict;
   }
 
   const GradientNorm gradient = NormOf(catalog, order, prepared);

@@ -27,7 +27,8 @@ LogResult Do(const TrimLog& work, PushLog* log) { return LogTrimmed{log->Trim(wo
 std::uint64_t BytesOf(const PushLogRecord& record) {
   constexpr std::uint64_t kNumbers = 128;  // beside the payload
   const auto* push = std::get_if<PushRecord>(&record);
-  return kNumbers + (push != nullptr ? push->payload.size : 0);
+  if (push == nullptr) return kNumbers;
+  return kNumbers + push->hyper.size() * sizeof(HyperParameters) + push->payload.size;
 }
 
 Status CheckHistory(LogHistory wanted, LogHistory here) {

@@ -29,6 +29,7 @@ struct PushRecord {
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
   Slice payload;
+  std::vector<HyperParameters> hyper;  // of every group, where they came with the push
 };
 
 using EndRecord = Progress::Entry;  // its step is the sequence number

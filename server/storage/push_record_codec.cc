@@ -14,13 +14,31 @@ namespace {
 
 using server::ToJson;
 
+Json ToJson(const HyperParameters& group) {
+  return Json::array({DoubleBits(group.learning_rate), DoubleBits(group.momentum), DoubleBits(group.beta1),
+                      DoubleBits(group.beta2), DoubleBits(group.eps), DoubleBits(group.weight_decay), group.nesterov});
+}
+
+bool ReadGroup(const Json* json, HyperParameters* group) {
+  return json->size() == 7 && ReadDouble(Element(*json, 0), &group->learning_rate) &&
+         ReadDouble(Element(*json, 1), &group->momentum) && ReadDouble(Element(*json, 2), &group->beta1) &&
+         ReadDouble(Element(*json, 3), &group->beta2) && ReadDouble(Element(*json, 4), &group->eps) &&
+         ReadDouble(Element(*json, 5), &group->weight_decay) && ReadBool(Element(*json, 6), &group->nesterov);
+}
+
+// The groups come last, and only where there are any.
 Json ToJson(const PushRecord& push) {
-  return Json::array({push.block, push.slot, push.sequence, push.samples, FloatBits(push.learning_rate),
-                      FloatBits(push.loss_scale), push.payload_hash});
+  Json json = Json::array({push.block, push.slot, push.sequence, push.samples, FloatBits(push.learning_rate),
+                           FloatBits(push.loss_scale), push.payload_hash});
+  if (push.hyper.empty()) return json;
+  Json& groups = json.emplace_back(Json::array());
+  for (const HyperParameters& group : push.hyper) groups.push_back(ToJson(group));
+  return json;
 }
 
 bool ReadPush(const Json* json, PushRecord* push) {
-  return json->size() == 7 && ReadNumber(Element(*json, 0), &push->block) &&
+  if (json->size() == 8 && !ReadList(Element(*json, 7), &push->hyper, kGroupsMax, ReadGroup)) return false;
+  return (json->size() == 7 || !push->hyper.empty()) && ReadNumber(Element(*json, 0), &push->block) &&
          ReadNumber(Element(*json, 1), &push->slot, kSlotsMax - 1) && ReadNumber(Element(*json, 2), &push->sequence) &&
          ReadNumber(Element(*json, 3), &push->samples, kSamplesPerPushMax) &&
          ReadFloat(Element(*json, 4), &push->learning_rate) && ReadFloat(Element(*json, 5), &push->loss_scale) &&

@@ -92,8 +92,8 @@ void StreamBlock(const BenchBlock& block) {
 
 template <std::size_t kInputs>
 void UpdateBlock(const BenchBlock& block, server::WritePath path) {
-  const server::OptimizerRule rule{.kind = OptimizerKind::kAdamW, .weight_decay = 0.01};
-  const server::UpdateScalars scalars{.step = 10, .learning_rate = 1e-4F, .mean_scale = 1.0F / 32};
+  const server::GroupRule rule{{.kind = OptimizerKind::kAdamW, .weight_decay = 0.01}, 1e-4};
+  const server::UpdateScalars scalars{.step = 10, .mean_scale = 1.0F / 32};
   std::array<server::StagedInput, kInputs> cover;
   for (SlotIndex slot = 0; slot < kInputs; ++slot) cover[slot] = {{slot, slot + 1}, 16, block.Payload(slot)};
   const server::SegmentRange segment{0, kBlockElements, true};
@@ -102,7 +102,7 @@ void UpdateBlock(const BenchBlock& block, server::WritePath path) {
   const server::BlockOut out{
       block.next[0].As<float>(), {block.next[1].As<float>(), block.next[2].As<float>()}, block.sum.As<float>(), path};
   double squares = 0.0;
-  server::ReduceAndUpdate(rule, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
+  server::ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
 }
 
 // Times every block by itself and keeps its best: what else runs on the machine then costs a block here and there, not

@@ -70,9 +70,11 @@ class LocalTraining {
 
   server::UpdateScalars Scalars(float clip) const {
     return {.step = parameters_.updates + 1,
-            .learning_rate = parameters_.learning_rate,
             .mean_scale = static_cast<float>(1.0 / static_cast<double>(samples_)),
             .clip = clip};
+  }
+  std::vector<server::GroupRule> Rules() const {
+    return server::MakeGroupRules(server::MakeOptimizerRule(job_.config.optimizer), parameters_.learning_rate, {});
   }
 
   void PrepareBlocks(const client::SlotSums::Part& whole, std::vector<double>* squares) {
@@ -81,7 +83,7 @@ class LocalTraining {
       const Block& block = catalog_.blocks()[i];
       const server::StagedInput input{whole.node, whole.samples,
                                       whole.gradient->data() + block.flat_offset * sizeof(float)};
-      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Scalars(1.0F),
+      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Rules(), Scalars(1.0F),
                      std::span(*squares).subspan(block.first_segment, block.segment_count));
     }
   }
@@ -92,7 +94,7 @@ class LocalTraining {
     };
     server::Verdict verdict = decide(0);
     if (verdict.kind == server::Verdict::Kind::kRedo) {
-      for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) store_.PrepareAgain(i, Scalars(verdict.clip));
+      for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) store_.PrepareAgain(i, Rules(), Scalars(verdict.clip));
       verdict = decide(1);
     }
     if (verdict.kind == server::Verdict::Kind::kStop) return Invalid(verdict.reason);

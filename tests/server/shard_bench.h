@@ -22,6 +22,7 @@ struct ShardBenchOptions {
   SlotIndex slots = 3;
   std::uint32_t window_blocks = 16;
   std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block
+  std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
   OptimizerKind optimizer = OptimizerKind::kSgd;
   const MemorySnapshotStore* found = nullptr;  // what is in its directory
   Acknowledge acknowledge = Acknowledge::kReceived;
@@ -113,7 +114,8 @@ class ShardBench {
     reset.parameters.learning_rate = 1.0F;
     reset.slot_count = options_.slots;
     for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
-      reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true});
+      const std::uint32_t group = options_.groups == 0 ? 0 : static_cast<std::uint32_t>(i) % options_.groups + 1;
+      reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true, group});
     }
     return reset;
   }
@@ -158,9 +160,16 @@ class ShardBench {
     return {std::move(buffer), data, count * sizeof(float)};
   }
   Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
-    return {generation,     Incarnation{7}, SessionId{1}, Step{step},
-            node,           block,          samples,      samples == 0 ? 0 : Hash64(payload.bytes()),
-            Encoding::kFp32};
+    return {generation,
+            Incarnation{7},
+            SessionId{1},
+            Step{step},
+            node,
+            block,
+            samples,
+            samples == 0 ? 0 : Hash64(payload.bytes()),
+            Encoding::kFp32,
+            hyper};
   }
   void Stage(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, float value,
              PeerId from = kWorker) {
@@ -214,7 +223,8 @@ class ShardBench {
   PushLog* log() { return options_.log != nullptr ? options_.log : &own_log_; }
 
   MemorySnapshotStore disk;
-  Generation generation{1};  // of the messages made
+  Generation generation{1};            // of the messages made
+  std::vector<HyperParameters> hyper;  // of the pushes made
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
   std::vector<Slice> payloads;  // of all messages taken

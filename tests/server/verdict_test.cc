@@ -113,6 +113,18 @@ TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] 
   CHECK(again.record.gradient_norm == 13.0);  // people see it as it was before clipping
 }
 
+TEST_CASE("a step whose shards got different hyper-parameters stops the job and names two of them",
+          "[server][verdict]") {
+  Step4 step({1.0, 1.0, 1.0}, 3);
+  step.prepared()[0].report.hyper_hash = 0;  // a shard that no push came to
+  step.prepared()[1].report.hyper_hash = step.prepared()[2].report.hyper_hash = 77;
+  CHECK(step.Judge(MakeConfig()).kind == Verdict::Kind::kCommit);
+  step.prepared()[2].report.hyper_hash = 78;
+  const Verdict verdict = step.Judge(MakeConfig());
+  CHECK(verdict.kind == Verdict::Kind::kStop);
+  CHECK(verdict.reason.find("step 4: the pushes to shards 1 and 2 came with different hyper-parameters") == 0);
+}
+
 TEST_CASE("a norm within the limit, or no limit, commits at once", "[server][verdict]") {
   JobConfig config = MakeConfig();
   CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);

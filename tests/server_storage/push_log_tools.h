@@ -28,6 +28,10 @@ inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   push.sequence = draw;
   push.learning_rate = 0.1F * static_cast<float>(index + 1);
   push.loss_scale = 1024.0F;
+  for (std::uint64_t i = 0; i < index % 4; ++i) {
+    const double number = 0.1 * static_cast<double>(draw % 10 + i);
+    push.hyper.push_back({number, 0.9, 0.8, 0.999, 1e-8, number / 7, i % 2 == 0});
+  }
   if (index % 3 == 1) return push;
   push.samples = 1 + draw % 9;
   const BufferRef buffer = NewBuffer(64 + index % 50 * 4);
@@ -52,7 +56,8 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
   const auto &x = std::get<PushRecord>(a), &y = std::get<PushRecord>(b);
   return x.block == y.block && x.slot == y.slot && x.sequence == y.sequence && x.samples == y.samples &&
          x.learning_rate == y.learning_rate && x.loss_scale == y.loss_scale && x.payload_hash == y.payload_hash &&
-         x.payload.size == y.payload.size && Hash64(x.payload.bytes()) == Hash64(y.payload.bytes());
+         x.hyper == y.hyper && x.payload.size == y.payload.size &&
+         Hash64(x.payload.bytes()) == Hash64(y.payload.bytes());
 }
 
 // Piece by piece.

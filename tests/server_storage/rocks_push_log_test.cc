@@ -126,6 +126,16 @@ TEST_CASE("not a byte of a record is believed that is not as it was written", "[
   }
 }
 
+TEST_CASE("a record without hyper-parameters is written as ever; one with them has them last",
+          "[server][storage][log]") {
+  PushRecord push;
+  push.block = 3;
+  push.learning_rate = 1.0F;
+  CHECK(EncodePushRecord(9, push).find(R"({"push":[3,0,0,0,1065353216,1065353216,0]})") != std::string::npos);
+  push.hyper.resize(1);
+  CHECK(EncodePushRecord(9, push).find("1065353216,0,[[0,0,0,0,0,0,false]]]}") != std::string::npos);
+}
+
 TEST_CASE("what is trimmed gives its room back", "[server][storage][log]") {
   const WrittenLog written(300);
   const auto log = written.Open();

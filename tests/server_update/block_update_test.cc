@@ -81,22 +81,22 @@ double LaneSquares(const Floats& sum, const SegmentRange& segment, float mean_sc
 
 struct Case {
   RandomStream random{0};
-  OptimizerRule rule;
+  GroupRule group;
   std::uint32_t count = 0;
-  UpdateScalars scalars{.step = 3, .learning_rate = 0.01F, .mean_scale = 1.0F / 37};
+  UpdateScalars scalars{.step = 3, .mean_scale = 1.0F / 37};
   std::vector<SegmentRange> segments;
   std::vector<Contribution> leaves;
   BlockArrays before{0, 0};
 
   Case(std::uint64_t seed, const OptimizerRule& a_rule, SlotIndex slots, std::uint32_t a_count)
-      : random(seed), rule(a_rule), count(a_count), segments(TwoSegments(a_count)) {
+      : random(seed), group{a_rule, 0.01}, count(a_count), segments(TwoSegments(a_count)) {
     leaves = RandomLeaves(&random, slots, count);
     before = RandomBlock(&random, count, segments.size());
   }
 
   BlockArrays Updated(const std::vector<Contribution>& cover, WritePath path = WritePath::kCached) const {
     BlockArrays after = before;
-    ReduceAndUpdate(rule, scalars, Inputs(cover), static_cast<SlotIndex>(leaves.size()), segments, before.in(),
+    ReduceAndUpdate({&group, 1}, scalars, Inputs(cover), static_cast<SlotIndex>(leaves.size()), segments, before.in(),
                     after.out(path), after.squares);
     return after;
   }
@@ -153,9 +153,10 @@ TEST_CASE("a segment has the same bits wherever it lies in its block", "[server]
       there.state[1][i + shift] = c.before.state[1][i];
     }
     double here_squares = 0, there_squares = 1;
-    ReduceAndUpdate(c.rule, c.scalars, Inputs(c.leaves), 3, {&whole, 1}, here.in(), here.out(), {&here_squares, 1});
-    ReduceAndUpdate(c.rule, c.scalars, Inputs(shifted), 3, {&moved, 1}, there.in(), there.out(WritePath::kStreaming),
-                    {&there_squares, 1});
+    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), 3, {&whole, 1}, here.in(), here.out(),
+                    {&here_squares, 1});
+    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(shifted), 3, {&moved, 1}, there.in(),
+                    there.out(WritePath::kStreaming), {&there_squares, 1});
     REQUIRE(here_squares == there_squares);
     REQUIRE(std::memcmp(here.weights.data(), there.weights.data() + shift, whole.count * sizeof(float)) == 0);
   }
@@ -171,9 +172,49 @@ TEST_CASE("an update from the kept sum has the bits of one that was clipped at o
       REQUIRE_FALSE(clipped.SameVersion(unclipped));
       REQUIRE(clipped.squares == unclipped.squares);  // of the gradient before clipping
       BlockArrays again = unclipped;
-      UpdateFromSum(rule, c.scalars, unclipped.sum.data(), c.segments, c.before.in(), again.out());
+      UpdateFromSum({&c.group, 1}, c.scalars, unclipped.sum.data(), c.segments, c.before.in(), again.out());
       REQUIRE(again.SameVersion(clipped));
       REQUIRE(again.sum == unclipped.sum);
+    }
+  }
+}
+
+// Both segments by their own rules, from nothing but the rules of one group at a time.
+TEST_CASE("segments of two groups have the bits of two updates, each with its own hyper-parameters",
+          "[server][update]") {
+  const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};
+  const HyperParameters second{0.3, 0.5, 0.8, 0.95, 1e-6, 0.02, true};
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam, OptimizerKind::kAdamW,
+                             OptimizerKind::kAdagrad}) {
+    for (SlotIndex slots : {1U, 2U, 5U}) {
+      Case c(slots, {.kind = kind}, slots, 3001);
+      c.scalars.clip = 0.5F;
+      c.segments = {{0, 1000, true, 1}, {1000, 1001, false, 0}, {2001, 1000, true, 0}};
+      c.before = RandomBlock(&c.random, c.count, c.segments.size());
+      const auto updated = [&](const std::vector<HyperParameters>& hyper, std::vector<SegmentRange> segments) {
+        BlockArrays after = c.before;
+        after.squares.resize(segments.size());
+        ReduceAndUpdate(MakeGroupRules({.kind = kind}, 7.0F, hyper), c.scalars, Inputs(c.leaves), slots, segments,
+                        c.before.in(), after.out(), after.squares);
+        return after;
+      };
+      const BlockArrays both = updated({first, second}, c.segments);
+      BlockArrays apart = updated({second}, {{0, 1000, true, 0}});
+      const BlockArrays rest = updated({first}, {{1000, 1001, false, 0}, {2001, 1000, true, 0}});
+      const auto take = [](const Floats& to, const Floats& from) {
+        std::copy(from.data() + 1000, from.data() + from.size(), to.data() + 1000);
+      };
+      take(apart.weights, rest.weights);
+      for (int s = 0; s < kStatesMax; ++s) take(apart.state[s], rest.state[s]);
+      CAPTURE(static_cast<int>(kind), slots);
+      REQUIRE(both.SameVersion(apart));
+      REQUIRE_FALSE(both.SameVersion(updated({second, first}, c.segments)));
+      REQUIRE(both.squares == std::vector<double>{apart.squares[0], rest.squares[0], rest.squares[1]});
+
+      BlockArrays again = both;
+      UpdateFromSum(MakeGroupRules({.kind = kind}, 7.0F, {first, second}), c.scalars, both.sum.data(), c.segments,
+                    c.before.in(), again.out());
+      REQUIRE(again.SameVersion(both));
     }
   }
 }
@@ -196,7 +237,8 @@ TEST_CASE("an update in place has the bits of one into other buffers", "[server]
         BlockArrays in_place = c.before;
         BlockOut out = in_place.out(path);
         out.sum = nullptr;
-        ReduceAndUpdate(rule, c.scalars, Inputs(c.leaves), slots, c.segments, in_place.in(), out, in_place.squares);
+        ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), slots, c.segments, in_place.in(), out,
+                        in_place.squares);
         REQUIRE(in_place.SameVersion(elsewhere));
         REQUIRE(in_place.squares == elsewhere.squares);
       }
@@ -227,7 +269,7 @@ TEST_CASE("a slot without samples leaves the others' bits alone", "[server][upda
   for (std::uint32_t i = 0; i < kCount; ++i) values[i] = alone.value(i);
   std::vector<Contribution> among{{{0, 1}, 0, values}, {{1, 2}, 9, values}, {{2, 4}, 0, values}};
   BlockArrays after = c.before;
-  ReduceAndUpdate(c.rule, c.scalars, Inputs(among), 4, c.segments, c.before.in(), after.out(), after.squares);
+  ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(among), 4, c.segments, c.before.in(), after.out(), after.squares);
   REQUIRE(after.SameVersion(c.Updated({alone})));
 
   Floats sum(kCount, 42.0F);

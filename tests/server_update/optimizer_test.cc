@@ -55,9 +55,9 @@ TEST_CASE("twenty updates follow PyTorch's formulas in double", "[server][optimi
       const Contribution left({0, 1}, 3, RandomFloats(&random, kCount)),
           right({1, 2}, 5, RandomFloats(&random, kCount));
       const std::vector<StagedInput> cover{left.input(), right.input()};
-      const UpdateScalars scalars{
-          .step = static_cast<std::uint64_t>(t), .learning_rate = kRate, .mean_scale = 1.0F / 8, .clip = 0.5F};
-      ReduceAndUpdate(rule, scalars, cover, 2, segments, block.in(), block.out(), block.squares);
+      const UpdateScalars scalars{.step = static_cast<std::uint64_t>(t), .mean_scale = 1.0F / 8, .clip = 0.5F};
+      const GroupRule group{rule, static_cast<double>(kRate)};
+      ReduceAndUpdate({&group, 1}, scalars, cover, 2, segments, block.in(), block.out(), block.squares);
       for (std::uint32_t i = 0; i < kCount; ++i) {
         const double mean = (3.0 * static_cast<double>(left.value(i)) + 5.0 * static_cast<double>(right.value(i))) / 8;
         const double decay = i < segments[0].count ? rule.weight_decay : 0.0;
@@ -70,15 +70,14 @@ TEST_CASE("twenty updates follow PyTorch's formulas in double", "[server][optimi
 }
 
 TEST_CASE("bias corrections stay exact for late updates", "[server][optimizer]") {
-  const OptimizerRule rule{.kind = OptimizerKind::kAdam};
+  const GroupRule group{{.kind = OptimizerKind::kAdam}, 1.0};
   const SegmentRange segment{0, 16, true};
   for (std::uint64_t step : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{1000}, std::uint64_t{1} << 40}) {
     BlockArrays block(16, 1);
     block.state[1] = Floats(16, 1.0F);
     const Contribution gradient({0, 1}, 1, Floats(16, 1.0F));
     const std::vector<StagedInput> cover{gradient.input()};
-    ReduceAndUpdate(rule, {.step = step, .learning_rate = 1.0F}, cover, 1, {&segment, 1}, block.in(), block.out(),
-                    block.squares);
+    ReduceAndUpdate({&group, 1}, {.step = step}, cover, 1, {&segment, 1}, block.in(), block.out(), block.squares);
     const double t = static_cast<double>(step);
     const double expected = -0.1 / (1 - std::pow(0.9, t)) / (1.0 / std::sqrt(1 - std::pow(0.999, t)) + 1e-8);
     REQUIRE(static_cast<double>(block.weights[5]) == Approx(expected).epsilon(1e-6));
@@ -102,6 +101,20 @@ TEST_CASE("an optimizer's rule and number of states follow from the job file", "
   REQUIRE(rule.beta2 == 0.6);
   REQUIRE(rule.eps == 0.5);
   REQUIRE(rule.weight_decay == 0.4);
+  const std::vector<GroupRule> alone = MakeGroupRules(rule, 0.25F, {});
+  REQUIRE(alone.size() == 1);
+  REQUIRE(alone[0].rule.momentum == 0.8);
+  REQUIRE(alone[0].learning_rate == 0.25);
+  const std::vector<GroupRule> groups = MakeGroupRules(rule, 0.25F, {{}, {1.0, 2.0, 0.3, 0.4, 5.0, 6.0, false}});
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[1].rule.kind == OptimizerKind::kMomentum);
+  REQUIRE(groups[1].learning_rate == 1.0);
+  REQUIRE(groups[1].rule.momentum == 2.0);
+  REQUIRE(groups[1].rule.beta1 == 0.3);
+  REQUIRE(groups[1].rule.beta2 == 0.4);
+  REQUIRE(groups[1].rule.eps == 5.0);
+  REQUIRE(groups[1].rule.weight_decay == 6.0);
+  REQUIRE_FALSE(groups[1].rule.nesterov);
   REQUIRE(StateCount(OptimizerKind::kSgd) == 0);
   REQUIRE(StateCount(OptimizerKind::kMomentum) == 1);
   REQUIRE(StateCount(OptimizerKind::kAdam) == 2);

@@ -45,12 +45,12 @@ int Trace() {
   BlockArrays block(count, 1);
   Floats gradient(count);
   const SegmentRange segment{0, count, true};
+  const GroupRule group{rule, static_cast<double>(lr)};
   if (!Read(block.weights)) return 2;
   for (std::uint64_t step = 1; step <= updates; ++step) {
     if (!Read(gradient)) return 2;
     const StagedInput input{{0, 1}, 1, reinterpret_cast<const std::byte*>(gradient.data())};
-    ReduceAndUpdate(rule, {.step = step, .learning_rate = lr}, {&input, 1}, 1, {&segment, 1}, block.in(), block.out(),
-                    block.squares);
+    ReduceAndUpdate({&group, 1}, {.step = step}, {&input, 1}, 1, {&segment, 1}, block.in(), block.out(), block.squares);
     std::cout.write(reinterpret_cast<const char*>(block.weights.data()),
                     static_cast<std::streamsize>(count * sizeof(float)));
   }
