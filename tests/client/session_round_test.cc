@@ -37,6 +37,26 @@ TEST_CASE("a worker that comes anew asks every shard what it holds before it com
   CHECK(bench.Events<Session::WeightsArrived>().at(0).block == 2);
 }
 
+TEST_CASE("every push carries the hyper-parameters that were set last, also when it is sent again", "[client][round]") {
+  SessionBench bench;
+  const Work work = bench.Join({0}).BeginWork();
+  bench.Forget();
+  bench.Push(work, {0, 1}, 3);
+  CHECK(bench.TakeFor<capstan::Push>(1).at(0).hyper.empty());  // the job file's
+  const std::vector<HyperParameters> first = {{.learning_rate = 0.5}}, second = {{.learning_rate = 0.25}};
+  bench.session->SetHyperParameters(first);
+  for (BlockIndex block : {2U, 1U, 0U}) bench.Push(work, {0, 1}, block);
+  bench.EndSlot(work, 0);
+  for (ShardIndex shard : {0U, 1U}) {
+    for (const capstan::Push& push : bench.TakeFor<capstan::Push>(shard)) CHECK(push.hyper == first);
+  }
+  bench.session->SetHyperParameters(second);  // of the next round
+  bench.Tick(seconds(2));
+  const std::vector<capstan::Push> again = bench.TakeFor<capstan::Push>(0);
+  REQUIRE(again.size() == 2);
+  CHECK(again[0].hyper == first);
+}
+
 TEST_CASE("what shards hold already is neither computed nor pushed again", "[client][round]") {
   SessionBench bench;
   bench.Join({0, 1}).Ready();

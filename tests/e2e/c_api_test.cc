@@ -55,18 +55,30 @@ capstan_client* Connect(const InProcessJob& job, const char* worker) {
   return client;
 }
 
-capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZEROS) {
+enum class Groups { kJobFile, kOneEach };
+
+capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZEROS, Groups groups = Groups::kJobFile) {
   constexpr std::array<std::int64_t, 2> kLarge = {3, 131072}, kSmall = {5, 1};
   std::array<capstan_tensor, 2> tensors{};
   for (capstan_tensor& tensor : tensors) tensor.size = sizeof tensor;
   tensors[0].name = "large", tensors[0].shape = kLarge.data(), tensors[0].dimensions = 2;
   tensors[1].name = "small", tensors[1].shape = kSmall.data(), tensors[1].dimensions = 1;
   tensors[1].initial = initial;
+  if (groups == Groups::kOneEach) tensors[0].group = 1, tensors[1].group = 2;
   capstan_description description{};
   description.size = sizeof description;
   description.tensors = tensors.data();
   description.tensor_count = tensors.size();
   return capstan_declare(client, &description);
+}
+
+// Plain descent with these rates, one for each group.
+capstan_code SetRates(capstan_client* client, double first, double second) {
+  std::array<capstan_hyper_parameters, 2> groups{};
+  for (capstan_hyper_parameters& group : groups) group.size = sizeof group;
+  groups[0].learning_rate = first;
+  groups[1].learning_rate = second;
+  return capstan_set_hyper_parameters(client, groups.data(), groups.size());
 }
 
 capstan_result OneSample() {
@@ -105,10 +117,10 @@ capstan_code Train(capstan_client* client) {
 
 // A client that has been given a round, in a job of one worker and one shard.
 struct InRound {
-  InRound() {
+  explicit InRound(Groups groups = Groups::kJobFile) {
     job.StartShard(0);
     client = Connect(job, "w");
-    REQUIRE(Declare(client) == CAPSTAN_OK);
+    REQUIRE(Declare(client, CAPSTAN_ZEROS, groups) == CAPSTAN_OK);
     work.size = sizeof work;
     REQUIRE(capstan_next_work(client, kPatience, &work) == CAPSTAN_OK);
     REQUIRE(work.done == 0);
@@ -204,6 +216,88 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
     CHECK_THAT(round.error(), Contains(wrong.text));
     CHECK(capstan_next_work(round.client, 0, &round.work) == CAPSTAN_INVALID);  // nobody goes on as if nothing was
   }
+}
+
+TEST_CASE("groups of tensors are updated with the hyper-parameters of each round, kept until they are set again",
+          "[e2e][c]") {
+  InRound round(Groups::kOneEach);
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    REQUIRE(round.work.step == step);
+    if (step != 2) REQUIRE(SetRates(round.client, 0.25, static_cast<double>(step)) == CAPSTAN_OK);
+    for (std::size_t i = 0; i < round.work.slot_length; ++i) {
+      REQUIRE(RunSlot(round.client, round.work.slots[i]) == CAPSTAN_OK);
+    }
+    const float* weights = nullptr;
+    REQUIRE(capstan_weights(round.client, &weights) == CAPSTAN_OK);
+    CHECK(weights[0] == -0.25F * static_cast<float>(step));
+    CHECK(weights[3 * 131072] == -std::array<float, 5>{0, 0, 1, 2, 5}.at(step));
+    REQUIRE(capstan_next_work(round.client, kPatience, &round.work) == CAPSTAN_OK);
+  }
+  CHECK(round.work.done == 1);
+}
+
+TEST_CASE("hyper-parameters in C that are missing, late or wrong are invalid and say why", "[e2e][c]") {
+  struct Wrong {
+    std::function<capstan_code(InRound&)> call;
+    const char* text;
+  };
+  const std::array<Wrong, 5> all = {{
+      {[](InRound& r) { return RunSlot(r.client, 0); }, "GradientReady comes after SetHyperParameters"},
+      {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.End(0) : CAPSTAN_OK; },
+       "EndSlot comes after SetHyperParameters: the tensors are declared with groups"},
+      {[](InRound& r) { return SetRates(r.client, 1, -1); }, "group 2: learning_rate is -1"},
+      {[](InRound& r) { return capstan_set_hyper_parameters(r.client, nullptr, 0); }, "declared with 2"},
+      {[](InRound& r) {
+         if (SetRates(r.client, 1, 1) != CAPSTAN_OK || RunSlot(r.client, 0) != CAPSTAN_OK) return CAPSTAN_OK;
+         return SetRates(r.client, 1, 1);
+       },
+       "before the round's first gradient is final"},
+  }};
+  for (const Wrong& wrong : all) {
+    INFO(wrong.text);
+    InRound round(Groups::kOneEach);
+    CHECK(wrong.call(round) == CAPSTAN_INVALID);
+    CHECK_THAT(round.error(), Contains(wrong.text));
+    CHECK(capstan_next_work(round.client, 0, &round.work) == CAPSTAN_INVALID);
+  }
+  InRound round;
+  CHECK(capstan_set_hyper_parameters(round.client, nullptr, 1) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("groups is a null pointer"));
+  std::array<capstan_hyper_parameters, 1> unsized{};
+  CHECK(capstan_set_hyper_parameters(round.client, unsized.data(), 1) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("capstan_hyper_parameters.size is 0"));
+  CHECK(capstan_set_hyper_parameters(round.client, unsized.data(), 1025) == CAPSTAN_INVALID);
+  CHECK(SetRates(round.client, 1, 1) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("the job file owns them"));
+}
+
+TEST_CASE("two workers with different hyper-parameters: the second hears whose the first were, and of what",
+          "[e2e][c]") {
+  InProcessJob job(MakeConfig(2));
+  job.StartShard(0);
+  const std::array<capstan_client*, 2> clients = {Connect(job, "w0"), Connect(job, "w1")};
+  for (capstan_client* client : clients) REQUIRE(Declare(client, CAPSTAN_ZEROS, Groups::kOneEach) == CAPSTAN_OK);
+  capstan_work work{};
+  work.size = sizeof work;
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(capstan_next_work(clients[i], kPatience, &work) == CAPSTAN_OK);
+    REQUIRE(SetRates(clients[i], 0.5, i == 0 ? 0.5 : 0.25) == CAPSTAN_OK);
+    for (std::size_t slot = 0; slot < work.slot_length; ++slot) {
+      REQUIRE(RunSlot(clients[i], work.slots[slot]) == CAPSTAN_OK);
+    }
+  }
+  // The first worker's round may be over on the shard or not when the second's arrives; one of them is refused.
+  capstan_code code = CAPSTAN_TIMEOUT;
+  const char* text = "";
+  for (int i = 0; i < 600 && code == CAPSTAN_TIMEOUT; ++i) {
+    code = capstan_next_work(clients[i % 2], 0.1, &work);
+    text = capstan_last_error(clients[i % 2]);
+  }
+  CHECK(code == CAPSTAN_INVALID);
+  CHECK_THAT(text, Contains("shard 0 refused a message: step 0: slot"));
+  CHECK_THAT(text, Contains("came with learning_rate 0."));
+  CHECK_THAT(text, Contains("of group 2, slot"));
+  for (capstan_client* client : clients) capstan_free(client);
 }
 
 TEST_CASE("arguments in C that are missing or malformed are invalid, and the round goes on", "[e2e][c]") {
@@ -307,7 +401,7 @@ TEST_CASE("in a child of fork() every call is invalid and the end of the handle 
          {capstan_next_work(c, -1, &round.work), capstan_job_file(c, &text), capstan_weights(c, &weights),
           capstan_element_count(c, &count), capstan_wait_weights(c, 0, 1, -1), capstan_begin_slot(c, 0, 1, &gradient),
           capstan_gradient_ready(c, 0, 1), capstan_end_slot(c, 0, &result), capstan_leave(c, "child"),
-          capstan_read_counters(c, &counters), Declare(c)}) {
+          capstan_read_counters(c, &counters), Declare(c), capstan_set_hyper_parameters(c, nullptr, 0)}) {
       if (code != CAPSTAN_INVALID) ++wrong;
     }
     if (round.error().find("after fork()") == std::string::npos) ++wrong;

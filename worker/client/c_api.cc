@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "worker/client/fork_guard.h"
 
@@ -31,6 +32,7 @@ constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // what the clock c
 constexpr double kJoinSeconds = 60;
 constexpr std::size_t kStructBytesMax = 4096;  // more is a size that was not set
 constexpr std::size_t kTensorsMax = 1 << 16;
+constexpr std::size_t kGroupsMax = 1024;
 
 void CopyText(const char* text, char* to, std::size_t bytes) {
   if (to == nullptr || bytes == 0) return;
@@ -141,7 +143,17 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   out.initial = static_cast<capstan::InitialWeights>(tensor.initial);
   out.scale = tensor.scale;
   out.weight_decay = tensor.no_weight_decay == 0;
+  out.group = tensor.group;
   return out;
+}
+
+// Element `index` of a caller's array: one is as long as the caller says, of all alike.
+template <class T>
+Result<const T*> ElementOf(const T* array, std::size_t index, const char* name) {
+  const auto* bytes = reinterpret_cast<const char*>(array);
+  const auto* element = reinterpret_cast<const T*>(bytes + index * array->size);
+  if (element->size != array->size) return Invalid(std::string(name) + ".size differs between the elements");
+  return element;
 }
 
 Result<capstan::WorkerDescription> ReadDescription(const capstan_description* given) {
@@ -152,17 +164,28 @@ Result<capstan::WorkerDescription> ReadDescription(const capstan_description* gi
   }
   if (description.tensors == nullptr && description.tensor_count > 0) return IsMissing("capstan_description.tensors");
   capstan::WorkerDescription out;
-  const auto* bytes = reinterpret_cast<const char*>(description.tensors);
   for (std::size_t i = 0; i < description.tensor_count; ++i) {
-    // An element is as long as the caller says, of all alike.
-    const auto* tensor = reinterpret_cast<const capstan_tensor*>(bytes + i * description.tensors->size);
-    if (tensor->size != description.tensors->size) return Invalid("capstan_tensor.size differs between tensors");
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_tensor* tensor, ElementOf(description.tensors, i, "capstan_tensor"));
     CAPSTAN_ASSIGN_OR_RETURN(capstan::TensorDeclaration declared, ReadTensor(tensor));
     out.tensors.push_back(std::move(declared));
   }
   out.numeric_class = TextOf(description.numeric_class);
   out.numeric_fingerprint = description.numeric_fingerprint;
   out.data_fingerprint = description.data_fingerprint;
+  return out;
+}
+
+Result<std::vector<capstan::HyperParameters>> ReadHyperParameters(const capstan_hyper_parameters* groups,
+                                                                  std::size_t count) {
+  if (groups == nullptr && count > 0) return IsMissing("groups");
+  if (count > kGroupsMax) return Invalid("`count` is " + std::to_string(count) + "; there are at most 1024 groups");
+  std::vector<capstan::HyperParameters> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_hyper_parameters* given, ElementOf(groups, i, "capstan_hyper_parameters"));
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_hyper_parameters group, ReadStruct(given, "capstan_hyper_parameters"));
+    out.push_back({group.learning_rate, group.momentum, group.beta1, group.beta2, group.eps, group.weight_decay,
+                   group.nesterov != 0});
+  }
   return out;
 }
 
@@ -262,6 +285,14 @@ capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
     return c.WaitWeights(first, last, deadline);
+  });
+}
+
+capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_hyper_parameters* groups,
+                                          size_t count) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<capstan::HyperParameters> read, ReadHyperParameters(groups, count));
+    return c.SetHyperParameters(read);
   });
 }
 

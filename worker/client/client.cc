@@ -7,6 +7,7 @@
 
 #include "common/float_control.h"
 #include "common/hash.h"
+#include "common/hyper_parameters.h"
 #include "common/job_config.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/gradient_check.h"
@@ -30,7 +31,8 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, c
     specs.push_back({tensor.name,
                      tensor.shape,
                      {static_cast<InitKind>(tensor.initial), tensor.scale},
-                     tensor.weight_decay && DecayApplies(optimizer, tensor.name)});
+                     tensor.weight_decay && DecayApplies(optimizer, tensor.name),
+                     tensor.group});
   }
   return specs;
 }
@@ -54,6 +56,7 @@ class NetworkClient : public Client {
   const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
+  Status SetHyperParameters(const std::vector<HyperParameters>& groups) override;
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
@@ -79,6 +82,7 @@ class NetworkClient : public Client {
     failure_ = failed.status;
     ended_ = true;
   }
+  Status SettleHyperParameters(const char* call);
   void FinishBlock(BlockIndex block);
   void PushBlock(BlockIndex block);
   Status CheckWholeGradient();
@@ -103,6 +107,9 @@ class NetworkClient : public Client {
   double clip_norm_ = 0.0;
   NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
   bool left_out_ = false;  // the slot's gradient is not finite and contributes nothing
+
+  bool has_hyper_parameters_ = false;      // SetHyperParameters was called
+  bool hyper_parameters_settled_ = false;  // a gradient of the round is final
 
   // The round.
   bool asked_ = false;  // for work, and it has not come yet
@@ -167,7 +174,7 @@ void NetworkClient::On(Session::WorkReady& ready) {
 Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
   if (!failure_.ok()) return failure_;
   if (!catalog_) return Misuse("NextWork comes after Declare");
-  has_work_ = void_ = slot_open_ = false;
+  has_work_ = void_ = slot_open_ = hyper_parameters_settled_ = false;
   sums_.reset();
   while (!has_work_ || void_) {
     if (finished_) return std::optional<Work>();
@@ -199,6 +206,29 @@ Status NetworkClient::Misuse(const std::string& what) {
   return failure_;
 }
 
+Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
+  if (!failure_.ok()) return failure_;
+  if (!catalog_) return Misuse("SetHyperParameters comes after Declare");
+  if (hyper_parameters_settled_) {
+    return Misuse("SetHyperParameters comes after NextWork and before the round's first gradient is final");
+  }
+  if (Status status = CheckHyperParameters(groups, catalog_->group_count()); !status.ok()) {
+    return Misuse("SetHyperParameters: " + status.message());
+  }
+  has_hyper_parameters_ = true;
+  loop_->Send(client::HyperParametersCommand{groups});
+  return {};
+}
+
+// From a round's first gradient on they are what they are: all its pushes carry the same.
+Status NetworkClient::SettleHyperParameters(const char* call) {
+  if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
+    return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
+  }
+  hyper_parameters_settled_ = true;
+  return {};
+}
+
 Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
   if (!failure_.ok()) return failure_;
   if (!sums_ || slot_open_ || slots_begun_ == work_.slots.size() || work_.slots[slots_begun_] != slot) {
@@ -221,6 +251,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
+  CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("GradientReady"));
   // Each tensor has one segment in every block from its first to its last.
   for (std::uint32_t tensor = last + 1; tensor-- > first;) {
     for (BlockIndex block = catalog_->last_block(tensor) + 1; block-- > catalog_->first_block(tensor);) {
@@ -281,6 +312,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   if (!slot_open_ || work_.slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
   }
+  CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("EndSlot"));
   slot_open_ = false;
   for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
     if (segments_missing_[block] == 0) continue;

@@ -32,6 +32,10 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->WaitWeights(first, last, deadline);
   }
+  Status SetHyperParameters(const std::vector<HyperParameters>& groups) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->SetHyperParameters(groups);
+  }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->BeginSlot(slot, samples);

@@ -308,8 +308,8 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   const ShardIndex shard = placement_[block];
   ShardLink& link = links_[shard];
   PendingPush push;
-  push.header = {generation_,  link.address.incarnation, session_, PushStep(), node, block, samples,
-                 payload_hash, Encoding::kFp32};
+  push.header = {generation_,  link.address.incarnation, session_,         PushStep(), node, block, samples,
+                 payload_hash, Encoding::kFp32,          hyper_parameters_};
   push.payload = std::move(payload);
   push.round = round;
   if (link.credit_step != push.header.step || link.credit == 0) {

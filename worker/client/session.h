@@ -104,6 +104,8 @@ class Session {
   void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, std::uint64_t payload_hash,
             Slice payload, Instant now, Outbox* out);
   void EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out);
+  // Of every push from here on: one entry for each group of the catalog.
+  void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
   void Leave(const std::string& reason, Outbox* out);
 
   bool joined() const { return session_.value != 0; }
@@ -207,6 +209,7 @@ class Session {
   std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
   std::map<ShardIndex, ShardLink> links_;
   std::vector<PendingEnd> ends_;
+  std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   std::vector<Event> events_;
   Backoff join_retry_;
   std::optional<Instant> coordinator_heard_;

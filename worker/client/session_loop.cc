@@ -109,6 +109,8 @@ void SessionLoop::Carry(Command& command, Instant now) {
                    now, &out_);
   } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, end->report, now, &out_);
+  } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
+    session_->SetHyperParameters(std::move(hyper->groups));
   } else if (std::holds_alternative<ReadyCommand>(command)) {
     session_->Ready(now, &out_);
   } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {

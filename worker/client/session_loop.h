@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "common/mailbox.h"
 #include "common/transport.h"
@@ -43,10 +44,14 @@ struct EndSlotCommand {
   std::uint64_t round = 0;
   SlotReport report;
 };
+struct HyperParametersCommand {
+  std::vector<HyperParameters> groups;
+};
 struct LeaveCommand {
   std::string reason;
 };
-using Command = std::variant<DeclareCommand, ReadyCommand, PushCommand, EndSlotCommand, LeaveCommand>;
+using Command =
+    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, LeaveCommand>;
 
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {

@@ -11,7 +11,8 @@
 """
 from capstan.client import Client, Slot, Work, connect
 from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Rewound, Stale, Timeout, Unreachable, Unsupported)
+from capstan.hyper_parameters import HyperParameters
 from capstan.tensors import Tensor, Tensors
 
-__all__ = ["Busy", "Client", "Corrupt", "Error", "Invalid", "Refused", "Rewound", "Slot", "Stale", "Tensor", "Tensors", "Timeout",
-           "Unreachable", "Unsupported", "Work", "connect"]
+__all__ = ["Busy", "Client", "Corrupt", "Error", "HyperParameters", "Invalid", "Refused", "Rewound", "Slot", "Stale",
+           "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Work", "connect"]

@@ -28,7 +28,12 @@ class Options(Sized):
 
 class Tensor(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t),
-                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32)]
+                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32), ("group", c_uint32)]
+
+
+class HyperParameters(Sized):
+    _fields_ = [("size", c_size_t), ("learning_rate", c_double), ("momentum", c_double), ("beta1", c_double),
+                ("beta2", c_double), ("eps", c_double), ("weight_decay", c_double), ("nesterov", c_int32)]
 
 
 class Description(Sized):
@@ -69,6 +74,7 @@ _ARGUMENTS: dict[str, list[object]] = {
     "next_work": [c_void_p, c_double, POINTER(Work)],
     "weights": [c_void_p, POINTER(c_void_p)],
     "wait_weights": [c_void_p, c_uint32, c_uint32, c_double],
+    "set_hyper_parameters": [c_void_p, POINTER(HyperParameters), c_size_t],
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],

@@ -15,6 +15,7 @@ from typing import Any
 
 from capstan import abi
 from capstan.errors import Error, Invalid, Stale, Timeout, error_of
+from capstan.hyper_parameters import HyperParameters
 from capstan.tensors import INITIALS, Tensor, Tensors
 
 # How long one wait inside the library lasts before Python may handle a signal.
@@ -38,7 +39,13 @@ def _row(tensor: Tensor) -> abi.Tensor:
     shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
     return abi.Tensor(name=_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
                       initial=INITIALS.index(tensor.initial), scale=tensor.scale,
-                      no_weight_decay=not tensor.weight_decay)
+                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group))
+
+
+def _group_row(group: HyperParameters) -> abi.HyperParameters:
+    beta1, beta2 = group.betas
+    return abi.HyperParameters(learning_rate=group.learning_rate, momentum=group.momentum, beta1=beta1, beta2=beta2,
+                               eps=group.eps, weight_decay=group.weight_decay, nesterov=group.nesterov)
 
 
 class _Handle:
@@ -181,6 +188,15 @@ class Client:
             numeric_fingerprint=numeric_fingerprint, data_fingerprint=data_fingerprint))
         self._tensors = tuple(tensors)
         self._index = {tensor.name: index for index, tensor in enumerate(tensors)}
+
+    def set_hyper_parameters(self, groups: Sequence[HyperParameters]) -> None:
+        """How this round's gradients update the weights: one entry for each group of the tensors.
+
+        The same from every worker of a step, a function of the step alone. Before a gradient of the round is final; kept
+        for rounds to come. Where tensors have a group there are no gradients without it.
+        """
+        rows = (abi.HyperParameters * len(groups))(*map(_group_row, groups))
+        self._handle.call("set_hyper_parameters", rows, len(rows))
 
     def work(self) -> Iterator[Work]:
         """Rounds until the job is done, each with its weights in place.

@@ -21,6 +21,7 @@ class Tensor:
     initial: str = "zeros"  # or "ones", "normal" (scale: standard deviation), "uniform" (values in [-scale, scale))
     scale: float = 0.0
     weight_decay: bool = True  # False: the optimizer's weight_decay spares it
+    group: int = 0  # 0: the job file has its hyper-parameters; else Client.set_hyper_parameters has, as the group-th
 
     def __post_init__(self) -> None:
         if self.initial not in INITIALS:

@@ -81,7 +81,19 @@ typedef struct capstan_tensor {
   int32_t initial; /* a capstan_initial */
   float scale;
   int32_t no_weight_decay; /* 1: the optimizer's weight_decay spares it */
+  uint32_t group; /* 0: the job file has its hyper-parameters; else those of this group, from 1 on, of all or of none */
 } capstan_tensor;
+
+/* How the tensors of one group are updated; all finite and not negative, beta1 and beta2 below 1. */
+typedef struct capstan_hyper_parameters {
+  size_t size;
+  double learning_rate;
+  double momentum;     /* of momentum */
+  double beta1, beta2; /* of adam, adamw */
+  double eps;          /* of adam, adamw, adagrad */
+  double weight_decay; /* of tensors that it does not spare */
+  int32_t nesterov;    /* of momentum; 1: yes */
+} capstan_hyper_parameters;
 
 typedef struct capstan_description {
   size_t size;
@@ -147,6 +159,11 @@ capstan_code capstan_weights(capstan_client* client, const float** weights);
 capstan_code capstan_element_count(capstan_client* client, uint64_t* count);
 /* Until the weights of tensors [first, last] of this round are there. */
 capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32_t last, double seconds);
+
+/* How this round's gradients update the weights: `groups` has one entry for each group of the tensors, the same from
+ * every worker of a step, a function of the step alone. Before a gradient of the round is final; kept for rounds to
+ * come. Where tensors have a group there are no gradients without it. */
+capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_hyper_parameters* groups, size_t count);
 
 /* Starts a slot of the round, in the order of `slots`. *gradient is where its gradient goes, laid out as the weights:
  * the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute. */

@@ -24,6 +24,7 @@
 //   }
 #pragma once
 
+#include <capstan/hyper_parameters.h>
 #include <capstan/status.h>
 
 #include <chrono>
@@ -45,6 +46,9 @@ struct TensorDeclaration {
   InitialWeights initial = InitialWeights::kZeros;
   float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
   bool weight_decay = true;
+  // 0: its hyper-parameters are the job file's. Otherwise they are of this group, from 1 on: SetHyperParameters. Either
+  // all tensors have a group or none has.
+  std::uint32_t group = 0;
 };
 
 struct WorkerDescription {
@@ -112,6 +116,11 @@ class [[gnu::visibility("default")]] Client {
   virtual std::uint64_t element_count() const = 0;
   // Until the weights of tensors [first, last] of this round are there.
   virtual Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) = 0;
+
+  // How this round's gradients update the weights: one entry for each group of the tensors, the same from every worker
+  // of a step, a function of the step alone. After Declare, and before a gradient of the round is final. Rounds to come
+  // keep them until the next call. Where tensors have a group there are no gradients without them.
+  virtual Status SetHyperParameters(const std::vector<HyperParameters>& groups) = 0;
 
   // Starts a slot of the round, in the order of Work::slots. Returns where its gradient goes (laid out as weights()):
   // the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute.
