@@ -34,6 +34,7 @@ struct ClusterOptions {
   std::vector<std::int64_t> tensor_sizes = {3, 9, 1, 5};
   double clip_norm = 0.0;
   bool empty_slots = false;  // some slots have no samples at some steps
+  bool groups = false;       // two of them, whose hyper-parameters come with each push; since edition 4
   std::uint64_t snapshot_every_steps = 2;
   double snapshot_every_seconds = 0.0;
   // Faults, until `calm_after`; then the job must finish. Rates are expected numbers per simulated second.

@@ -34,9 +34,21 @@ JobConfig MakeConfig(const ClusterOptions& options) {
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
   std::vector<TensorSpec> tensors;
   for (std::size_t i = 0; i < options.tensor_sizes.size(); ++i) {
-    tensors.push_back({"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0});
+    const std::uint32_t group = options.groups ? 1 + static_cast<std::uint32_t>(i) % 2 : 0;
+    tensors.push_back(
+        {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
   }
   return tensors;
+}
+
+std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step) {
+  std::vector<HyperParameters> groups;
+  for (std::uint64_t group = 0; options.groups && group < 2; ++group) {
+    const Random4 r = Philox(8, group, step.value);
+    const auto draw = [&](int i) { return static_cast<double>(UnitFloat(r[i])); };
+    groups.push_back({0.1 * draw(0), 0.0, 0.9 * draw(1), 0.99, 1e-6 + 1e-3 * draw(2), 0.1 * draw(3), false});
+  }
+  return groups;
 }
 
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {

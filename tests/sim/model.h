@@ -3,6 +3,8 @@
 // Kind:   pure functions of the options.
 #pragma once
 
+#include <capstan/hyper_parameters.h>
+
 #include <vector>
 
 #include "common/catalog.h"
@@ -13,6 +15,8 @@ namespace capstan::sim {
 
 JobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
+// Of every group, other ones at every step; empty: the job file owns them.
+std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
 // Samples of a slot: 0 to 3, the same whoever asks.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
 // Depends on the weight in a way that amplifies any difference.

@@ -64,6 +64,9 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
     options.zombies = 1.0;
     options.coordinator_crashes += 2.0 * random.Unit();
   }
+  if (edition < 4) return options;
+  random = RandomStream(seed, 6);
+  options.groups = pick(4) == 0;
   return options;
 }
 
@@ -85,6 +88,7 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.tensor_sizes = options.tensor_sizes;
   calm.clip_norm = options.clip_norm;
   calm.empty_slots = options.empty_slots;
+  calm.groups = options.groups;
   calm.snapshot_every_steps = 0;
   return calm;
 }
@@ -92,7 +96,8 @@ ClusterOptions Undisturbed(ClusterOptions options) {
 std::string ReferenceKey(const ClusterOptions& options) {
   return std::to_string(options.slots) + "/" + std::to_string(options.steps) + "/" +
          std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
-         std::to_string(options.empty_slots) + "/" + std::to_string(options.tensor_sizes.size());
+         std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
+         std::to_string(options.tensor_sizes.size());
 }
 
 std::string Describe(const ClusterOptions& options) {
@@ -107,6 +112,7 @@ std::string Describe(const ClusterOptions& options) {
     if (value > 0) text += std::string(", ") + name + " " + number;
   };
   add("clip", options.clip_norm);
+  add("groups", options.groups ? 2 : 0);
   add("snapshot seconds", options.snapshot_every_seconds);
   add("loss", options.loss);
   add("duplication", options.duplication);

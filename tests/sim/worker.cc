@@ -123,6 +123,7 @@ void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
 void SimWorker::Compute(Instant now, Outbox* out) {
   const ClusterOptions& options = *settings_.options;
   const Catalog& catalog = *settings_.catalog;
+  session_->SetHyperParameters(HyperParametersOf(options, work_.step));
   SlotSums sums(work_.slots, work_.slot_count);
   std::vector<BufferRef> gradients;
   for (std::size_t index = 0; index < work_.slots.size(); ++index) {
