@@ -114,6 +114,12 @@ void BlockStore::HashWeights(std::uint32_t count, BlockVersion* version) {
   version->weights_hash = Hash64({version->weights->data(), count * sizeof(float)});
 }
 
+void BlockStore::SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values) {
+  BlockVersion& version = blocks_[local].published;
+  std::memcpy(version.weights.As<float>() + offset, values.data(), values.size());
+  version.weights_hash.reset();
+}
+
 Slice BlockStore::Weights(std::size_t local) const {
   const Entry& entry = blocks_[local];
   return {entry.published.weights, entry.published.weights->data(), entry.count * sizeof(float)};

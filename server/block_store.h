@@ -47,6 +47,9 @@ class BlockStore {
   void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 
+  // Weights of version 0 that do not follow from the seed, before anybody has seen it: in place.
+  void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
+
   // The published weights, to be sent without copying, and their XXH3-64.
   Slice Weights(std::size_t local) const;
   std::uint64_t WeightsHash(std::size_t local);

@@ -149,6 +149,7 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 
 void Coordinator::Advance(Instant now, Outbox* out) {
   if (state_ == State::kCollecting) LeaveCollecting(now, out);
+  if (state_ == State::kRunning) KeepFounder(now, out);
   if (state_ == State::kResetting) {
     const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.reset_done; });
     if (all) EnterRunning(now, out);
@@ -181,6 +182,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
 
 // Whether every shard still holds the running generation.
 bool Coordinator::ShardsLiveOn() const {
+  if (AwaitsFirstWeights()) return false;  // whose they have, and how many, this coordinator does not know
   if (running_->incarnations.size() != shards_.size()) return false;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const Hello& hello = *shards_[i].hello;
@@ -466,7 +468,9 @@ std::string Coordinator::WaitingFor(Instant now) const {
   if (state_ != State::kRunning && members_.size() < wanted) {
     AddName(&who, std::to_string(wanted - members_.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
   }
-  if (state_ == State::kRunning) {
+  if (state_ == State::kRunning && AwaitsFirstWeights()) {
+    AddName(&who, WaitingForFirstWeights());
+  } else if (state_ == State::kRunning) {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
       const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;

@@ -82,6 +82,8 @@ class Coordinator {
   Generation history() const { return recover_ ? recover_->history : Generation{}; }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
+  // Whether version 0 is yet to come from a worker: nothing is decided, and nothing can be lost.
+  bool AwaitsFirstWeights() const;
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
   // Shards' addresses, once all are known.
@@ -162,6 +164,10 @@ class Coordinator {
   void CountPrepared(Instant now);
   void FinishWhenCommitted(Outbox* out);
   bool AllCommitted() const;
+  void ChooseFounder();
+  void KeepFounder(Instant now, Outbox* out);
+  std::string WaitingForFirstWeights() const;
+  void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
   bool SnapshotStepReached(Step next) const;
   bool SnapshotDue(Step next, Instant now);
   void BeginSnapshot(SnapshotId id, Instant now);
@@ -211,8 +217,13 @@ class Coordinator {
   State state_ = State::kCollecting;
   std::vector<ShardState> shards_;
   Membership members_;
-  Step step_;                  // under way
-  StepParameters parameters_;  // of step_
+  struct Founder {
+    SessionId session;
+    std::string name;
+  };
+  std::optional<Founder> founder_;  // of generation_: whose first weights it begins with
+  Step step_;                       // under way
+  StepParameters parameters_;       // of step_
   std::uint32_t attempt_ = 0;
   std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
   std::vector<StepRecord> records_;

@@ -8,6 +8,7 @@ namespace capstan::server {
 
 // Whether there is a history that is to go on: whatever was acknowledged in it is durable.
 bool Coordinator::MustGoOn() const {
+  if (AwaitsFirstWeights()) return false;  // nothing was acknowledged
   return options_.config.job.acknowledge == Acknowledge::kDurable && running_ && recover_->history.value != 0;
 }
 
@@ -46,6 +47,7 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   }
   if (goes_on) recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
   running_.reset();
+  founder_.reset();
   pending_.reset();
   snapshot_.reset();
   async_reports_.clear();
@@ -149,6 +151,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   if (!manifests_.empty()) {
     for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
   }
+  ChooseFounder();
   Reassign(out);
 }
 

@@ -42,7 +42,7 @@ void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
 }
 
 bool Coordinator::SnapshotsSettled() const {
-  return !options_.config.snapshot.enabled() || last_snapshot_failed_ || !running_ ||
+  return !options_.config.snapshot.enabled() || AwaitsFirstWeights() || last_snapshot_failed_ || !running_ ||
          Settled() >= SnapshotId{generation_, Version{step_.value}};
 }
 
@@ -57,8 +57,9 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   const bool ended = state_ == State::kFinished && running_ && !concluded_;
   if (state_ == State::kRunning || ended) {
     const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
-    const bool still = by_slot || ended || (stop_requested_ && AllCommitted());
-    const bool wanted = ended || stop_requested_ ? !SnapshotsSettled() : by_slot && SnapshotDue(step_, now);
+    const bool first = AwaitsFirstWeights() && !stop_requested_;
+    const bool still = by_slot || ended || first || (stop_requested_ && AllCommitted());
+    const bool wanted = ended || stop_requested_ ? !SnapshotsSettled() : first || (by_slot && SnapshotDue(step_, now));
     const SnapshotId id{generation_, Version{step_.value}};
     if (!snapshot_ && still && wanted && id > Settled()) {
       BeginSnapshot(id, now);
@@ -98,6 +99,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   // One that a former coordinator asked for is as good as ours.
   if (!snapshot_ || id > snapshot_->id) BeginSnapshot(id, now);
   if (!done.failure.empty()) {
+    if (AwaitsFirstWeights()) return FailFirstWeights(done.shard, done.failure, out);
     out->Say(Severity::kWarning, "no snapshot of version " + std::to_string(id.version.value) + ": " +
                                      ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
                                      done.failure);
@@ -141,6 +143,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   last_snapshot_failed_ = false;
   Append(manifest);
   if (state_ == State::kFailed) return;
+  if (AwaitsFirstWeights()) last_progress_ = last_commit_ = now;  // the job begins now
   out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
                                 std::to_string(manifest.bytes >> 10) + " KiB)");
   manifests_.push_back(std::move(manifest));

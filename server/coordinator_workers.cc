@@ -211,6 +211,8 @@ View Coordinator::MakeView(const Worker* worker) const {
   }
   if (worker != nullptr) {
     view.session = worker->session;
+    view.founder =
+        state_ == State::kRunning && AwaitsFirstWeights() && founder_ && founder_->session == worker->session;
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());

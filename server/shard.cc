@@ -55,7 +55,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
           metrics_->term.Set(static_cast<double>(term_.value));
           if constexpr (kIsOneOf<Body, Ping>) {
             On(header, out);
-          } else if constexpr (kIsOneOf<Body, Rates, SnapshotsKept, Shutdown>) {
+          } else if constexpr (kIsOneOf<Body, Rates, Shutdown>) {
             On(header);
           } else {
             On(header, now, out);
@@ -111,9 +111,12 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
   std::visit(
       [&](const auto& header) {
         using Body = std::decay_t<decltype(header)>;
-        if constexpr (kIsOneOf<Body, Push, EndSlot, CoverageQuery, Pull>) {
+        if constexpr (kIsOneOf<Body, Push, EndSlot, CoverageQuery, Pull, Assign>) {
           if (!CheckLife(from, header.generation, header.incarnation, out)) return;
-          if constexpr (std::is_same_v<Body, Push>) {
+          if constexpr (kIsOneOf<Body, Push, EndSlot>) {
+            if (!first_weights_.kept()) return Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
+          }
+          if constexpr (kIsOneOf<Body, Push, Assign>) {
             On(from, header, message.payload, now, out);
           } else if constexpr (std::is_same_v<Body, CoverageQuery>) {
             On(from, header, out);
@@ -261,6 +264,7 @@ void Shard::Flush(Instant now, Outbox* out) {
     out->Send(key.first, std::move(ack));
   }
   acks_.clear();
+  SendAssigned(out);
 }
 
 std::uint32_t Shard::credit() const {
@@ -413,7 +417,9 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
     return;
   }
-  switch (AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness)) {
+  PullAdmission admission = AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
+  if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
+  switch (admission) {
     case PullAdmission::kAnswer: AnswerPull(from, pull, out); return;
     case PullAdmission::kStale: Refuse(from, Code::kStale, "that version is gone", out); return;
     case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
@@ -453,6 +459,7 @@ Version Shard::PullableVersion() const {
 }
 
 void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
+  if (!first_weights_.kept()) return;
   const Version pullable = PullableVersion();
   std::erase_if(parked_, [&](const ParkedPull& parked) {
     const PullAdmission admission = AdmitPull(options_.mode, parked.pull.version, pullable, options_.staleness);

@@ -30,6 +30,7 @@
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
+#include "server/first_weights.h"
 #include "server/log_queue.h"
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
@@ -109,6 +110,8 @@ class Shard {
   }
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
+  // Whether version 0 waits for weights that a worker gives, or for being kept.
+  bool awaits_first_weights() const { return !first_weights_.kept(); }
   // Of payloads received and sums of them, not yet in a prepared version.
   std::uint64_t staged_bytes() const;
 
@@ -142,7 +145,7 @@ class Shard {
   void RememberLifeNow(const Reset& reset);
   void TakeLoaded(const SnapshotLoad& load);
   void On(const Pin& pin, Instant now, Outbox* out);
-  void On(const SnapshotsKept& kept);
+  void On(const SnapshotsKept& kept, Instant now, Outbox* out);
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
   SnapshotImage MakeImage(SnapshotId id) const;
   SnapshotDone NoSnapshot(SnapshotId id, std::string why) const;
@@ -165,6 +168,12 @@ class Shard {
   void On(PeerId from, const EndSlot& end, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, Outbox* out);
   void On(PeerId from, const Pull& pull, Instant now, Outbox* out);
+  void On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
+
+  Status CheckAssign(const Assign& assign, const Slice& payload) const;
+  void PinFirstWeights(Instant now, Outbox* out);
+  void FirstWeightsAreKept(Instant now, Outbox* out);
+  void SendAssigned(Outbox* out);
 
   // Whether a worker's message belongs to this life and generation; answers it when not.
   bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
@@ -240,6 +249,9 @@ class Shard {
   std::optional<SnapshotDone> snapshot_done_;  // the newest of this generation
   bool snapshot_settled_ = false;              // the coordinator has taken note of it
   std::size_t peer_reads_ = 0;                 // under way
+  FirstWeights first_weights_;
+  bool first_pin_waits_ = false;                        // version 0 is to be kept when it is whole
+  std::map<PeerId, std::vector<BlockIndex>> assigned_;  // to be acknowledged
 
   std::vector<LogWork> log_work_;
   LogQueue log_queue_;

@@ -48,6 +48,9 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
   store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin);
+  first_weights_ = FirstWeights(*catalog_, mine,
+                                reset.snapshot.IsNone() ? FirstWeights::Begin::kVersion0 : FirstWeights::Begin::kLater);
+  first_pin_waits_ = false;
   generation_ = reset.generation;
   version_ = reset.snapshot.version;
   slot_count_ = reset.slot_count;
@@ -140,8 +143,10 @@ void Shard::GoOn(const Reset& reset) {
   RememberLifeNow(reset);
   if (writing_) writing_->cancelled->store(true);
   snapshot_done_.reset();
+  if (!reset.snapshot.IsNone()) first_weights_.Keep();  // the word of it may have been lost
   parked_.clear();
   acks_.clear();
+  assigned_.clear();
   log_queue_.ForgetSenders();
   progress_changed_ = true;
   prepared_backoff_.Restart();
@@ -205,6 +210,7 @@ void Shard::ForgetProgress() {
   last_commit_.reset();
   parked_.clear();
   acks_.clear();
+  assigned_.clear();
   progress_changed_ = true;
   BeginStep();
 }

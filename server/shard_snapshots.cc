@@ -25,7 +25,11 @@ Fetched NoBlock(const Fetch& fetch, std::string why) {
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   if (!serving() || pin.generation != generation_) return;
   if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is on its way
-  PinSnapshot({generation_, pin.version}, now, out);
+  const SnapshotId id{generation_, pin.version};
+  const bool begun = (writing_ && writing_->id == id) || (snapshot_done_ && IdOf(*snapshot_done_) == id);
+  if (first_weights_.kept() || begun) return PinSnapshot(id, now, out);
+  first_pin_waits_ = true;
+  PinFirstWeights(now, out);
 }
 
 SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
@@ -84,8 +88,9 @@ void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   out->Send(options_.coordinator, *snapshot_done_);
 }
 
-void Shard::On(const SnapshotsKept& message) {
+void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
   if (message.generation != generation_) return;
+  if (!message.kept.empty()) FirstWeightsAreKept(now, out);
   TrimLogTo(message.kept);
   if (snapshot_done_ && IdOf(*snapshot_done_) <= message.settled) {
     snapshot_settled_ = true;
@@ -144,7 +149,7 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
   const bool cancelled = writing_ && writing_->id == result.id && writing_->cancelled->load();
   if (writing_ && writing_->id == result.id) writing_.reset();
   if (result.status.ok()) parts_.push_back({result.id, options_.shard, result.digest});
-  if (cancelled || result.id.generation != generation_) return;
+  if (cancelled || result.id.generation != generation_) return PinFirstWeights(now, out);
   SnapshotDone done{options_.shard,       options_.incarnation, term_,
                     result.id.generation, result.id.version,    result.parameters,
                     result.digest,        result.bytes,         {}};

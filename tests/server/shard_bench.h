@@ -21,8 +21,9 @@ struct ShardBenchOptions {
   std::uint32_t shard_count = 1;
   SlotIndex slots = 3;
   std::uint32_t window_blocks = 16;
-  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block
   std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
+  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block,
+  std::uint32_t block_elements = 4;               // while small ones do not share one
   OptimizerKind optimizer = OptimizerKind::kSgd;
   const MemorySnapshotStore* found = nullptr;  // what is in its directory
   Acknowledge acknowledge = Acknowledge::kReceived;
@@ -33,7 +34,6 @@ struct ShardBenchOptions {
 class ShardBench {
  public:
   static constexpr PeerId kCoordinator{1}, kWorker{2}, kOther{3};
-  static constexpr std::uint32_t kBlockElements = 4;
 
   explicit ShardBench(ShardBenchOptions options = {}) : options_(std::move(options)) {
     ShardOptions core;
@@ -47,7 +47,7 @@ class ShardBench {
     core.log_records_max = options_.log_records_max;
     core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
     core.window_blocks = options_.window_blocks;
-    core.block_elements = kBlockElements;
+    core.block_elements = options_.block_elements;
     core.config_hash = 11;
     core.connect = [](const std::string& endpoint) { return PeerOf(static_cast<ShardIndex>(endpoint.back() - '0')); };
     if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
