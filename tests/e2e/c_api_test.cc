@@ -11,6 +11,7 @@
 #include <future>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/in_process_job.h"
 
@@ -57,7 +58,8 @@ capstan_client* Connect(const InProcessJob& job, const char* worker) {
 
 enum class Groups { kJobFile, kOneEach };
 
-capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZEROS, Groups groups = Groups::kJobFile) {
+capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZEROS, Groups groups = Groups::kJobFile,
+                     const float* given = nullptr) {
   constexpr std::array<std::int64_t, 2> kLarge = {3, 131072}, kSmall = {5, 1};
   std::array<capstan_tensor, 2> tensors{};
   for (capstan_tensor& tensor : tensors) tensor.size = sizeof tensor;
@@ -69,6 +71,7 @@ capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZERO
   description.size = sizeof description;
   description.tensors = tensors.data();
   description.tensor_count = tensors.size();
+  description.given = given;
   return capstan_declare(client, &description);
 }
 
@@ -114,6 +117,8 @@ capstan_code Train(capstan_client* client) {
   }
   return code;
 }
+
+constexpr std::size_t kElements = 3 * 131072 + 5;
 
 // A client that has been given a round, in a job of one worker and one shard.
 struct InRound {
@@ -175,6 +180,28 @@ TEST_CASE("two clients in C, in one process, train a job to its end", "[e2e][c]"
   REQUIRE(capstan_read_counters(clients[0], &counters) == CAPSTAN_OK);
   CHECK(counters.payload_bytes_in >= 5 * 3 * 131072 * sizeof(float));
   CHECK(counters.decode_errors == 0);
+  for (capstan_client* client : clients) capstan_free(client);
+}
+
+TEST_CASE("first weights given in C are one client's, and those of the first round", "[e2e][c][given]") {
+  InProcessJob job(MakeConfig(2));
+  job.StartShard(0);
+  std::array<capstan_client*, 2> clients = {Connect(job, "w0"), Connect(job, "w1")};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::vector<float> given(kElements, 10.0F * static_cast<float>(i + 1));  // copied, and gone
+    REQUIRE(Declare(clients[i], CAPSTAN_GIVEN, Groups::kJobFile, given.data()) == CAPSTAN_OK);
+  }
+  capstan_work work{};
+  work.size = sizeof work;
+  REQUIRE(capstan_next_work(clients[0], kPatience, &work) == CAPSTAN_OK);
+  CHECK(work.step == 0);
+  REQUIRE(capstan_wait_weights(clients[0], 0, 1, kPatience) == CAPSTAN_OK);
+  const float* weights = nullptr;
+  REQUIRE(capstan_weights(clients[0], &weights) == CAPSTAN_OK);
+  CHECK(weights[0] == 0.0F);  // not given
+  const float first = weights[kElements - 5];
+  CHECK((first == 10.0F || first == 20.0F));
+  CHECK(std::all_of(weights + kElements - 5, weights + kElements, [&](float weight) { return weight == first; }));
   for (capstan_client* client : clients) capstan_free(client);
 }
 
@@ -321,8 +348,14 @@ TEST_CASE("arguments in C that are missing or malformed are invalid, and the rou
 TEST_CASE("a description in C is read with care", "[e2e][c]") {
   InProcessJob job(MakeConfig());
   capstan_client* client = Connect(job, "w");
-  CHECK(Declare(client, 4) == CAPSTAN_INVALID);
-  CHECK_THAT(capstan_last_error(client), Contains("tensor \"small\": initial is 4"));
+  CHECK(Declare(client, 5) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("tensor \"small\": initial is 5"));
+  CHECK(Declare(client, CAPSTAN_GIVEN) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("tensor \"small\" has its first weights given") && Contains("null"));
+  std::vector<float> given(kElements, 1.0F);
+  given[kElements - 3] = std::numeric_limits<float>::infinity();
+  CHECK(Declare(client, CAPSTAN_GIVEN, Groups::kJobFile, given.data()) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(client), Contains("\"small\"") && Contains("element 2 of them is inf"));
   capstan_description description{};
   CHECK(capstan_declare(client, &description) == CAPSTAN_INVALID);
   description.size = sizeof description;

@@ -135,7 +135,7 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   out.name = TextOf(tensor.name);
   if (tensor.shape == nullptr && tensor.dimensions > 0) return IsMissing("capstan_tensor.shape");
   if (tensor.dimensions > 8) return Invalid("tensor \"" + out.name + "\": more than 8 dimensions");
-  if (tensor.initial < CAPSTAN_ZEROS || tensor.initial > CAPSTAN_UNIFORM) {
+  if (tensor.initial < CAPSTAN_ZEROS || tensor.initial > CAPSTAN_GIVEN) {
     return Invalid("tensor \"" + out.name + "\": initial is " + std::to_string(tensor.initial) +
                    ", not a capstan_initial");
   }
@@ -172,6 +172,7 @@ Result<capstan::WorkerDescription> ReadDescription(const capstan_description* gi
   out.numeric_class = TextOf(description.numeric_class);
   out.numeric_fingerprint = description.numeric_fingerprint;
   out.data_fingerprint = description.data_fingerprint;
+  out.given = description.given;
   return out;
 }
 

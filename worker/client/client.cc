@@ -37,6 +37,27 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, c
   return specs;
 }
 
+// A copy of those that count, flat as the catalog.
+Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPool* pool) {
+  if (!catalog.is_given()) return BufferRef();
+  BufferRef weights = pool->Take();
+  std::memset(weights->data(), 0, catalog.element_count() * sizeof(float));
+  for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
+    const TensorSpec& tensor = catalog.tensors()[i];
+    if (tensor.init.kind != InitKind::kGiven) continue;
+    const std::string name = "tensor \"" + tensor.name + "\" has its first weights given, ";
+    if (given == nullptr) return Invalid(name + "and WorkerDescription::given is null");
+    const std::span<const float> values(given + catalog.flat_offset(i), tensor.ElementCount());
+    const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    if (bad != values.end()) {
+      return Invalid(name + "and element " + std::to_string(bad - values.begin()) + " of them is " +
+                     std::to_string(*bad) + "; a job cannot begin with it");
+    }
+    std::memcpy(weights.As<float>() + catalog.flat_offset(i), values.data(), values.size_bytes());
+  }
+  return weights;
+}
+
 class NetworkClient : public Client {
  public:
   explicit NetworkClient(std::unique_ptr<SessionLoop> loop) : loop_(std::move(loop)) {}
@@ -130,8 +151,10 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
   std::vector<TensorSpec> specs = SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
+  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
+  CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, TakeGiven(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
-  pool_ = std::make_unique<BufferPool>(catalog_->element_count() * sizeof(float));
+  pool_ = std::move(pool);
   weights_ = pool_->Take();
   checks_ = config.job.mode != Mode::kSync;
   clip_norm_ = config.optimizer.clip_norm;
@@ -144,6 +167,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   declaration.data_fingerprint = description.data_fingerprint;
   declaration.mode = config.job.mode;
   declaration.steps = config.job.steps;
+  declaration.given = std::move(given);
   if (config.limits.stall > 0) {
     declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
   }

@@ -49,14 +49,15 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   std::visit(
       [&](const auto& body) {
         using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Weights> || std::is_same_v<Body, Error>) {
+        if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Weights> || std::is_same_v<Body, Assigned> ||
+                      std::is_same_v<Body, Error>) {
           // Another life or history of the shard: the view will tell.
           if (body.incarnation != link->address.incarnation) return;
           link->last_heard = now;
           if constexpr (std::is_same_v<Body, Error>) {
             OnShardError(link, body, now, out);
           } else if (body.generation == generation_) {
-            if constexpr (std::is_same_v<Body, Staged>) On(link, body, now, out);
+            if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Assigned>) On(link, body, now, out);
             if constexpr (std::is_same_v<Body, Weights>) On(link, body, message.payload, now, out);
           }
         }
@@ -96,6 +97,7 @@ void Session::Declare(Declaration declaration, Instant now, Outbox* out) {
     return;
   }
   catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+  first_weights_.Bring(std::move(declaration.given));
   declaration_ = std::move(declaration);
   join_retry_.Restart();
   SendJoin(now, out);
@@ -151,6 +153,8 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   if (view.phase != JobPhase::kRunning || view.shards.empty()) return;
   if (view.generation > generation_) EnterGeneration(view, now);
+  if (view.founder && view.generation == generation_) GiveFirstWeights(now, out);
+  if (ended_) return;
   if (std::exchange(slots_changed_, false)) {
     coverage_sure_ = false;
     ChooseAgain();
@@ -167,6 +171,7 @@ void Session::EnterGeneration(const View& view, Instant now) {
   clocks_.clear();
   step_before_.reset();
   coverage_sure_ = weights_complete_ = stop_ = false;
+  first_weights_.Forget();
   for (auto& [shard, link] : links_) {
     const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
       return address.endpoint == link.address.endpoint;
@@ -195,6 +200,50 @@ void Session::VoidRound() {
   announced_ = false;
   round_state_ = RoundState::kNone;
   ++round_;  // what the application still sends for the old one is dropped
+}
+
+// ---- first weights -------------------------------------------------------------------------------------------------
+
+// The job begins with ours. What a shard has already of this generation, it acknowledges again.
+void Session::GiveFirstWeights(Instant now, Outbox* out) {
+  if (first_weights_.generation() == generation_) return;
+  if (!first_weights_.here()) {
+    ended_ = true;
+    VoidRound();
+    Leave("it has no first weights to give", out);
+    events_.push_back(
+        Failed{Refused("the job asks this worker for the first weights, and it has none any more: the job "
+                       "was taken back to its beginning; start this worker again")});
+    return;
+  }
+  first_weights_.Begin(generation_, *catalog_, placement_);
+  for (auto& [shard, link] : links_) {
+    link.retry.Restart();
+    SendFirstWeights(&link, now, out, false);
+  }
+}
+
+// `again`: what was sent and has no answer.
+void Session::SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again) {
+  const ShardIndex shard = link->address.shard;
+  if (!first_weights_.owes(shard)) return;
+  const auto send = [&](BlockIndex block, const Slice& payload) {
+    const Assign assign{generation_, link->address.incarnation, session_, block, Hash64(payload.bytes())};
+    out->Send(link->peer, assign, payload);
+  };
+  if (again) {
+    first_weights_.SendAgain(shard, *catalog_, send);
+  } else {
+    first_weights_.SendNew(shard, *catalog_, send);
+  }
+  link->retry.Sent(now);
+}
+
+void Session::On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out) {
+  if (!first_weights_.Acknowledge(link->address.shard, assigned.blocks)) return;
+  link->retry.Restart();  // only repetition waits longer and longer
+  link->retry.Sent(now);
+  SendFirstWeights(link, now, out, false);
 }
 
 // ---- shards --------------------------------------------------------------------------------------------------------
@@ -290,7 +339,7 @@ void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Out
   if (error.generation != generation_) return;  // kStale or kBusy around a recovery: the view will tell
   if (error.code == Code::kStale && Synchronous() && error.step > step_) {
     MoveToStep(error.step, now, out);
-  } else if (error.code == Code::kInvalid && Synchronous()) {
+  } else if (error.code == Code::kInvalid && (Synchronous() || first_weights_.owes(link->address.shard))) {
     ended_ = true;
     VoidRound();
     events_.push_back(
@@ -400,6 +449,7 @@ void Session::Tick(Instant now, Outbox* out) {
     if (link.pushes.any_unsent())
       out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
     SendAllowed(&link, now, out, true);
+    SendFirstWeights(&link, now, out, true);
     for (const PendingEnd& end : ends_) {
       if (end.shard == shard) out->Send(link.peer, end.header);
     }
@@ -414,7 +464,7 @@ void Session::Tick(Instant now, Outbox* out) {
 
 bool Session::AwaitsShard(const ShardLink& link) const {
   if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return AwaitsWeights(link) || !link.pushes.empty();
+  return AwaitsWeights(link) || !link.pushes.empty() || first_weights_.owes(link.address.shard);
 }
 
 bool Session::AwaitsWeights(const ShardLink& link) const {
@@ -438,8 +488,10 @@ std::string Session::WaitingFor() const {
   std::string who;
   for (const auto& [shard, link] : links_) {
     if (!AwaitsShard(link)) continue;
-    who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint +
-           (AwaitsWeights(link) ? " (for version " + std::to_string(step_.value) + ")" : " (to answer)");
+    const std::string what = first_weights_.owes(shard) ? " (to take the first weights)"
+                             : AwaitsWeights(link)      ? " (for version " + std::to_string(step_.value) + ")"
+                                                        : " (to answer)";
+    who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.address.endpoint + what;
   }
   return who;
 }

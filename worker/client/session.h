@@ -24,6 +24,7 @@
 #include "common/catalog.h"
 #include "common/job_config.h"
 #include "common/messages.h"
+#include "worker/client/first_weights.h"
 #include "worker/client/pending_pushes.h"
 
 namespace capstan::client {
@@ -49,6 +50,7 @@ struct Declaration {
   Mode mode = Mode::kSync;
   Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
   std::uint64_t steps = 0;                 // a slot's last sequence number in modes without global steps
+  BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
 };
 
 // One round: these slots of this step, with the weights that have been pulled.
@@ -139,6 +141,9 @@ class Session {
   void On(PeerId from, const Error& error, Instant now, Outbox* out);
   void On(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
   void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
+  void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
+  void GiveFirstWeights(Instant now, Outbox* out);
+  void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
   void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
   ShardLink* LinkOf(PeerId peer);
   static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
@@ -210,6 +215,7 @@ class Session {
   std::map<ShardIndex, ShardLink> links_;
   std::vector<PendingEnd> ends_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
+  FirstWeights first_weights_;
   std::vector<Event> events_;
   Backoff join_retry_;
   std::optional<Instant> coordinator_heard_;

@@ -150,6 +150,7 @@ bool Session::PullComplete() const {
 
 void Session::AnnounceWork(float loss_scale) {
   announced_ = true;
+  first_weights_.LetGo();  // a shard hands out weights only when version 0 is kept
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;

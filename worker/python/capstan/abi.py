@@ -38,7 +38,8 @@ class HyperParameters(Sized):
 
 class Description(Sized):
     _fields_ = [("size", c_size_t), ("tensors", POINTER(Tensor)), ("tensor_count", c_size_t),
-                ("numeric_class", c_char_p), ("numeric_fingerprint", c_uint64), ("data_fingerprint", c_uint64)]
+                ("numeric_class", c_char_p), ("numeric_fingerprint", c_uint64), ("data_fingerprint", c_uint64),
+                ("given", c_void_p)]
 
 
 class Work(Sized):

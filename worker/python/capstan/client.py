@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from capstan import abi
@@ -46,6 +46,27 @@ def _group_row(group: HyperParameters) -> abi.HyperParameters:
     beta1, beta2 = group.betas
     return abi.HyperParameters(learning_rate=group.learning_rate, momentum=group.momentum, beta1=beta1, beta2=beta2,
                                eps=group.eps, weight_decay=group.weight_decay, nesterov=group.nesterov)
+
+
+def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
+    """The first weights of those that are given, where the library looks for them; null where there are none."""
+    wanted = {tensor.name: tensor for tensor in tensors if tensor.initial == "given"}
+    for name in sorted(given.keys() - wanted.keys()):
+        raise Invalid(f'first weights are given for "{name}", and no tensor of that name has initial="given"')
+    if not wanted:
+        return None
+    flat = (ctypes.c_float * sum(tensor.element_count for tensor in tensors))()
+    views = Tensors(tensors, ctypes.addressof(flat), flat, writable=True)
+    for name, tensor in wanted.items():
+        if name not in given:
+            raise Invalid(f'tensor "{name}" has initial="given"; declare(..., given={{"{name}": its first weights}})')
+        values = memoryview(given[name])
+        if values.format != "f" or values.shape != tuple(tensor.shape) or not values.c_contiguous:
+            raise Invalid(f'the first weights of "{name}" are of format "{values.format}" and shape {values.shape}; '
+                          f'a contiguous buffer of float32 and shape {tuple(tensor.shape)} is wanted')
+        if tensor.element_count:
+            views[name].cast("B")[:] = values.cast("B")
+    return flat
 
 
 class _Handle:
@@ -176,16 +197,21 @@ class Client:
         return {name: getattr(counters, name) for name in abi.COUNTERS}
 
     def declare(self, tensors: Sequence[Tensor], *, numeric_class: str = "", numeric_fingerprint: int = 0,
-                data_fingerprint: int = 0) -> None:
+                data_fingerprint: int = 0, given: Mapping[str, Any] | None = None) -> None:
         """Says what this worker brings: once, in the order of the forward pass, the same on every worker.
 
         numeric_class names what the bits of a gradient depend on; the fingerprints are of a fixed probe computed here
         and of the data read here. A worker in which one of them differs from the others' is refused.
+
+        `given` has the first weights of each tensor with initial="given", as buffers of float32 (a numpy array is one).
+        Every worker brings them; the job takes one worker's, and has it on disk before the first step.
         """
+        first = _given(tensors, given or {})
         rows = (abi.Tensor * len(tensors))(*map(_row, tensors))
         self._handle.call("declare", abi.Description(
             tensors=rows, tensor_count=len(rows), numeric_class=_bytes("the numeric class", numeric_class),
-            numeric_fingerprint=numeric_fingerprint, data_fingerprint=data_fingerprint))
+            numeric_fingerprint=numeric_fingerprint, data_fingerprint=data_fingerprint,
+            given=ctypes.cast(first, ctypes.c_void_p) if first is not None else None))
         self._tensors = tuple(tensors)
         self._index = {tensor.name: index for index, tensor in enumerate(tensors)}
 

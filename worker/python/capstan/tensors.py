@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from capstan.errors import Invalid
 
-INITIALS = ("zeros", "ones", "normal", "uniform")
+INITIALS = ("zeros", "ones", "normal", "uniform", "given")
 ELEMENT_BYTES = 4  # float32
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of float32. Its first weights follow from the job's seed and its name."""
+    """One tensor of float32. Its first weights follow from the job's seed and its name, or are given to declare()."""
 
     name: str
     shape: Sequence[int]
-    initial: str = "zeros"  # or "ones", "normal" (scale: standard deviation), "uniform" (values in [-scale, scale))
+    initial: str = "zeros"  # or "ones", "normal" (scale: standard deviation), "uniform" (in [-scale, scale)), "given"
     scale: float = 0.0
     weight_decay: bool = True  # False: the optimizer's weight_decay spares it
     group: int = 0  # 0: the job file has its hyper-parameters; else Client.set_hyper_parameters has, as the group-th

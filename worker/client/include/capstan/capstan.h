@@ -56,8 +56,9 @@ typedef enum capstan_code {
 typedef enum capstan_initial {
   CAPSTAN_ZEROS = 0,
   CAPSTAN_ONES = 1,
-  CAPSTAN_NORMAL = 2, /* scale: standard deviation */
-  CAPSTAN_UNIFORM = 3 /* values in [-scale, scale) */
+  CAPSTAN_NORMAL = 2,  /* scale: standard deviation */
+  CAPSTAN_UNIFORM = 3, /* values in [-scale, scale) */
+  CAPSTAN_GIVEN = 4    /* they come from a worker: capstan_description.given */
 } capstan_initial;
 
 typedef struct capstan_client capstan_client;
@@ -102,6 +103,9 @@ typedef struct capstan_description {
   const char* numeric_class;    /* what the bits of a gradient depend on: build, machine kind, libraries; may be null */
   uint64_t numeric_fingerprint; /* of a fixed probe computed on this machine, or 0 */
   uint64_t data_fingerprint;    /* of the data this worker reads, or 0 */
+  /* All tensors one behind the other, as declared; only those of CAPSTAN_GIVEN are read, and copied by capstan_declare.
+   * Every worker brings them: the job takes one worker's, and has it on disk before the first step. Else null. */
+  const float* given;
 } capstan_description;
 
 /* One round: compute the gradients of these slots of global batch `step`. */

@@ -37,8 +37,9 @@
 
 namespace capstan {
 
-// How a tensor's first weights follow from the job's seed and its name.
-enum class InitialWeights : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3 };
+// How a tensor's first weights follow from the job's seed and its name; kGiven: they come from a worker, the one that
+// the job chooses, and are on disk before the first step.
+enum class InitialWeights : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
 struct TensorDeclaration {
   std::string name;                 // unique within the job
@@ -56,6 +57,9 @@ struct WorkerDescription {
   std::string numeric_class;               // what the bits of a gradient depend on: build, machine kind, libraries
   std::uint64_t numeric_fingerprint = 0;   // of a fixed probe computed on this machine
   std::uint64_t data_fingerprint = 0;      // of the data this worker reads
+  // All tensors one behind the other, as declared; only those of kGiven are read, and copied by Declare. Every worker
+  // brings them: the job takes one worker's.
+  const float* given = nullptr;
 };
 
 struct ClientOptions {
