@@ -11,6 +11,13 @@ namespace capstan::sim {
 using server::Coordinator;
 using server::Shard;
 
+Checks::Checks(const ClusterOptions& options, Outcome* outcome)
+    : options_(options),
+      outcome_(outcome),
+      catalog_(Catalog::Create(MakeCatalog(options), options.block_elements).value()) {
+  for (std::uint32_t kind = 0; kind < options_.given_kinds; ++kind) founders_.push_back(options_.given_from + kind);
+}
+
 void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>& shards,
                  const std::vector<SimDisk>& disks) {
   SeeDisks(disks);
@@ -41,6 +48,8 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
   if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (options_.durable) SeeLogged(index, shard);
+  if (shard.awaits_first_weights()) return;  // nothing is decided
+  if (options_.given) SeeFirstWeights(shard);
   if (!server::HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
@@ -66,6 +75,28 @@ void Checks::SeeStaleness(const Shard& shard) {
     if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
     if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
   }
+}
+
+// The weights that were given are one worker's, on all shards, whatever was lost before they were kept.
+void Checks::SeeFirstWeights(const Shard& shard) {
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const Block& block = catalog_.blocks()[shard.store().blocks()[local]];
+    const bool first = server::HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.updates(local) == 0;
+    if (!first) continue;
+    const Slice weights = shard.store().Weights(local);
+    const auto* values = reinterpret_cast<const float*>(weights.data);
+    for (std::uint32_t i = 0; i < block.segment_count; ++i) {
+      const Segment& segment = catalog_.segments()[block.first_segment + i];
+      if (catalog_.tensors()[segment.tensor].init.kind != InitKind::kGiven) continue;
+      std::erase_if(founders_, [&](std::uint32_t kind) {
+        for (std::uint32_t j = segment.block_offset; j < segment.block_offset + segment.count; ++j) {
+          if (values[j] != GivenWeight(kind, block.flat_offset + j)) return true;
+        }
+        return false;
+      });
+    }
+  }
+  if (founders_.empty()) Fail("first weights of two workers are mixed, or are nobody's");
 }
 
 void Checks::Acknowledged(std::size_t index, Generation history, const Header& header) {
@@ -109,6 +140,10 @@ void Checks::SeeLogged(std::size_t index, const Shard& shard) {
 }
 
 void Checks::SeeHistory(const Coordinator& coordinator) {
+  if (coordinator.AwaitsFirstWeights()) {  // nothing was acknowledged, and nothing can be lost
+    history_ = {};
+    return;
+  }
   const Generation before = std::exchange(history_, coordinator.history());
   if (before == history_) return;
   const std::uint64_t said = std::exchange(said_lost_, 0);

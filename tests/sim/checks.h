@@ -21,7 +21,7 @@ namespace capstan::sim {
 
 class Checks {
  public:
-  Checks(const ClusterOptions& options, Outcome* outcome) : options_(options), outcome_(outcome) {}
+  Checks(const ClusterOptions& options, Outcome* outcome);
 
   // `shards`: null where one is dead.
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
@@ -53,6 +53,7 @@ class Checks {
   void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
   void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
   void SeeStaleness(const server::Shard& shard);
+  void SeeFirstWeights(const server::Shard& shard);
   void SeeLogged(std::size_t index, const server::Shard& shard);
   void SeeHistory(const server::Coordinator& coordinator);
   void SeeCommit(Commit commit);
@@ -61,6 +62,8 @@ class Checks {
 
   const ClusterOptions& options_;
   Outcome* const outcome_;
+  const Catalog catalog_;
+  std::vector<std::uint32_t> founders_;  // kinds of first weights that this job may have begun with
   std::map<std::pair<Generation, Step>, Commit> commits_;
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard

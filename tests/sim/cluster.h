@@ -63,6 +63,10 @@ struct ClusterOptions {
   bool full_disks_kill = false;                   // a shard that cannot write down who it is ends, as in production
   double slow_log = 0.0;                          // probability that an append takes up to two seconds
   double failed_appends = 0.0;                    // probability that one fails
+  // Since edition 4.
+  bool given = false;             // the first weights of some tensors come from a worker,
+  std::uint32_t given_kinds = 1;  // and so many different ones are brought:
+  std::uint32_t given_from = 0;   // this kind, and those that follow
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event

@@ -29,7 +29,9 @@ void Cluster::InjectFaults() {
 }
 
 void Cluster::InjectDiskFaults() {
-  if (Strikes(options_.full_disks)) {
+  // A job whose first weights cannot be kept fails: until they are, there is room.
+  const bool may_fill = !options_.given || (coordinator_.core && !coordinator_.core->manifests().empty());
+  if (Strikes(options_.full_disks) && may_fill) {
     full_disk_ = random_.Below(shards_.size());
     full_until_ = now_ + Up_to(4000);
     disks_[full_disk_].set_full(true);

@@ -79,8 +79,9 @@ void Cluster::Replay(const Delivery& delivery) {
 }
 
 void Cluster::Damage(Message* message) {
-  const bool of_blocks =
-      std::holds_alternative<Push>(message->header) || std::holds_alternative<Weights>(message->header);
+  const bool of_blocks = std::holds_alternative<Push>(message->header) ||
+                         std::holds_alternative<Weights>(message->header) ||
+                         std::holds_alternative<Assign>(message->header);
   if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
   BufferRef copy = pool_->Take();
   std::memcpy(copy->data(), message->payload.data, message->payload.size);

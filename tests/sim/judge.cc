@@ -29,9 +29,14 @@ std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome
   if (!outcome.violation.empty()) return outcome.violation;
   if (!outcome.finished) return "not finished";
   if (server::HasGlobalSteps(options.mode)) {
-    std::vector<float>& reference = references_[ReferenceKey(options)];
-    if (reference.empty()) reference = RunCluster(Undisturbed(options)).weights;
-    return outcome.weights == reference ? "" : "other weights";
+    ClusterOptions undisturbed = Undisturbed(options);
+    for (std::uint32_t kind = 0; kind < (options.given ? options.given_kinds : 1); ++kind) {
+      undisturbed.given_from = options.given_from + kind;
+      std::vector<float>& reference = references_[ReferenceKey(undisturbed)];
+      if (reference.empty()) reference = RunCluster(undisturbed).weights;
+      if (outcome.weights == reference) return "";
+    }
+    return "other weights";
   }
   std::set<std::uint64_t> steps;  // a new coordinator may report the newest ones again
   for (const server::StepRecord& record : outcome.records) steps.insert(record.step.value);

@@ -28,6 +28,13 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
   };
   if (durable) return logged;
   static const std::vector<std::string> sync = {
+      "first weights asked for again in a new generation",
+      "first weights of an older generation refused",
+      "first weights of a block given twice",
+      "shard dies with first weights that are not kept",
+      "coordinator dies before first weights are kept",
+      "founder dies before its first weights are kept",
+      "pull waits for first weights",
       "worker dies after pushes to some of the shards",
       "worker dies after pushes to every shard",
       "worker dies with work, before any push",
@@ -123,6 +130,13 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
 
 void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
   if (zombie) return;
+  if (const auto* view = std::get_if<View>(&envelope.message.header); view != nullptr && view->founder) {
+    if (founder_generation_.value != 0 && founder_generation_ < view->generation) {
+      Count("first weights asked for again in a new generation");
+    }
+    founder_generation_ = view->generation;
+    founder_ = envelope.to.value;
+  }
   if (const auto* commit = std::get_if<Commit>(&envelope.message.header)) {
     const auto [first, added] = commit_terms_.try_emplace({commit->generation, commit->step}, commit->term);
     if (!added && first->second != commit->term) Count("Commit sent again by a new coordinator");
@@ -180,6 +194,12 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
           if (body.generation < shard.generation()) Count("Commit of a former generation ignored");
         }
         if (!shard.serving()) return;
+        if constexpr (std::is_same_v<Body, Assign>) {
+          if (body.generation < shard.generation()) Count("first weights of an older generation refused");
+          if (body.generation != shard.generation()) return;
+          const auto [first, added] = assigned_.try_emplace({body.generation, body.block}, body.incarnation);
+          if (!added && first->second == body.incarnation) Count("first weights of a block given twice");
+        }
         if constexpr (std::is_same_v<Body, Push>) {
           if (body.generation < shard.generation()) Count("push of an older generation refused");
           if (body.generation != shard.generation()) return;
@@ -196,7 +216,9 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
           }
         }
         if constexpr (std::is_same_v<Body, Pull>) {
-          if (body.generation != shard.generation() || !server::HasGlobalSteps(options_.mode)) return;
+          if (body.generation != shard.generation()) return;
+          if (shard.awaits_first_weights()) Count("pull waits for first weights");
+          if (!server::HasGlobalSteps(options_.mode)) return;
           if (body.version < shard.version()) Count("pull of a version that is gone refused");
           if (body.version == shard.version().Next()) Count("pull waits for the next version");
         }
@@ -264,6 +286,9 @@ void Markers::WorkerDies(const World& world, std::uint64_t node, bool had_work) 
   if (world.coordinator == nullptr || world.coordinator->state() != Coordinator::State::kRunning) return;
   const StepName now{world.coordinator->generation(), world.coordinator->step()};
   worker_died_at_ = now;
+  if (node == founder_ && world.coordinator->AwaitsFirstWeights()) {
+    Count("founder dies before its first weights are kept");
+  }
   if (shard_died_at_ == now) Count("shard and worker die in the same step");
   const auto pushes = pushes_.find(node);
   const bool pushed = pushes != pushes_.end() && StepName{pushes->second.generation, pushes->second.step} == now;
@@ -291,6 +316,7 @@ void Markers::ShardDies(const World& world, std::size_t index, bool writing) {
     Count(shard.serving() ? "shard dies between ResetDone and RUNNING" : "shard dies while it loads");
   }
   if (!current || !shard.serving() || coordinator.state() != Coordinator::State::kRunning) return;
+  if (shard.awaits_first_weights()) Count("shard dies with first weights that are not kept");
   if (shard.prepared()) Count("shard dies between Prepared and Commit");
   if (!shard.prepared() && shard.staged_bytes() > 0) Count("shard dies with a half-staged step");
   shard_died_at_ = {coordinator.generation(), coordinator.step()};
@@ -301,6 +327,7 @@ void Markers::CoordinatorDies(const World& world) {
   const Coordinator& coordinator = *world.coordinator;
   if (coordinator.state() == Coordinator::State::kResetting) Count("coordinator dies between RECOVER and RUNNING");
   if (coordinator.state() != Coordinator::State::kRunning) return;
+  if (coordinator.AwaitsFirstWeights()) Count("coordinator dies before first weights are kept");
   std::uint64_t lowest = UINT64_MAX, highest = 0;
   for (const Shard* shard : world.shards) {
     if (shard == nullptr || !shard->serving() || shard->generation() != coordinator.generation()) continue;

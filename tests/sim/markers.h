@@ -62,6 +62,9 @@ class Markers {
   std::map<std::pair<StepName, std::uint32_t>, Term> redo_terms_;
   std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // taken: by whom
   std::map<std::uint64_t, Term> view_terms_;                                        // newest, by worker
+  std::uint64_t founder_ = 0;  // newest: who, and in which generation
+  Generation founder_generation_;
+  std::map<std::pair<Generation, BlockIndex>, Incarnation> assigned_;  // first weights that a shard was sent
   StepName worker_died_at_, shard_died_at_;
   Term running_term_;                     // newest that was seen running,
   std::map<Generation, Term> ran_since_;  // and the first of each generation

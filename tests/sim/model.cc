@@ -37,6 +37,7 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
     const std::uint32_t group = options.groups ? 1 + static_cast<std::uint32_t>(i) % 2 : 0;
     tensors.push_back(
         {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
+    if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kGiven, 0.0F};
   }
   return tensors;
 }
@@ -50,6 +51,8 @@ std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, St
   }
   return groups;
 }
+
+float GivenWeight(std::uint32_t kind, std::uint64_t element) { return UnitFloat(Philox(17, element, kind)[0]) - 0.5F; }
 
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {
   const std::uint64_t draw = PhiloxKey(99, step.value, slot);

@@ -17,6 +17,8 @@ JobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
 // Of every group, other ones at every step; empty: the job file owns them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
+// What workers of this kind bring as first weights.
+float GivenWeight(std::uint32_t kind, std::uint64_t element);
 // Samples of a slot: 0 to 3, the same whoever asks.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
 // Depends on the weight in a way that amplifies any difference.

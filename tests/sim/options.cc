@@ -67,6 +67,8 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   if (edition < 4) return options;
   random = RandomStream(seed, 6);
   options.groups = pick(4) == 0;
+  options.given = pick(4) == 0;
+  options.given_kinds = 1 + pick(3);
   return options;
 }
 
@@ -89,6 +91,8 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.clip_norm = options.clip_norm;
   calm.empty_slots = options.empty_slots;
   calm.groups = options.groups;
+  calm.given = options.given;
+  calm.given_from = options.given_from;
   calm.snapshot_every_steps = 0;
   return calm;
 }
@@ -97,7 +101,8 @@ std::string ReferenceKey(const ClusterOptions& options) {
   return std::to_string(options.slots) + "/" + std::to_string(options.steps) + "/" +
          std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
-         std::to_string(options.tensor_sizes.size());
+         std::to_string(options.tensor_sizes.size()) + "/" +
+         (options.given ? std::to_string(options.given_from) : "seed");
 }
 
 std::string Describe(const ClusterOptions& options) {
@@ -111,6 +116,7 @@ std::string Describe(const ClusterOptions& options) {
     std::snprintf(number, sizeof number, "%.3g", value);
     if (value > 0) text += std::string(", ") + name + " " + number;
   };
+  if (options.given) text += ", " + std::to_string(options.given_kinds) + " kinds of given weights";
   add("clip", options.clip_norm);
   add("groups", options.groups ? 2 : 0);
   add("snapshot seconds", options.snapshot_every_seconds);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 
 #include "tests/sim/judge.h"
@@ -117,6 +118,32 @@ TEST_CASE("every marker is a case of the table", "[sim]") {
 
 TEST_CASE("whatever befalls the processes, their network, disks and clocks leaves the same bits", "[sim]") {
   TrySeeds(Mode::kSync, FromEnvironment("CAPSTAN_SIM_RUNS", kRuns));
+}
+
+TEST_CASE("whichever worker gives the first weights, all of them are its own", "[sim][given]") {
+  ClusterOptions options;
+  options.given = true;
+  options.given_kinds = 3;
+  std::set<std::vector<float>> references;
+  for (options.given_from = 0; options.given_from < 3; ++options.given_from) {
+    references.insert(RunCluster(Undisturbed(options)).weights);
+  }
+  REQUIRE(references.size() == 3);
+  options.given_from = 0;
+  options.worker_crashes = 6.0;
+  options.shard_crashes = 1.0;
+  options.coordinator_crashes = 1.0;
+  options.slow_disk = 0.5;
+  options.late = 0.05;
+  std::set<std::vector<float>> ends;
+  for (options.seed = 1; options.seed <= (kSanitized ? 30 : 300); ++options.seed) {
+    const Outcome outcome = RunCluster(options);
+    INFO("seed " << options.seed << ": " << outcome.violation);
+    REQUIRE(outcome.finished);
+    REQUIRE(references.contains(outcome.weights));
+    ends.insert(outcome.weights);
+  }
+  CHECK(ends.size() == 3);
 }
 
 TEST_CASE("async: whatever befalls them, every push counts exactly once on every block", "[sim][async]") {

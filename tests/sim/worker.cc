@@ -59,7 +59,16 @@ void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
   declaration.mode = settings_.options->mode;
   declaration.steps = settings_.options->steps;
   declaration.numeric_class = "simulated";
+  if (settings_.options->given) declaration.given = FirstWeights();
   session_->Declare(std::move(declaration), now, out);
+}
+
+BufferRef SimWorker::FirstWeights() const {
+  const ClusterOptions& options = *settings_.options;
+  const auto kind = options.given_from + static_cast<std::uint32_t>(settings_.node % options.given_kinds);
+  BufferRef weights = settings_.gradients->Take();
+  for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) weights.As<float>()[i] = GivenWeight(kind, i);
+  return weights;
 }
 
 void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {

@@ -48,6 +48,7 @@ class SimWorker {
 
  private:
   void Run(Instant now, Outbox* out);
+  BufferRef FirstWeights() const;
   void OnEvent(client::Session::JobFile&, Instant now, Outbox* out);
   void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
