@@ -464,6 +464,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
     const char* loading = GoingOn() ? " (loading its snapshot and its log)" : " (loading its snapshot)";
     AddName(&who, ShardName(i, per_server) + (recover_->snapshot.IsNone() && !GoingOn() ? " (beginning)" : loading));
   }
+  if (std::string missing = ranks_.Missing(slot_count_, members_, now); !missing.empty()) AddName(&who, missing);
   const std::size_t wanted = options_.config.cluster.workers;
   if (state_ != State::kRunning && members_.size() < wanted) {
     AddName(&who, std::to_string(wanted - members_.size()) + " of " + std::to_string(wanted) + " workers (not joined)");

@@ -26,6 +26,7 @@
 #include "monitoring/metrics.h"
 #include "server/coordinator_log.h"
 #include "server/membership.h"
+#include "server/ranks.h"
 #include "server/verdict.h"
 
 namespace capstan::server {
@@ -217,6 +218,7 @@ class Coordinator {
   State state_ = State::kCollecting;
   std::vector<ShardState> shards_;
   Membership members_;
+  Ranks ranks_;
   struct Founder {
     SessionId session;
     std::string name;

@@ -10,6 +10,7 @@ namespace capstan::server {
 Status Coordinator::CheckJoin(const Join& join) const {
   if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
   if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
   if (!catalog_record_ || join.catalog.empty()) return {};
   const CatalogRecord& job = *catalog_record_;
   const std::string who = "worker \"" + join.worker + "\": ";
@@ -82,6 +83,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.nonce = join.nonce;
   worker.peer = from;
   worker.last_heard = now;
+  worker.rank = join.rank;
+  ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);
   out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + std::to_string(members_.size()) + " of " +
@@ -98,6 +101,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   }
   worker->peer = from;
   worker->last_heard = now;
+  ranks_.Heard(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
   if (news) worker->since = now;
@@ -156,7 +160,7 @@ Worker* Coordinator::FindIdleWorker() {
 
 // Whoever is first counts; the other's push is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  if (state_ != State::kRunning || !HasGlobalSteps(options_.config.job.mode)) return;
+  if (state_ != State::kRunning || !HasGlobalSteps(options_.config.job.mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& [session, slow] : members_.workers()) {
     const bool late = slow.computing && slow.generation == generation_ && slow.step == step_ && !slow.slots.empty() &&

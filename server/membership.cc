@@ -45,10 +45,24 @@ void Membership::RenewAll(Instant now) {
   for (auto& [session, worker] : workers_) worker.last_heard = now;
 }
 
+// A slot whose rank is not there is nobody's.
+std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
+  std::vector<std::vector<SlotIndex>> slots;
+  for (const auto& [session, worker] : workers_) {
+    slots.emplace_back();
+    if (worker.rank != 0) slots.back().push_back(worker.rank - 1);
+  }
+  return slots;
+}
+
 std::size_t Membership::Assign(SlotIndex slot_count) {
   std::vector<std::vector<SlotIndex>> held;
-  for (const auto& [session, worker] : workers_) held.push_back(worker.slots);
-  std::vector<std::vector<SlotIndex>> assigned = AssignSlots(held, slot_count);
+  bool ranked = false;
+  for (const auto& [session, worker] : workers_) {
+    ranked = ranked || worker.rank != 0;
+    held.push_back(worker.slots);
+  }
+  std::vector<std::vector<SlotIndex>> assigned = ranked ? RankedSlots() : AssignSlots(held, slot_count);
   std::size_t moved = 0, index = 0;
   for (auto& [session, worker] : workers_) {
     std::vector<SlotIndex>& slots = assigned[index++];

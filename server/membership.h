@@ -23,6 +23,7 @@ struct Worker {
   std::uint64_t nonce = 0;
   PeerId peer;
   Instant last_heard{};
+  std::uint32_t rank = 0;  // 0: none; r: slot r - 1 and no other
   std::vector<SlotIndex> slots;
   // From its last Beat.
   Generation generation;
@@ -49,7 +50,8 @@ class Membership {
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
   // Every lease starts anew: after a pause of the coordinator nobody is to blame.
   void RenewAll(Instant now);
-  // Deals the slots over all workers, in order of their sessions. Returns the number of slots that moved.
+  // Deals the slots over all workers, in order of their sessions; one with a rank gets its own. Returns the number of
+  // slots that moved.
   std::size_t Assign(SlotIndex slot_count);
 
   // Whether a newer process has taken this one's name: it does not get it back.
@@ -60,6 +62,8 @@ class Membership {
   const std::map<SessionId, Worker>& workers() const { return workers_; }
 
  private:
+  std::vector<std::vector<SlotIndex>> RankedSlots() const;
+
   std::map<SessionId, Worker> workers_;
   std::map<std::string, std::uint64_t> newest_;  // process of each name, gone or not; at most kNamesMax
   std::set<std::uint64_t> superseded_;           // at most kNamesMax

@@ -47,6 +47,26 @@ TEST_CASE("a session asks for the job file until it comes, then declares what it
   CHECK(bench.connected.empty());  // nobody to talk to before the job runs
 }
 
+TEST_CASE("a session says its rank with every join", "[client][join][rank]") {
+  SessionOptions options;
+  options.name = "w";
+  options.coordinator = kCoordinator;
+  options.rank = 2;
+  options.ranks = 3;
+  Session session(std::move(options));
+  Outbox out;
+  session.Tick(seconds(1), &out);
+  Declaration declaration;
+  declaration.catalog = {{"t", {4}, {InitKind::kZeros, 0.0F}, true}};
+  session.Declare(std::move(declaration), seconds(1), &out);
+  REQUIRE(out.envelopes.size() == 2);
+  for (const Envelope& envelope : out.envelopes) {
+    const auto& join = std::get<capstan::Join>(envelope.message.header);
+    CHECK(join.rank == 2);
+    CHECK(join.ranks == 3);
+  }
+}
+
 TEST_CASE("a catalog that cannot be fails at once", "[client][join]") {
   SessionBench bench;
   Outbox out;

@@ -122,6 +122,12 @@ Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   capstan::ClientOptions out;
   out.coordinator = TextOf(options.coordinator);
   out.worker = TextOf(options.worker);
+  if (options.rank > options.ranks || (options.rank == 0) != (options.ranks == 0)) {
+    return Invalid("capstan_options.rank is " + std::to_string(options.rank) + " of " + std::to_string(options.ranks) +
+                   " ranks; it is counted from 1, or both are 0");
+  }
+  if (options.rank != 0) out.rank = options.rank - 1;
+  out.ranks = options.ranks;
   out.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(join * 1000));
   if (options.on_notice != nullptr) {
     out.on_notice = [options](const std::string& text) { options.on_notice(options.context, text.c_str()); };

@@ -364,7 +364,14 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 
 Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
+    return Invalid("worker \"" + options.worker + "\": rank " +
+                   (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +
+                   "; ranks are counted from 0 and below their number, and come with it");
+  }
   SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
+  loop_options.rank = options.rank ? *options.rank + 1 : 0;
+  loop_options.ranks = options.ranks;
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SessionLoop> loop, SessionLoop::Start(loop_options));
   auto network = std::make_unique<NetworkClient>(std::move(loop));
   CAPSTAN_RETURN_IF_ERROR(

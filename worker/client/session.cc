@@ -109,6 +109,8 @@ void Session::SendJoin(Instant now, Outbox* out) {
   join.job = job_;
   join.worker = options_.name;
   join.nonce = options_.nonce;
+  join.rank = options_.rank;
+  join.ranks = options_.ranks;
   if (declaration_) {
     join.numeric_class = declaration_->numeric_class;
     join.numeric_fingerprint = declaration_->numeric_fingerprint;

@@ -32,6 +32,8 @@ namespace capstan::client {
 struct SessionOptions {
   std::string name;         // of this worker within the job
   std::uint64_t nonce = 0;  // random per process
+  std::uint32_t rank = 0;   // 0: none; r: of `ranks`, for slot r - 1 alone
+  std::uint32_t ranks = 0;
   PeerId coordinator;
   std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
   std::function<void(PeerId)> disconnect = [](PeerId) {};

@@ -30,6 +30,8 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   }
   session.coordinator = *coordinator;
   session.silence_limit = options.silence_limit;
+  session.rank = options.rank;
+  session.ranks = options.ranks;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));

@@ -23,7 +23,7 @@ class Sized(ctypes.Structure):
 
 class Options(Sized):
     _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("worker", c_char_p), ("join_seconds", c_double),
-                ("on_notice", Notice), ("context", c_void_p)]
+                ("on_notice", Notice), ("context", c_void_p), ("rank", c_uint32), ("ranks", c_uint32)]
 
 
 class Tensor(Sized):

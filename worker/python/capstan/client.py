@@ -288,14 +288,20 @@ class Client:
         self._handle.call("end_slot", slot, result)
 
 
-def connect(coordinator: str, worker: str | None = None, *, join_seconds: float = 60.0,
+def connect(coordinator: str, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
+            join_seconds: float = 60.0,
             on_notice: Callable[[str], object] = _log.warning) -> Client:
     """Asks the coordinator at "host:port" for its job.
 
     A newer process with this `worker` name takes over from an older one. `on_notice` gets lines for people (whom the
     client waits for, and since when) on a thread of the client's own.
+
+    With `rank`, from 0, of `ranks`, as many as the job has slots, it alone computes slot `rank`, and the job waits for
+    it when it is lost; either every worker of a job has a rank, or none has.
     """
+    if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
+        raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
     name = worker if worker is not None else f"{socket.gethostname()}-{os.getpid()}"
     return Client(_Handle(abi.Options(
         coordinator=_bytes("the coordinator", coordinator), worker=_bytes("the worker's name", name),
-        join_seconds=join_seconds, on_notice=_notice(on_notice))))
+        join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))

@@ -72,6 +72,10 @@ typedef struct capstan_options {
    * capstan_connect and the end of capstan_free, with `context`. */
   void (*on_notice)(void* context, const char* text);
   void* context;
+  /* Number `rank`, counted from 1, of `ranks`, as many as the job has slots: this worker alone computes slot rank - 1,
+   * and the job waits for it when it is lost. Both 0: it takes whatever slots it is given. */
+  uint32_t rank;
+  uint32_t ranks;
 } capstan_options;
 
 typedef struct capstan_tensor {

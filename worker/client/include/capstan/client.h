@@ -68,6 +68,10 @@ struct ClientOptions {
   std::chrono::milliseconds join_deadline{60'000};
   // Lines for people, from the client's thread. Never called before Connect or after the destructor.
   std::function<void(const std::string&)> on_notice;
+  // This worker is number `rank`, from 0, of `ranks`, as many as the job has slots: it alone computes slot `rank`, and
+  // the job waits for it when it is lost. Either every worker of a job has a rank, or none has.
+  std::optional<std::uint32_t> rank;
+  std::uint32_t ranks = 0;
 };
 
 // One round: compute the gradients of these slots of global batch `step`.
