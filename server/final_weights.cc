@@ -11,7 +11,7 @@ Result<std::unique_ptr<FinalWeights>> FinalWeights::Create(const View& view, con
     CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, transport->Connect(address.endpoint));
     sources.push_back({peer, address});
   }
-  const auto write = [raw = final_weights.get()](const Block& block, const Slice& weights) {
+  const auto write = [raw = final_weights.get()](const Block& block, std::uint32_t, const Slice& weights) {
     return raw->writer_.Write(block.flat_offset, weights.bytes());
   };
   final_weights->reader_ =

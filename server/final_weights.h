@@ -12,7 +12,7 @@
 
 #include "common/safetensors.h"
 #include "common/transport.h"
-#include "server/weights_reader.h"
+#include "common/weights_reader.h"
 
 namespace capstan::server {
 

@@ -1,34 +1,37 @@
-#include "server/weights_reader.h"
+#include "common/weights_reader.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "common/hash.h"
 
-namespace capstan::server {
+namespace capstan {
 namespace {
 
 constexpr std::uint32_t kElementsPerBlock = 2;
 
 // Two shards with a tensor of many small blocks; answers pulls by hand.
 struct ReaderBench {
-  ReaderBench() {
+  explicit ReaderBench(std::uint32_t arrays = 1) {
     catalog = std::make_unique<Catalog>(std::move(Catalog::Create({{"w", {100}, {}}}, kElementsPerBlock)).value());
     const std::vector<WeightsReader::Source> sources = {{PeerId{1}, {0, Incarnation{10}, "a"}},
                                                         {PeerId{2}, {1, Incarnation{20}, "b"}}};
-    reader = std::make_unique<WeightsReader>(catalog.get(), sources, Generation{3}, Version{9},
-                                             [this](const Block& block, const Slice&) {
-                                               CHECK(written.insert(block.flat_offset).second);
-                                               return on_block;
-                                             });
+    reader = std::make_unique<WeightsReader>(
+        catalog.get(), sources, Generation{3}, Version{9},
+        [this](const Block& block, std::uint32_t array, const Slice&) {
+          CHECK(written.insert({array, block.flat_offset}).second);
+          return on_block;
+        },
+        arrays);
   }
 
-  Message Answer(PeerId from, BlockIndex block) {
+  Message Answer(PeerId from, BlockIndex block, std::uint32_t array = 0) {
     Weights weights;
     weights.generation = Generation{3};
     weights.incarnation = Incarnation{from.value * 10};
-    weights.version = Version{9};
+    weights.version = weights.asked = Version{9};
     weights.block = block;
+    weights.array = array;
     const BufferRef buffer = pool.Take();
     buffer.As<float>()[0] = static_cast<float>(block);
     buffer.As<float>()[1] = 1.0F;
@@ -47,14 +50,14 @@ struct ReaderBench {
 
   std::unique_ptr<Catalog> catalog;
   BufferPool pool{64};
-  std::set<std::uint64_t> written;
+  std::set<std::pair<std::uint32_t, std::uint64_t>> written;  // arrays and where
   Status on_block;
   std::unique_ptr<WeightsReader> reader;
   Outbox out;
   Instant now = std::chrono::seconds(1);
 };
 
-TEST_CASE("every block is asked for in windows and written once", "[server][weights]") {
+TEST_CASE("every block is asked for in windows and written once", "[weights]") {
   ReaderBench bench;
   bench.reader->Tick(bench.now, &bench.out);
   while (!bench.reader->done()) {
@@ -74,7 +77,7 @@ TEST_CASE("every block is asked for in windows and written once", "[server][weig
   CHECK(bench.reader->status().ok());
 }
 
-TEST_CASE("blocks that were lost are asked for again", "[server][weights]") {
+TEST_CASE("blocks that were lost are asked for again", "[weights]") {
   ReaderBench bench;
   bench.reader->Tick(bench.now, &bench.out);
   const auto first = bench.TakePulls();
@@ -91,7 +94,7 @@ TEST_CASE("blocks that were lost are asked for again", "[server][weights]") {
   CHECK(again[0].second.blocks.front() == first[0].second.blocks.front());
 }
 
-TEST_CASE("weights of another life or generation, or from anybody else, are passed over", "[server][weights]") {
+TEST_CASE("weights of another life or generation, or from anybody else, are passed over", "[weights]") {
   ReaderBench bench;
   bench.reader->Tick(bench.now, &bench.out);
   const auto [peer, pull] = bench.TakePulls().front();
@@ -102,7 +105,7 @@ TEST_CASE("weights of another life or generation, or from anybody else, are pass
   CHECK(bench.written.empty());
 }
 
-TEST_CASE("a block whose bytes do not match its hash ends the reading and names the shard", "[server][weights]") {
+TEST_CASE("a block whose bytes do not match its hash ends the reading and names the shard", "[weights]") {
   ReaderBench bench;
   bench.reader->Tick(bench.now, &bench.out);
   const auto [peer, pull] = bench.TakePulls().front();
@@ -114,7 +117,7 @@ TEST_CASE("a block whose bytes do not match its hash ends the reading and names 
   CHECK(bench.written.empty());
 }
 
-TEST_CASE("a file that cannot be written ends the reading", "[server][weights]") {
+TEST_CASE("a file that cannot be written ends the reading", "[weights]") {
   ReaderBench bench;
   bench.on_block = Unreachable("the disk is full");
   bench.reader->Tick(bench.now, &bench.out);
@@ -123,5 +126,54 @@ TEST_CASE("a file that cannot be written ends the reading", "[server][weights]")
   CHECK(bench.reader->status().message() == "the disk is full");
 }
 
+TEST_CASE("of each shard one array comes after the other", "[weights]") {
+  ReaderBench bench(3);
+  bench.reader->Tick(bench.now, &bench.out);
+  while (!bench.reader->done()) {
+    const auto pulls = bench.TakePulls();
+    REQUIRE_FALSE(pulls.empty());
+    for (const auto& [peer, pull] : pulls) {
+      for (BlockIndex block : pull.blocks) {
+        bench.reader->Handle(peer, bench.Answer(peer, block, (pull.array + 1) % 3), bench.now, &bench.out);  // unasked
+        bench.reader->Handle(peer, bench.Answer(peer, block, pull.array), bench.now, &bench.out);
+      }
+    }
+  }
+  CHECK(bench.written.size() == 3 * bench.catalog->blocks().size());
+  CHECK(bench.reader->WaitingFor().empty());
+}
+
+TEST_CASE("an answer to a question about another version is passed over", "[weights]") {
+  ReaderBench bench;
+  bench.reader->Tick(bench.now, &bench.out);
+  const auto [peer, pull] = bench.TakePulls().front();
+  Message late = bench.Answer(peer, pull.blocks[0]);
+  std::get<Weights>(late.header).asked = Version{8};
+  CHECK(bench.reader->Handle(peer, late, bench.now, &bench.out));
+  CHECK(bench.written.empty());
+}
+
+TEST_CASE("what a shard refuses says whether the version can still be had", "[weights]") {
+  ReaderBench bench;
+  bench.reader->Tick(bench.now, &bench.out);
+  bench.TakePulls();
+  const auto refuse = [&](Code code, std::uint64_t generation, std::uint64_t step) {
+    const Error error{code, Generation{generation}, Incarnation{10}, Step{step}, {}, 0, "because"};
+    bench.reader->Handle(PeerId{1}, {error, {}}, bench.now, &bench.out);
+  };
+  refuse(Code::kBusy, 3, 8);  // not as far yet
+  bench.reader->Tick(bench.now + std::chrono::milliseconds(20), &bench.out);
+  CHECK(bench.TakePulls().size() == 1);  // sooner than what is lost
+  refuse(Code::kStale, 3, 4);            // of an older question
+  CHECK_FALSE(bench.reader->passed());
+  refuse(Code::kStale, 3, 12);
+  CHECK(bench.reader->passed() == Step{12});
+  CHECK_FALSE(bench.reader->outdated());
+  refuse(Code::kBusy, 4, 0);
+  CHECK(bench.reader->outdated());
+  CHECK(bench.reader->status().ok());
+  CHECK(bench.reader->WaitingFor().find("shard 0 at a (0 of 25 blocks of version 9 are here), shard 1") == 0);
+}
+
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan
