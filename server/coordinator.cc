@@ -408,7 +408,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  for (const Worker& lost : members_.RemoveSilent(now, Seconds(options_.config.limits.lease))) {
+  followers_.ForgetBefore(now - lease());
+  for (const Worker& lost : members_.RemoveSilent(now, lease())) {
     metrics_->leases_lost.Add(1);
     out->Say(Severity::kWarning,
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");

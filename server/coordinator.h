@@ -25,6 +25,7 @@
 #include "common/job_config.h"
 #include "monitoring/metrics.h"
 #include "server/coordinator_log.h"
+#include "server/followers.h"
 #include "server/membership.h"
 #include "server/ranks.h"
 #include "server/verdict.h"
@@ -85,6 +86,9 @@ class Coordinator {
   std::size_t worker_count() const { return members_.size(); }
   // Whether version 0 is yet to come from a worker: nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const;
+  // Programs that only read, heard within their lease.
+  std::size_t follower_count() const { return followers_.size(); }
+  Instant lease() const { return Seconds(options_.config.limits.lease); }
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
   // Shards' addresses, once all are known.
@@ -219,6 +223,7 @@ class Coordinator {
   std::vector<ShardState> shards_;
   Membership members_;
   Ranks ranks_;
+  Followers followers_;
   struct Founder {
     SessionId session;
     std::string name;

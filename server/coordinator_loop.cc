@@ -139,6 +139,7 @@ void CoordinatorLoop::SeeState(Instant now) {
   if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
     phase_ = Phase::kServing;
     final_weights_.reset();
+    followers_since_.reset();
   }
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
   if (state == Coordinator::State::kStopped) {
@@ -165,8 +166,24 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   final_weights_->Tick(now, &out_);
   if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
   const Status outcome = *final_weights_->outcome();
+  if (outcome.ok() && WaitsForFollowers(now)) return;
   if (outcome.ok()) core_->Conclude();
   BeginFarewell(outcome);
+}
+
+// Whoever follows the job has one lease for its last version, for which the shards are needed.
+bool CoordinatorLoop::WaitsForFollowers(Instant now) {
+  if (core_->follower_count() == 0) return false;
+  if (!followers_since_) {
+    followers_since_ = now;
+    if (options_.on_notice) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(core_->lease()).count();
+      options_.on_notice({Severity::kInfo, "the job is done; waiting up to " + std::to_string(seconds) + " s for " +
+                                               std::to_string(core_->follower_count()) +
+                                               " that follow it to read its last version"});
+    }
+  }
+  return now - *followers_since_ < core_->lease();
 }
 
 void CoordinatorLoop::BeginFarewell(Status outcome) {

@@ -71,6 +71,7 @@ class CoordinatorLoop {
   void WriteRecords();
   void SeeState(Instant now);
   void ReadFinalWeights(Instant now);
+  bool WaitsForFollowers(Instant now);
   void BeginFarewell(Status outcome);
 
   CoordinatorLoopOptions options_;
@@ -83,6 +84,7 @@ class CoordinatorLoop {
   std::unique_ptr<Outgoing> outgoing_;
   std::optional<StepLog> step_log_;
   std::unique_ptr<FinalWeights> final_weights_;
+  std::optional<Instant> followers_since_;  // waited for, once the final weights are written
   std::string endpoint_;
 
   Outbox out_;

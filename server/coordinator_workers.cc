@@ -51,6 +51,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (join.catalog.empty()) {
     View view = MakeView(nullptr);
     view.job_file = options_.job_file;
+    if (catalog_record_) view.catalog = catalog_record_->tensors;
     out->Send(from, std::move(view));
     return;
   }
@@ -94,6 +95,11 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
 }
 
 void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
+  if (beat.session.value == 0) {  // of somebody who only reads
+    followers_.Heard(beat.nonce, now);
+    out->Send(from, MakeView(nullptr));
+    return;
+  }
   Worker* worker = members_.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
     RefuseTo(from, Code::kStale, "unknown session; join again", out);
@@ -114,6 +120,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
 }
 
 void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
+  if (leave.session.value == 0) followers_.Left(leave.nonce);
   const Worker* worker = members_.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (state_ != State::kFinished && state_ != State::kFailed) {

@@ -417,6 +417,13 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
     return;
   }
+  if (pull.array >= store_->array_count()) {
+    Refuse(from, Code::kInvalid,
+           "array " + std::to_string(pull.array) + " of a block is pulled; the job's optimizer keeps " +
+               std::to_string(store_->array_count() - 1) + " besides the weights",
+           out);
+    return;
+  }
   PullAdmission admission = AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
   if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
   switch (admission) {
@@ -447,8 +454,10 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
     weights.block = block;
     weights.stop = parameters_.stop;
     weights.loss_scale = parameters_.loss_scale;
-    weights.payload_hash = store_->WeightsHash(local);
-    out->Send(peer, std::move(weights), store_->Weights(local));
+    weights.array = pull.array;
+    Slice values = store_->Arrays(local)[pull.array];
+    weights.payload_hash = pull.array == 0 ? store_->WeightsHash(local) : Hash64(values.bytes());
+    out->Send(peer, std::move(weights), std::move(values));
   }
 }
 
