@@ -13,7 +13,8 @@ import harness
 
 # What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
 NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
-CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Status::ToString[abi:cxx11]"}
+CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Reader::Connect",
+             "capstan::Status::ToString[abi:cxx11]"}
 STEPS = 2000
 KILLED_AT = 200  # steps that are committed before something is killed
 PREFIX = None
@@ -76,7 +77,7 @@ def logistic():
 class LibraryTest(unittest.TestCase):
     def test_public_headers_need_the_standard_library_alone(self):
         headers = sorted(os.listdir(installed("include", "capstan")))
-        self.assertEqual(headers, ["capstan.h", "client.h", "status.h"])
+        self.assertEqual(headers, ["capstan.h", "client.h", "reader.h", "status.h"])
         flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", installed("include")]
         for header in headers:
             run("g++", "-std=c++17", *flags, "-x", "c++", "-", input=f"#include <capstan/{header}>\n")

@@ -24,10 +24,10 @@ class OwnWorkersTest(harness.JobTest):
         build = os.path.dirname(harness.BIN)
         subprocess.run(["cmake", "--install", build, "--prefix", cls.prefix], check=True, stdout=subprocess.DEVNULL)
 
-    def job(self, run, workers):
-        """The launch of a job that waits for `workers` of them."""
+    def job(self, run, workers, *more):
+        """The launch of a job that waits for `workers` of them, with more settings."""
         settings = [f"cluster.workers={workers}", "cluster.servers=2", f"job.steps={self.STEPS}", "limits.lease=2",
-                    "limits.join=20"]
+                    "limits.join=20", *more]
         return self.launch(os.path.join(EXAMPLES, self.EXAMPLE, "job.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 

@@ -56,7 +56,8 @@ PUBLIC = ["common/include", "worker/client/include"]
 
 # The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
 CORES = ["server/shard.*", "server/coordinator*", "server/verdict.*", "server/membership.*", "server/admission.*",
-         "server/staged_block.*", "server/block_store.*", "server/log_queue.*", "worker/client/session.*"]
+         "server/staged_block.*", "server/block_store.*", "server/log_queue.*", "server/followers.*",
+         "common/weights_reader.*", "worker/client/session.*", "worker/client/reader_core.*"]
 NOT_CORES = ["server/coordinator_loop.*"]  # what gives a core its thread
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
                        r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")

@@ -2,16 +2,13 @@
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
-#include <exception>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "worker/client/c_border.h"
 #include "worker/client/fork_guard.h"
 
 struct capstan_client {
@@ -27,35 +24,18 @@ using capstan::Client;
 using capstan::Invalid;
 using capstan::Result;
 using capstan::Status;
+using capstan::client::Answer;
+using capstan::client::CheckSize;
+using capstan::client::DeadlineIn;
+using capstan::client::IsMissing;
+using capstan::client::JoinDeadline;
+using capstan::client::ReadStruct;
+using capstan::client::TextOf;
+using capstan::client::WriteOut;
+using capstan::client::WriteStruct;
 
-constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // what the clock can still count
-constexpr double kJoinSeconds = 60;
-constexpr std::size_t kStructBytesMax = 4096;  // more is a size that was not set
 constexpr std::size_t kTensorsMax = 1 << 16;
 constexpr std::size_t kGroupsMax = 1024;
-
-void CopyText(const char* text, char* to, std::size_t bytes) {
-  if (to == nullptr || bytes == 0) return;
-  const std::size_t length = std::min(std::strlen(text), bytes - 1);
-  std::memcpy(to, text, length);
-  to[length] = '\0';
-}
-
-// Runs `call` at the border: no exception leaves. Ours do not throw, so what arrives is memory or threads running
-// short.
-template <class Call>
-capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noexcept {
-  try {
-    const Status status = call();
-    if (!status.ok()) CopyText(status.message().c_str(), error, error_bytes);
-    return static_cast<capstan_code>(status.code());
-  } catch (const std::exception& shortage) {
-    CopyText(shortage.what(), error, error_bytes);
-  } catch (...) {
-    CopyText("an exception of no known kind", error, error_bytes);
-  }
-  return CAPSTAN_BUSY;
-}
 
 template <class Call>
 capstan_code AnswerFor(capstan_client* handle, const Call& call) noexcept {
@@ -66,60 +46,10 @@ capstan_code AnswerFor(capstan_client* handle, const Call& call) noexcept {
   });
 }
 
-Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }
-
-Status CheckSize(std::size_t size, std::size_t known, const char* name) {
-  if (size >= known && size <= kStructBytesMax) return {};
-  return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
-}
-
-// A caller's struct, which may be longer than ours where the caller is newer.
-template <class T>
-Result<T> ReadStruct(const T* given, const char* name) {
-  if (given == nullptr) return IsMissing(name);
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(given->size, sizeof(T), name));
-  const auto* bytes = reinterpret_cast<const char*>(given);
-  if (std::any_of(bytes + sizeof(T), bytes + given->size, [](char byte) { return byte != 0; })) {
-    return capstan::Unsupported(std::string(name) + " has fields that this library, version " + CAPSTAN_VERSION +
-                                ", does not know");
-  }
-  return *given;
-}
-
-// Into a caller's struct: what we do not know of it is 0.
-template <class T>
-Status WriteStruct(const T& value, T* given, const char* name) {
-  if (given == nullptr) return IsMissing(name);
-  const std::size_t size = given->size;
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, sizeof(T), name));
-  std::memset(static_cast<void*>(given), 0, size);
-  *given = value;
-  given->size = size;
-  return {};
-}
-
-// A number where the caller asked for one.
-template <class T>
-Status WriteOut(const T& value, T* given, const char* name) {
-  if (given == nullptr) return IsMissing(name);
-  *given = value;
-  return {};
-}
-
-Result<Client::Deadline> DeadlineIn(double seconds) {
-  if (std::isnan(seconds)) return Invalid("`seconds` is not a number");
-  if (seconds < 0 || seconds > kForeverSeconds) return Client::kNoDeadline;
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<Client::Deadline::duration>(std::chrono::duration<double>(seconds));
-}
-
-std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
-
 Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   CAPSTAN_ASSIGN_OR_RETURN(const capstan_options options, ReadStruct(given, "capstan_options"));
-  if (!(options.join_seconds >= 0)) return Invalid("capstan_options.join_seconds is not a number of at least 0");
-  const double join = options.join_seconds == 0 ? kJoinSeconds : std::min(options.join_seconds, kForeverSeconds);
   capstan::ClientOptions out;
+  CAPSTAN_ASSIGN_OR_RETURN(out.join_deadline, JoinDeadline(options.join_seconds, "capstan_options"));
   out.coordinator = TextOf(options.coordinator);
   out.worker = TextOf(options.worker);
   if (options.rank > options.ranks || (options.rank == 0) != (options.ranks == 0)) {
@@ -128,7 +58,6 @@ Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   }
   if (options.rank != 0) out.rank = options.rank - 1;
   out.ranks = options.ranks;
-  out.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(join * 1000));
   if (options.on_notice != nullptr) {
     out.on_notice = [options](const std::string& text) { options.on_notice(options.context, text.c_str()); };
   }

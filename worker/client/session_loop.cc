@@ -33,7 +33,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.rank = options.rank;
   session.ranks = options.ranks;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
-  session.disconnect = [raw = loop.get()](PeerId peer) { raw->Forget(peer); };
+  session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
@@ -41,7 +41,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
 
 SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
                          std::unique_ptr<Transport> transport)
-    : options_(options), counters_(std::move(counters)), transport_(std::move(transport)) {}
+    : options_(options), counters_(std::move(counters)), transport_(std::move(transport)), shards_(transport_.get()) {}
 
 SessionLoop::~SessionLoop() {
   stopping_.store(true);
@@ -49,21 +49,11 @@ SessionLoop::~SessionLoop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// One connection per endpoint, however often it is asked for.
 PeerId SessionLoop::PeerOf(const std::string& endpoint) {
-  const auto known = peers_.find(endpoint);
-  if (known != peers_.end()) return known->second;
-  const Result<PeerId> peer = transport_->Connect(endpoint);
-  if (!peer.ok()) {
-    out_.Say(Severity::kError, "cannot reach a shard: " + peer.status().message());
-    return PeerId{};
-  }
-  return peers_[endpoint] = *peer;
-}
-
-void SessionLoop::Forget(PeerId peer) {
-  transport_->Disconnect(peer);
-  std::erase_if(peers_, [&](const auto& entry) { return entry.second == peer; });
+  const Result<PeerId> peer = shards_.PeerOf(endpoint);
+  if (peer.ok()) return *peer;
+  out_.Say(Severity::kError, "cannot reach a shard: " + peer.status().message());
+  return PeerId{};
 }
 
 void SessionLoop::Send(Command command) {

@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +22,7 @@
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "worker/client/session.h"
+#include "worker/client/shard_connections.h"
 
 namespace capstan::client {
 
@@ -88,7 +88,6 @@ class SessionLoop {
               std::unique_ptr<Transport> transport);
   void Run();
   PeerId PeerOf(const std::string& endpoint);
-  void Forget(PeerId peer);
   bool CarrySome();
   void Carry(Command& command, Instant now);
   void SendOut();
@@ -99,9 +98,9 @@ class SessionLoop {
   const Options options_;
   std::unique_ptr<TransportCounters> counters_;
   std::unique_ptr<Transport> transport_;
+  ShardConnections shards_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Catalog> catalog_;
-  std::map<std::string, PeerId> peers_;  // shards, by endpoint
   float* weights_ = nullptr;
   Outbox out_;
   std::string waiting_for_;

@@ -8,11 +8,18 @@
                 gradient = slot.begin(samples=len(x))
                 ... read work.weights["w"], fill gradient["w"] and gradient["b"] ...
                 slot.end(loss_sum, predictions=len(x))
+
+Or follow a job without taking part in it:
+
+    for version in capstan.follow("10.0.0.5:29600"):
+        print(version.step, accuracy(version.weights["w"]), version.done)
 """
 from capstan.client import Client, Slot, Work, connect
 from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Rewound, Stale, Timeout, Unreachable, Unsupported)
 from capstan.hyper_parameters import HyperParameters
+from capstan.reader import Progress, Reader, Version, follow
 from capstan.tensors import Tensor, Tensors
 
-__all__ = ["Busy", "Client", "Corrupt", "Error", "HyperParameters", "Invalid", "Refused", "Rewound", "Slot", "Stale",
-           "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Work", "connect"]
+__all__ = ["Busy", "Client", "Corrupt", "Error", "HyperParameters", "Invalid", "Progress", "Reader", "Refused",
+           "Rewound", "Slot", "Stale", "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Version", "Work",
+           "connect", "follow"]

@@ -63,8 +63,32 @@ class Counters(Sized):
     _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
 
 
+class ReaderOptions(Sized):
+    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("name", c_char_p), ("join_seconds", c_double)]
+
+
+class Progress(Sized):
+    _fields_ = [("size", c_size_t), ("state", c_int32), ("slot_count", c_uint32), ("step", c_uint64),
+                ("generation", c_uint64), ("message", c_char_p)]
+
+
+class PullOptions(Sized):
+    _fields_ = [("size", c_size_t), ("has_newer_than", c_int32), ("optimizer_state", c_int32),
+                ("newer_than", c_uint64)]
+
+
+class Pulled(Sized):
+    _fields_ = [("size", c_size_t), ("nothing_newer", c_int32), ("done", c_int32), ("step", c_uint64),
+                ("generation", c_uint64)]
+
+
+class ReaderTensor(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t)]
+
+
 # What answers with something else than a code.
-_OTHER_RESULTS = {"abi_version": c_uint32, "version": c_char_p, "last_error": c_char_p, "free": None}
+_OTHER_RESULTS = {"abi_version": c_uint32, "version": c_char_p, "last_error": c_char_p, "free": None,
+                  "reader_last_error": c_char_p, "reader_free": None}
 _ARGUMENTS: dict[str, list[object]] = {
     "abi_version": [],
     "version": [],
@@ -82,6 +106,18 @@ _ARGUMENTS: dict[str, list[object]] = {
     "leave": [c_void_p, c_char_p],
     "read_counters": [c_void_p, POINTER(Counters)],
     "free": [c_void_p],
+    "reader_connect": [POINTER(ReaderOptions), POINTER(c_void_p), c_char_p, c_size_t],
+    "reader_last_error": [c_void_p],
+    "reader_job_file": [c_void_p, POINTER(c_char_p)],
+    "reader_progress": [c_void_p, c_double, POINTER(Progress)],
+    "reader_pull": [c_void_p, POINTER(PullOptions), c_double, POINTER(Pulled)],
+    "reader_tensor_count": [c_void_p, POINTER(c_size_t)],
+    "reader_read_tensor": [c_void_p, c_size_t, POINTER(ReaderTensor)],
+    "reader_weights": [c_void_p, POINTER(c_void_p)],
+    "reader_state_count": [c_void_p, POINTER(c_size_t)],
+    "reader_state_name": [c_void_p, c_size_t, POINTER(c_char_p)],
+    "reader_state": [c_void_p, c_size_t, POINTER(c_void_p)],
+    "reader_free": [c_void_p],
 }
 
 

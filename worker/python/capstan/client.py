@@ -9,26 +9,16 @@ import operator
 import os
 import socket
 import tomllib
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from capstan import abi
-from capstan.errors import Error, Invalid, Stale, Timeout, error_of
+from capstan.errors import Error, Invalid, Stale
+from capstan.handle import Handle, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
 from capstan.tensors import INITIALS, Tensor, Tensors
 
-# How long one wait inside the library lasts before Python may handle a signal.
-_SLICE_SECONDS = 0.2
-_ERROR_BYTES = 4096
-
 _log = logging.getLogger("capstan")
-
-
-def _bytes(what: str, text: str) -> bytes:
-    if "\0" in text:
-        raise Invalid(f"{what} {text!r} has a zero byte")
-    return text.encode()
 
 
 def _notice(say: Callable[[str], object]) -> Any:
@@ -37,7 +27,7 @@ def _notice(say: Callable[[str], object]) -> Any:
 
 def _row(tensor: Tensor) -> abi.Tensor:
     shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
-    return abi.Tensor(name=_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
+    return abi.Tensor(name=text_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
                       initial=INITIALS.index(tensor.initial), scale=tensor.scale,
                       no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group))
 
@@ -67,26 +57,6 @@ def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
         if tensor.element_count:
             views[name].cast("B")[:] = values.cast("B")
     return flat
-
-
-class _Handle:
-    """A capstan_client, freed when nobody holds it or a view of its memory any more, at the latest as Python ends."""
-
-    def __init__(self, options: abi.Options) -> None:
-        self.functions = abi.load()
-        self.pointer = ctypes.c_void_p()
-        error = ctypes.create_string_buffer(_ERROR_BYTES)
-        code = self.functions.capstan_connect(options, self.pointer, error, _ERROR_BYTES)
-        if code != abi.OK:
-            raise error_of(code, error.value.decode(errors="replace"))
-        # The options hold on_notice, which the client's thread calls until it is freed.
-        weakref.finalize(self, lambda free, pointer, _: free(pointer), self.functions.capstan_free, self.pointer,
-                         options)
-
-    def call(self, name: str, *arguments: object) -> None:
-        code = getattr(self.functions, f"capstan_{name}")(self.pointer, *arguments)
-        if code != abi.OK:
-            raise error_of(code, self.functions.capstan_last_error(self.pointer).decode(errors="replace"))
 
 
 class Slot:
@@ -164,7 +134,7 @@ class Work:
 class Client:
     """Takes part in a job as a worker. It belongs to one thread at a time, and to the process that connected it."""
 
-    def __init__(self, handle: _Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._tensors: tuple[Tensor, ...] = ()
         self._index: dict[str, int] = {}
@@ -209,7 +179,7 @@ class Client:
         first = _given(tensors, given or {})
         rows = (abi.Tensor * len(tensors))(*map(_row, tensors))
         self._handle.call("declare", abi.Description(
-            tensors=rows, tensor_count=len(rows), numeric_class=_bytes("the numeric class", numeric_class),
+            tensors=rows, tensor_count=len(rows), numeric_class=text_bytes("the numeric class", numeric_class),
             numeric_fingerprint=numeric_fingerprint, data_fingerprint=data_fingerprint,
             given=ctypes.cast(first, ctypes.c_void_p) if first is not None else None))
         self._tensors = tuple(tensors)
@@ -232,14 +202,14 @@ class Client:
         """
         while (work := self._next_work()) is not None:
             try:
-                self._patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
+                patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
             except Stale:
                 continue
             yield Work(self, work, self._weights)
 
     def leave(self, reason: str = "it was asked to") -> None:
         """Leaves the job in good order; others take over its slots."""
-        self._handle.call("leave", _bytes("the reason", reason))
+        self._handle.call("leave", text_bytes("the reason", reason))
 
     @functools.cached_property
     def _weights(self) -> Tensors:
@@ -259,14 +229,8 @@ class Client:
 
     def _next_work(self) -> abi.Work | None:
         work = abi.Work()
-        self._patiently(lambda seconds: self._handle.call("next_work", seconds, work))
+        patiently(lambda seconds: self._handle.call("next_work", seconds, work))
         return None if work.done else work
-
-    def _patiently(self, call: Callable[[float], None]) -> None:
-        """Until it is answered: the job has the deadlines, and says whom it waits for."""
-        while True:
-            with contextlib.suppress(Timeout):
-                return call(_SLICE_SECONDS)
 
     def _begin(self, slot: int, samples: int) -> Tensors:
         address = ctypes.c_void_p()
@@ -302,6 +266,6 @@ def connect(coordinator: str, worker: str | None = None, *, rank: int | None = N
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
     name = worker if worker is not None else f"{socket.gethostname()}-{os.getpid()}"
-    return Client(_Handle(abi.Options(
-        coordinator=_bytes("the coordinator", coordinator), worker=_bytes("the worker's name", name),
+    return Client(Handle(abi.Options(
+        coordinator=text_bytes("the coordinator", coordinator), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))

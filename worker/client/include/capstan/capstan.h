@@ -1,6 +1,6 @@
 /* capstan.h: capstan's client in plain C. A program that uses it takes part in a job as a worker: learns what to
  * compute, gets the weights for it, gives gradients back. <capstan/client.h> is the same in C++ and says more on each
- * call.
+ * call. At the end: a reader, which follows a job and changes nothing.
  *
  * Kind:   a handle belongs to one thread at a time; a program may have several handles. There is no global state. After
  *         fork() a child has none of its parent's: every call answers CAPSTAN_INVALID, capstan_free lets go of it.
@@ -186,6 +186,85 @@ capstan_code capstan_leave(capstan_client* client, const char* reason);
 capstan_code capstan_read_counters(capstan_client* client, capstan_counters* counters);
 /* Leaves the job, if that was not done, and ends the handle. Null is nothing. */
 void capstan_free(capstan_client* client);
+
+/* ---- a reader: follows a job without taking part in it; <capstan/reader.h> is the same in C++ and says more --------
+ *
+ *   capstan_reader_connect(&options, &reader, error, sizeof error);
+ *   while (capstan_reader_pull(reader, &wish, -1, &pulled) == CAPSTAN_OK && !pulled.nothing_newer) {
+ *     capstan_reader_weights(reader, &weights);              ... evaluate ...
+ *     wish.has_newer_than = 1, wish.newer_than = pulled.step;
+ *   }
+ *   capstan_reader_free(reader);
+ */
+
+typedef struct capstan_reader capstan_reader;
+
+typedef struct capstan_reader_options {
+  size_t size;
+  const char* coordinator; /* "host:port" */
+  const char* name;        /* for people; several readers may have one */
+  double join_seconds;     /* until the coordinator has answered; 0: 60 */
+} capstan_reader_options;
+
+typedef enum capstan_job_state {
+  CAPSTAN_GATHERING = 0,
+  CAPSTAN_RUNNING = 1,
+  CAPSTAN_DONE = 2,
+  CAPSTAN_FAILED = 3
+} capstan_job_state;
+
+typedef struct capstan_progress {
+  size_t size;
+  int32_t state;       /* a capstan_job_state */
+  uint32_t slot_count; /* of the job */
+  uint64_t step;       /* under way */
+  uint64_t generation;
+  const char* message; /* why the job failed; never null; valid until the next call on the handle */
+} capstan_progress;
+
+typedef struct capstan_pull_options {
+  size_t size;
+  int32_t has_newer_than;  /* 1: of a later step than newer_than; 0: any version */
+  int32_t optimizer_state; /* 1: its arrays too */
+  uint64_t newer_than;
+} capstan_pull_options;
+
+typedef struct capstan_pulled {
+  size_t size;
+  int32_t nothing_newer; /* 1: the job is done and has no newer version; the rest is 0 */
+  int32_t done;          /* 1: the job's last */
+  uint64_t step;         /* that computes with these weights; async, bounded: that all slots had reached before */
+  uint64_t generation;
+} capstan_pulled;
+
+typedef struct capstan_reader_tensor {
+  size_t size;
+  const char* name;     /* this and the shape are valid as long as the handle */
+  const int64_t* shape; /* row-major */
+  size_t dimensions;
+} capstan_reader_tensor;
+
+/* As capstan_connect. */
+capstan_code capstan_reader_connect(const capstan_reader_options* options, capstan_reader** reader, char* error,
+                                    size_t error_bytes);
+const char* capstan_reader_last_error(const capstan_reader* reader);
+capstan_code capstan_reader_job_file(capstan_reader* reader, const char** text);
+capstan_code capstan_reader_progress(capstan_reader* reader, double seconds, capstan_progress* progress);
+/* Waits for a version and fetches it. After CAPSTAN_TIMEOUT the same call goes on with what has come so far. */
+capstan_code capstan_reader_pull(capstan_reader* reader, const capstan_pull_options* options, double seconds,
+                                 capstan_pulled* pulled);
+/* The job's tensors, in the order of their declaration: 0 before the first pull has succeeded. */
+capstan_code capstan_reader_tensor_count(capstan_reader* reader, size_t* count);
+capstan_code capstan_reader_read_tensor(capstan_reader* reader, size_t index, capstan_reader_tensor* tensor);
+capstan_code capstan_reader_element_count(capstan_reader* reader, uint64_t* count);
+/* Of the last pull, all tensors one behind the other; valid until the next one. CAPSTAN_INVALID when it gave none. */
+capstan_code capstan_reader_weights(capstan_reader* reader, const float** weights);
+/* What the optimizer keeps, named as PyTorch does, and its values where the last pull asked for them. */
+capstan_code capstan_reader_state_count(capstan_reader* reader, size_t* count);
+capstan_code capstan_reader_state_name(capstan_reader* reader, size_t index, const char** name);
+capstan_code capstan_reader_state(capstan_reader* reader, size_t index, const float** values);
+/* Ends the handle. Null is nothing. */
+void capstan_reader_free(capstan_reader* reader);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

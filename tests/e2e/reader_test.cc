@@ -1,0 +1,294 @@
+// Readers, in C++ and in C, of a job in this process: what they see of it, and that it does not wait for them.
+#include <capstan/capstan.h>
+#include <capstan/client.h>
+#include <capstan/reader.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <array>
+#include <future>
+#include <limits>
+#include <string>
+
+#include "server/optimizer.h"
+#include "tests/e2e/in_process_job.h"
+#include "worker/client/reader_core.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+using e2e::InProcessJob;
+
+constexpr double kPatience = 60;
+constexpr std::uint64_t kSteps = 20;
+constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
+
+JobConfig MakeConfig(Mode mode = Mode::kSync) {
+  JobConfig config;
+  config.model.kind = ModelKind::kClient;
+  config.job.mode = mode;
+  config.job.steps = kSteps;
+  config.job.slots = config.job.global_batch = 2;
+  config.optimizer.kind = OptimizerKind::kMomentum;
+  config.optimizer.momentum = 0.5;
+  config.optimizer.lr = 0.25;
+  config.cluster.servers = 2;
+  config.cluster.workers = config.cluster.min_workers = 1;
+  config.limits.join = config.limits.stall = 20;
+  config.limits.lease = 3;
+  return config;
+}
+
+std::unique_ptr<Client> ConnectWorker(const InProcessJob& job) {
+  std::unique_ptr<Client> client = Client::Connect({job.address(), "w", std::chrono::seconds(20), {}}).value();
+  WorkerDescription description;
+  description.tensors = {{"large", {kLarge}}, {"small", {2, 3}}};
+  REQUIRE(client->Declare(description).ok());
+  return client;
+}
+
+// Each gradient is 1 everywhere. Stops before the step `end`.
+Status Train(Client* client, std::uint64_t end = UINT64_MAX) {
+  while (true) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client->NextWork(Client::kNoDeadline));
+    if (!work || work->step >= end) return {};
+    for (std::uint32_t slot : work->slots) {
+      CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client->BeginSlot(slot, 1));
+      std::fill_n(gradient, client->element_count(), 1.0F);
+      const Status status = client->EndSlot(slot, {1.0, 1});
+      if (!status.ok() && status.code() != Code::kStale) return status;
+    }
+  }
+}
+
+// Weight and momentum of version k when all gradients are 1.
+std::pair<float, float> After(std::uint64_t step) {
+  float weight = 0, momentum = 0;
+  for (std::uint64_t i = 0; i < step; ++i) {
+    momentum = 0.5F * momentum + 1.0F;
+    weight -= 0.25F * momentum;
+  }
+  return {weight, momentum};
+}
+
+bool IsAll(const float* values, std::uint64_t count, float value) {
+  return values != nullptr && std::all_of(values, values + count, [&](float v) { return v == value; });
+}
+
+struct RunningJob : InProcessJob {
+  explicit RunningJob(Mode mode = Mode::kSync) : InProcessJob(MakeConfig(mode)) {
+    StartShard(0);
+    StartShard(1);
+  }
+  std::unique_ptr<Reader> Follow() { return Reader::Connect({address(), "r", std::chrono::seconds(20)}).value(); }
+};
+
+Reader::Deadline In(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+capstan_reader* ConnectInC(const InProcessJob& job) {
+  const std::string coordinator = job.address();
+  capstan_reader_options options{};
+  options.size = sizeof options;
+  options.coordinator = coordinator.c_str();
+  options.name = "r";
+  capstan_reader* reader = nullptr;
+  std::array<char, 256> error{};
+  const capstan_code code = capstan_reader_connect(&options, &reader, error.data(), error.size());
+  INFO(error.data());
+  REQUIRE(code == CAPSTAN_OK);
+  return reader;
+}
+
+}  // namespace
+
+TEST_CASE("a reader sees rising versions, each whole and with its state, to the last", "[e2e][reader]") {
+  RunningJob job;
+  const std::unique_ptr<Reader> reader = job.Follow();
+  CHECK_THAT(reader->job_file(), Contains("momentum"));
+  CHECK(reader->state_names() == std::vector<std::string>{"momentum_buffer"});
+  CHECK(reader->weights() == nullptr);
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
+  PullOptions wish{{}, true};
+  std::vector<std::uint64_t> steps;
+  bool done = false;
+  while (const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value()) {
+    if (!steps.empty()) CHECK(version->step > steps.back());
+    const auto [weight, momentum] = After(version->step);
+    CHECK(IsAll(reader->weights(), reader->element_count(), weight));
+    CHECK(IsAll(reader->state(0), reader->element_count(), momentum));
+    steps.push_back(version->step);
+    done = version->done;
+    wish.newer_than = version->step;
+  }
+  CHECK(end.get().ok());
+  CHECK(done);
+  CHECK(steps.size() > 2);
+  CHECK(steps.back() == kSteps);
+  REQUIRE(reader->tensors().size() == 2);
+  CHECK(reader->tensors()[1].name == "small");
+  CHECK(reader->tensors()[1].shape == std::vector<std::int64_t>{2, 3});
+  CHECK(reader->element_count() == static_cast<std::uint64_t>(kLarge) + 6);
+  CHECK(job.WaitForEnds(3));
+  CHECK(job.coordinator->outcome().ok());
+}
+
+TEST_CASE("without global steps a reader follows too, to the last version", "[e2e][reader]") {
+  const Mode mode = GENERATE(Mode::kAsync, Mode::kBounded);
+  RunningJob job(mode);
+  const std::unique_ptr<Reader> reader = job.Follow();
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
+  PullOptions wish;
+  std::optional<PulledVersion> last;
+  while (const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value()) {
+    CHECK(reader->weights()[0] <= After(version->step).first);  // at least as many pushes as that
+    wish.newer_than = version->step;
+    last = version;
+  }
+  CHECK(end.get().ok());
+  REQUIRE(last);
+  CHECK(last->done);
+  CHECK(last->step == kSteps);
+  CHECK(job.WaitForEnds(3));
+}
+
+TEST_CASE("what does not come by the deadline is a timeout that says for whom, and the call may be made again",
+          "[e2e][reader]") {
+  RunningJob job;
+  const std::unique_ptr<Reader> reader = job.Follow();
+  const auto early = reader->Pull({}, In(0.1));
+  CHECK(early.status().code() == Code::kTimeout);
+  CHECK_THAT(early.status().message(), Contains("a worker to declare"));
+  CHECK(reader->progress(In(kPatience)).value().state == JobState::kGathering);
+  std::unique_ptr<Client> worker = ConnectWorker(job);
+  REQUIRE(Train(worker.get(), 3).ok());
+  std::optional<PulledVersion> version;
+  while (!version || version->step < 3) {
+    PullOptions wish;
+    if (version) wish.newer_than = version->step;
+    auto pulled = reader->Pull(wish, In(0));  // in slices of no time
+    if (!pulled.ok()) REQUIRE(pulled.status().code() == Code::kTimeout);
+    if (pulled.ok()) version = *pulled;
+  }
+  CHECK(IsAll(reader->weights(), reader->element_count(), After(3).first));
+  const auto late = reader->Pull({3, false}, In(0.1));
+  CHECK(late.status().code() == Code::kTimeout);
+  CHECK_THAT(late.status().message(), Contains("end step 3"));
+  CHECK(reader->weights() == nullptr);
+  const JobProgress progress = reader->progress(In(kPatience)).value();
+  CHECK(progress.state == JobState::kRunning);
+  CHECK(progress.step == 3);
+  CHECK(progress.slot_count == 2);
+}
+
+TEST_CASE("a coordinator that is not there is unreachable to a reader", "[e2e][reader]") {
+  const auto reader = Reader::Connect({"127.0.0.1:1", "r", std::chrono::milliseconds(300)});
+  CHECK(reader.status().code() == Code::kUnreachable);
+  CHECK_THAT(reader.status().message(), Contains("127.0.0.1:1"));
+  CHECK(Reader::Connect({"127.0.0.1:1", "", std::chrono::milliseconds(300)}).status().code() == Code::kInvalid);
+}
+
+TEST_CASE("a job ends without a reader that has left, and without one that stands still", "[e2e][reader]") {
+  RunningJob job;
+  const std::unique_ptr<Reader> still = job.Follow();
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
+  REQUIRE(still->Pull({}, In(kPatience)).ok());
+  CHECK(end.get().ok());
+  CHECK(job.WaitForEnds(3));
+  CHECK(job.coordinator->outcome().ok());
+}
+
+TEST_CASE("a reader in C sees what one in C++ sees", "[e2e][reader][c]") {
+  RunningJob job;
+  capstan_reader* reader = ConnectInC(job);
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  REQUIRE(Train(worker.get(), 2).ok());
+  capstan_pull_options wish{sizeof wish, 1, 1, 1};
+  capstan_pulled pulled{};
+  pulled.size = sizeof pulled;
+  REQUIRE(capstan_reader_pull(reader, &wish, kPatience, &pulled) == CAPSTAN_OK);
+  CHECK(pulled.step == 2);
+  CHECK(pulled.generation == 1);
+  CHECK(pulled.done + pulled.nothing_newer == 0);
+  std::uint64_t count = 0;
+  const float *weights = nullptr, *state = nullptr;
+  REQUIRE(capstan_reader_element_count(reader, &count) == CAPSTAN_OK);
+  REQUIRE(capstan_reader_weights(reader, &weights) == CAPSTAN_OK);
+  REQUIRE(capstan_reader_state(reader, 0, &state) == CAPSTAN_OK);
+  CHECK(IsAll(weights, count, After(2).first));
+  CHECK(IsAll(state, count, After(2).second));
+  std::size_t tensors = 0, states = 0;
+  const char *name = nullptr, *text = nullptr;
+  CHECK(capstan_reader_tensor_count(reader, &tensors) == CAPSTAN_OK);
+  CHECK(tensors == 2);
+  capstan_reader_tensor tensor{};
+  tensor.size = sizeof tensor;
+  REQUIRE(capstan_reader_read_tensor(reader, 1, &tensor) == CAPSTAN_OK);
+  CHECK(std::string(tensor.name) == "small");
+  CHECK((tensor.dimensions == 2 && tensor.shape[1] == 3));
+  CHECK(capstan_reader_state_count(reader, &states) == CAPSTAN_OK);
+  CHECK(states == 1);
+  REQUIRE(capstan_reader_state_name(reader, 0, &name) == CAPSTAN_OK);
+  CHECK(std::string(name) == "momentum_buffer");
+  CHECK(capstan_reader_job_file(reader, &text) == CAPSTAN_OK);
+  CHECK_THAT(text, Contains("momentum"));
+  capstan_progress progress{};
+  progress.size = sizeof progress;
+  REQUIRE(capstan_reader_progress(reader, kPatience, &progress) == CAPSTAN_OK);
+  CHECK(progress.state == CAPSTAN_RUNNING);
+  CHECK(progress.step == 2);
+  CHECK(std::string(progress.message).empty());
+
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(capstan_reader_pull(reader, &wish, nan, &pulled) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(reader, nullptr, 0, &pulled) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(reader, &wish, 0, nullptr) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(nullptr, &wish, 0, &pulled) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_read_tensor(reader, 2, &tensor) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_reader_last_error(reader), Contains("tensor 2 is asked for; there are 2"));
+  CHECK(capstan_reader_state(reader, 1, &state) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_weights(reader, nullptr) == CAPSTAN_INVALID);
+  wish.newer_than = 2;
+  CHECK(capstan_reader_pull(reader, &wish, 0.05, &pulled) == CAPSTAN_TIMEOUT);
+  CHECK_THAT(capstan_reader_last_error(reader), Contains("waited for"));
+  CHECK(capstan_reader_weights(reader, &weights) == CAPSTAN_INVALID);
+  capstan_reader_free(reader);
+  capstan_reader_free(nullptr);
+}
+
+TEST_CASE("in a child of fork() a reader answers nothing and ends without a word", "[e2e][reader][c]") {
+  RunningJob job;
+  capstan_reader* reader = ConnectInC(job);
+  const pid_t child = fork();
+  if (child == 0) {
+    capstan_progress progress{};
+    progress.size = sizeof progress;
+    const bool invalid = capstan_reader_progress(reader, -1, &progress) == CAPSTAN_INVALID;
+    capstan_reader_free(reader);
+    _exit(invalid ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  capstan_progress progress{};
+  progress.size = sizeof progress;
+  CHECK(capstan_reader_progress(reader, kPatience, &progress) == CAPSTAN_OK);
+  capstan_reader_free(reader);
+}
+
+TEST_CASE("a reader knows as many states of every optimizer as a shard keeps", "[reader]") {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam,
+                                   OptimizerKind::kAdamW, OptimizerKind::kAdagrad}) {
+    CHECK(client::StateNames(kind).size() == static_cast<std::size_t>(server::StateCount(kind)));
+  }
+}
+
+}  // namespace capstan

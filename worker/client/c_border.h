@@ -1,0 +1,105 @@
+// What the functions of <capstan/capstan.h> share: how a call from C is read and answered.
+//
+// Kind:   pure functions.
+// Fails:  kInvalid and kUnsupported, naming the argument or the struct's field.
+// Why:    no exception and no type of C++ crosses the border, and what a caller leaves out or sets wrongly is found
+// here.
+#pragma once
+
+#include <capstan/capstan.h>
+#include <capstan/status.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+
+namespace capstan::client {
+
+inline constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // what the clock can still count
+inline constexpr double kJoinSeconds = 60;
+inline constexpr std::size_t kStructBytesMax = 4096;  // more is a size that was not set
+
+inline void CopyText(const char* text, char* to, std::size_t bytes) {
+  if (to == nullptr || bytes == 0) return;
+  const std::size_t length = std::min(std::strlen(text), bytes - 1);
+  std::memcpy(to, text, length);
+  to[length] = '\0';
+}
+
+// Runs `call` at the border: no exception leaves. Ours do not throw, so what arrives is memory or threads running
+// short.
+template <class Call>
+capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noexcept {
+  try {
+    const Status status = call();
+    if (!status.ok()) CopyText(status.message().c_str(), error, error_bytes);
+    return static_cast<capstan_code>(status.code());
+  } catch (const std::exception& shortage) {
+    CopyText(shortage.what(), error, error_bytes);
+  } catch (...) {
+    CopyText("an exception of no known kind", error, error_bytes);
+  }
+  return CAPSTAN_BUSY;
+}
+
+inline Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }
+
+inline Status CheckSize(std::size_t size, std::size_t known, const char* name) {
+  if (size >= known && size <= kStructBytesMax) return {};
+  return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
+}
+
+// A caller's struct, which may be longer than ours where the caller is newer.
+template <class T>
+Result<T> ReadStruct(const T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(given->size, sizeof(T), name));
+  const auto* bytes = reinterpret_cast<const char*>(given);
+  if (std::any_of(bytes + sizeof(T), bytes + given->size, [](char byte) { return byte != 0; })) {
+    return Unsupported(std::string(name) + " has fields that this library, version " + capstan_version() +
+                       ", does not know");
+  }
+  return *given;
+}
+
+// Into a caller's struct: what we do not know of it is 0.
+template <class T>
+Status WriteStruct(const T& value, T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  const std::size_t size = given->size;
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, sizeof(T), name));
+  std::memset(static_cast<void*>(given), 0, size);
+  *given = value;
+  given->size = size;
+  return {};
+}
+
+// A number where the caller asked for one.
+template <class T>
+Status WriteOut(const T& value, T* given, const char* name) {
+  if (given == nullptr) return IsMissing(name);
+  *given = value;
+  return {};
+}
+
+inline Result<std::chrono::steady_clock::time_point> DeadlineIn(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  if (std::isnan(seconds)) return Invalid("`seconds` is not a number");
+  if (seconds < 0 || seconds > kForeverSeconds) return Clock::time_point::max();
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// Of `join_seconds` in the struct `name`, where 0 is left out.
+inline Result<std::chrono::milliseconds> JoinDeadline(double seconds, const char* name) {
+  if (!(seconds >= 0)) return Invalid(std::string(name) + ".join_seconds is not a number of at least 0");
+  const double join = seconds == 0 ? kJoinSeconds : std::min(seconds, kForeverSeconds);
+  return std::chrono::milliseconds(static_cast<std::int64_t>(join * 1000));
+}
+
+inline std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+}  // namespace capstan::client

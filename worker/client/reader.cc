@@ -1,0 +1,148 @@
+#include <capstan/reader.h>
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "common/zmq_transport.h"
+#include "worker/client/fork_guard.h"
+#include "worker/client/reader_core.h"
+#include "worker/client/shard_connections.h"
+
+namespace capstan {
+
+namespace {
+
+using client::OwnerProcess;
+using client::ReaderCore;
+using client::ShardConnections;
+
+constexpr Instant kTick = std::chrono::milliseconds(10);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+// What a call works with. Its thread is whichever calls.
+struct Machinery {
+  std::unique_ptr<Transport> transport = CreateZmqTransport({});
+  ShardConnections connections{transport.get()};
+  std::unique_ptr<ReaderCore> core;
+  Outbox out;
+};
+
+class NetworkReader : public Reader {
+ public:
+  explicit NetworkReader(std::unique_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
+  // What a child holds is a copy of what its parent works with; its memory ends with the child.
+  ~NetworkReader() override {
+    if (!owner_.IsThis()) {
+      (void)machinery_.release();
+      return;
+    }
+    core().Leave(&machinery_->out);
+    SendOut();
+  }
+
+  Status WaitForJobFile(Deadline deadline) {
+    core().Refresh();
+    return Run([this] { return core().fresh(); }, deadline);
+  }
+
+  const std::string& job_file() const override { return core().job_file(); }
+  Result<JobProgress> progress(Deadline deadline) override;
+  Result<std::optional<PulledVersion>> Pull(const PullOptions& options, Deadline deadline) override;
+  const std::vector<ReaderTensor>& tensors() const override { return tensors_; }
+  std::uint64_t element_count() const override { return core().catalog() ? core().catalog()->element_count() : 0; }
+  const float* weights() const override { return owner_.IsThis() ? core().array(0) : nullptr; }
+  const std::vector<std::string>& state_names() const override { return core().state_names(); }
+  const float* state(std::size_t index) const override {
+    const bool known = owner_.IsThis() && index < core().state_names().size();
+    return known ? core().array(1 + static_cast<std::uint32_t>(index)) : nullptr;
+  }
+
+ private:
+  ReaderCore& core() const { return *machinery_->core; }
+  template <class Done>
+  Status Run(const Done& done, Deadline deadline);
+  void SendOut();
+
+  std::unique_ptr<Machinery> machinery_;
+  const OwnerProcess owner_;
+  std::vector<ReaderTensor> tensors_;
+};
+
+// A message that a full pipe turns away is repeated by the core, as one that is lost.
+void NetworkReader::SendOut() {
+  for (const Envelope& envelope : machinery_->out.envelopes) {
+    if (envelope.to.value != 0) (void)machinery_->transport->Send(envelope.to, envelope.message).ok();
+  }
+  machinery_->out.Clear();
+}
+
+// Until `done`, or the core's failure. What has arrived already is looked at even when there is no time.
+template <class Done>
+Status NetworkReader::Run(const Done& done, Deadline deadline) {
+  bool in_time = true;
+  while (true) {
+    const Instant now = Now();
+    core().Tick(now, &machinery_->out);
+    SendOut();
+    const Instant left = std::max(deadline.time_since_epoch() - now, Instant{});
+    machinery_->transport->Poll(in_time ? std::min(left, kTick) : Instant{}, [&](PeerId from, const Message& message) {
+      core().Handle(from, message, Now(), &machinery_->out);
+      SendOut();
+    });
+    CAPSTAN_RETURN_IF_ERROR(core().status());
+    if (done()) return {};
+    if (!in_time) return Timeout("waited for " + core().WaitingFor() + " until the deadline");
+    in_time = std::chrono::steady_clock::now() < deadline;
+  }
+}
+
+Result<JobProgress> NetworkReader::progress(Deadline deadline) {
+  CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+  CAPSTAN_RETURN_IF_ERROR(WaitForJobFile(deadline));
+  const View& view = core().view();
+  return JobProgress{static_cast<JobState>(view.phase), view.step.value, view.generation.value, view.slot_count,
+                     view.message};
+}
+
+Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& options, Deadline deadline) {
+  CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+  ReaderCore::Wish wish;
+  if (options.newer_than) wish.newer_than = Step{*options.newer_than};
+  wish.optimizer_state = options.optimizer_state;
+  core().Want(wish);
+  CAPSTAN_RETURN_IF_ERROR(Run([this] { return core().answered(); }, deadline));
+  if (!core().reading()) return std::optional<PulledVersion>();
+  if (tensors_.empty()) {
+    for (const TensorSpec& tensor : core().catalog()->tensors()) tensors_.push_back({tensor.name, tensor.shape});
+  }
+  const ReaderCore::Reading& reading = *core().reading();
+  return std::optional<PulledVersion>({reading.step.value, reading.generation.value, reading.done});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
+  if (options.name.empty() || options.name.size() > 128) return Invalid("a reader's name has 1 to 128 bytes");
+  auto machinery = std::make_unique<Machinery>();
+  client::ReaderCoreOptions core;
+  core.name = options.name;
+  if (getrandom(&core.nonce, sizeof core.nonce, 0) != sizeof core.nonce) {
+    return Unsupported("the system gives no random numbers (getrandom)");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(core.coordinator, machinery->transport->Connect("tcp://" + options.coordinator));
+  core.coordinator_address = options.coordinator;
+  core.silence_limit = options.join_deadline;
+  core.connect = [raw = machinery.get()](const std::string& endpoint) {
+    const Result<PeerId> peer = raw->connections.PeerOf(endpoint);
+    return peer.ok() ? *peer : PeerId{};
+  };
+  core.disconnect = [raw = machinery.get()](PeerId peer) { raw->connections.Forget(peer); };
+  machinery->core = std::make_unique<ReaderCore>(std::move(core));
+  auto reader = std::make_unique<NetworkReader>(std::move(machinery));
+  CAPSTAN_RETURN_IF_ERROR(
+      reader->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2)));
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+}  // namespace capstan

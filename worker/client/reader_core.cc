@@ -1,0 +1,255 @@
+#include "worker/client/reader_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace capstan::client {
+
+namespace {
+
+constexpr Instant kAskEvery = std::chrono::milliseconds(500);
+constexpr Instant kAskSoonest = std::chrono::milliseconds(50);
+constexpr Instant kStoodStill = std::chrono::seconds(1);
+
+std::string Seconds(Instant time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
+}
+
+// Whether others can build on this view: shards counted through.
+bool IsSound(const View& view) {
+  for (std::size_t i = 0; i < view.shards.size(); ++i) {
+    if (view.shards[i].shard != i) return false;
+  }
+  return true;
+}
+
+bool IsOlder(const View& view, const View& known) {
+  if (view.term != known.term) return view.term < known.term;
+  if (view.generation != known.generation) return view.generation < known.generation;
+  return view.sequence < known.sequence || view.step < known.step;
+}
+
+}  // namespace
+
+std::vector<std::string> StateNames(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd: return {};
+    case OptimizerKind::kMomentum: return {"momentum_buffer"};
+    case OptimizerKind::kAdagrad: return {"sum"};
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW: return {"exp_avg", "exp_avg_sq"};
+  }
+  return {};
+}
+
+ReaderCore::ReaderCore(ReaderCoreOptions options)
+    : options_(std::move(options)), silence_limit_(options_.silence_limit) {}
+
+void ReaderCore::Fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+  reader_.reset();
+}
+
+void ReaderCore::Refresh() {
+  fresh_ = pulls_ = false;
+  status_ = {};
+  next_question_ = Instant{};
+}
+
+void ReaderCore::Want(const Wish& wish) {
+  Refresh();
+  pulls_ = true;
+  if (wish_ == wish) return;
+  wish_ = wish;
+  reader_.reset();
+  reading_.reset();
+  nothing_newer_ = false;
+}
+
+void ReaderCore::Leave(Outbox* out) {
+  if (!catalog_ || std::exchange(has_last_, true)) return;
+  out->Send(options_.coordinator, capstan::Leave{{}, options_.nonce, "it has read enough"});
+}
+
+// ---- the coordinator -----------------------------------------------------------------------------------------------
+
+// Join, until the job and its tensors are known; then Beat, whose answer is short, and for which the job's end waits.
+void ReaderCore::AskCoordinator(Instant now, Outbox* out) {
+  next_question_ = now + kAskEvery;
+  if (catalog_ && !has_last_) {
+    Beat beat;
+    beat.nonce = options_.nonce;
+    if (view_) beat.step = view_->step;
+    out->Send(options_.coordinator, std::move(beat));
+    return;
+  }
+  Join join;
+  join.job = job_;
+  join.worker = options_.name;
+  join.nonce = options_.nonce;
+  out->Send(options_.coordinator, std::move(join));
+}
+
+Status ReaderCore::TakeJob(const View& view) {
+  if (!job_.IsNull() && view.job != job_) {
+    return Refused(options_.coordinator_address + " runs another job now; connect a reader to that one");
+  }
+  if (!view.job_file.empty() && job_file_.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(view.job_file, "the coordinator's job file"));
+    job_ = view.job;
+    job_file_ = view.job_file;
+    has_global_steps_ = config.job.mode == Mode::kSync;
+    state_names_ = StateNames(config.optimizer.kind);
+    if (config.limits.stall > 0) {
+      silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
+    }
+  }
+  if (!view.catalog.empty() && !catalog_) {
+    CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(view.catalog, options_.block_elements));
+    catalog_ = std::make_unique<Catalog>(std::move(catalog));
+  }
+  return {};
+}
+
+void ReaderCore::On(const View& view, Instant now, Outbox* out) {
+  if (!IsSound(view)) return;
+  if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
+  if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
+  view_ = view;
+  fresh_ = true;
+  if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
+    reader_.reset();
+  }
+  Continue(now, out);
+}
+
+// ---- a reading -----------------------------------------------------------------------------------------------------
+
+// The version to ask for; nothing: there is none yet.
+std::optional<Step> ReaderCore::NextVersion() const {
+  const bool done = view_->phase == JobPhase::kDone;
+  if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
+  if (!wish_->newer_than || done || view_->step > *wish_->newer_than) return view_->step;
+  // The version behind the one that all have: a pull of it waits at the shards.
+  if (has_global_steps_ && view_->step == *wish_->newer_than) return view_->step.Next();
+  return {};
+}
+
+void ReaderCore::Continue(Instant now, Outbox* out) {
+  if (!pulls_ || answered() || !status_.ok()) return;
+  if (view_->phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view_->message));
+  const bool done = view_->phase == JobPhase::kDone;
+  if (done && wish_->newer_than && view_->step <= *wish_->newer_than) {
+    nothing_newer_ = true;
+    reader_.reset();
+    wish_.reset();
+    return Leave(out);
+  }
+  // The last version stays; one behind it never comes.
+  const bool in_vain = reader_ && done && reader_->version().value != view_->step.value;
+  if (reader_ && !in_vain) return;
+  if (const std::optional<Step> next = NextVersion()) Begin(*next, now, out);
+}
+
+void ReaderCore::Begin(Step step, Instant now, Outbox* out) {
+  const auto arrays = 1 + static_cast<std::uint32_t>(wish_->optimizer_state ? state_names_.size() : 0);
+  if (!MakeRoom(arrays)) {
+    return Fail({Code::kBusy, "there is no memory for " + std::to_string(arrays) + " arrays of " +
+                                  std::to_string(catalog_->element_count()) + " numbers"});
+  }
+  reads_last_ = view_->phase == JobPhase::kDone;
+  if (Status status = ConnectShards(); !status.ok()) return Fail(std::move(status));
+  const auto keep = [this](const Block& block, std::uint32_t array, const Slice& values) -> Status {
+    std::memcpy(arrays_[array].get() + block.flat_offset, values.data, values.size);
+    return {};
+  };
+  reader_ =
+      std::make_unique<WeightsReader>(catalog_.get(), shards_, view_->generation, Version{step.value}, keep, arrays);
+  reader_->Tick(now, out);
+}
+
+bool ReaderCore::MakeRoom(std::uint32_t arrays) {
+  if (arrays_.size() > arrays) arrays_.resize(arrays);  // what is of an older version is not shown
+  while (arrays_.size() < arrays) {
+    Array array(new (std::nothrow) float[catalog_->element_count()]);
+    if (!array) return false;
+    arrays_.push_back(std::move(array));
+  }
+  return true;
+}
+
+Status ReaderCore::ConnectShards() {
+  for (const WeightsReader::Source& old : shards_) {
+    const bool stays = std::any_of(view_->shards.begin(), view_->shards.end(),
+                                   [&](const ShardAddress& now) { return now.endpoint == old.address.endpoint; });
+    if (!stays) options_.disconnect(old.peer);
+  }
+  shards_.clear();
+  for (const ShardAddress& address : view_->shards) {
+    shards_.push_back({options_.connect(address.endpoint), address});
+    if (shards_.back().peer.value != 0) continue;
+    return Unreachable("shard " + std::to_string(address.shard) + " at \"" + address.endpoint +
+                       "\" cannot be connected to; look at cluster.advertise and the limit of open files (ulimit -n)");
+  }
+  return {};
+}
+
+void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
+  if (from == options_.coordinator) {
+    coordinator_heard_ = now;
+    if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
+    const auto* error = std::get_if<Error>(&message.header);
+    if (error != nullptr && error->code == Code::kRefused) Fail(Refused(error->message));
+    return;
+  }
+  if (!pulls_ || !reader_ || !reader_->Handle(from, message, now, out)) return;
+  if (!reader_->status().ok()) return Fail(reader_->status());
+  if (reader_->done()) {
+    const bool last = reads_last_ || (has_global_steps_ && reader_->stop());
+    reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last};
+    reader_.reset();
+    wish_.reset();
+    if (last) Leave(out);
+  } else if (reader_->outdated()) {
+    reader_.reset();
+    next_question_ = std::min(next_question_, now + kAskSoonest);
+  } else if (reader_->passed()) {
+    Begin(reader_->passed()->Next(), now, out);
+    next_question_ = std::min(next_question_, now + kAskSoonest);  // perhaps it was the last
+  }
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+void ReaderCore::Tick(Instant now, Outbox* out) {
+  // Between two calls nobody listens: what was not heard then is nobody's silence.
+  if (!coordinator_heard_ || now - last_tick_ > kStoodStill) coordinator_heard_ = now;
+  last_tick_ = now;
+  if (now - *coordinator_heard_ >= silence_limit_) {
+    coordinator_heard_ = now;  // the next call has as long
+    const bool over = view_ && view_->phase == JobPhase::kDone;
+    return Fail(Unreachable("no answer from the coordinator at " + options_.coordinator_address + " for " +
+                            Seconds(silence_limit_) +
+                            (over ? "; the job was done, final.safetensors in its run directory has its weights"
+                                  : "; is capstan-server --coordinator running there, and is the address right?")));
+  }
+  if (now >= next_question_) AskCoordinator(now, out);
+  if (pulls_ && reader_) reader_->Tick(now, out);
+}
+
+std::string ReaderCore::WaitingFor() const {
+  if (!view_) return "the coordinator at " + options_.coordinator_address + " (no job file yet)";
+  if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > 2 * kAskEvery) {
+    return "the coordinator at " + options_.coordinator_address + " (silent)";
+  }
+  if (!pulls_) return "the coordinator at " + options_.coordinator_address + " (to answer)";
+  if (!catalog_) return "a worker to declare the job's tensors";
+  const bool serves = view_->phase == JobPhase::kRunning || view_->phase == JobPhase::kDone;
+  if (!serves || view_->shards.empty()) return "the job to start";
+  if (reader_ && reader_->version().value <= view_->step.value) return reader_->WaitingFor();
+  return "the job to end step " + std::to_string(view_->step.value);
+}
+
+}  // namespace capstan::client

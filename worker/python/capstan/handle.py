@@ -1,0 +1,59 @@
+"""A handle of the library as Python holds it: a capstan_client or a capstan_reader."""
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from capstan import abi
+from capstan.errors import Invalid, Timeout, error_of
+
+# How long one wait inside the library lasts before Python may handle a signal.
+_SLICE_SECONDS = 0.2
+_ERROR_BYTES = 4096
+
+
+def text_bytes(what: str, text: str) -> bytes:
+    """The bytes of a text as C takes it."""
+    if "\0" in text:
+        raise Invalid(f"{what} {text!r} has a zero byte")
+    return text.encode()
+
+
+class Handle:
+    """Freed when nobody holds it or a view of its memory any more, at the latest as Python ends."""
+
+    def __init__(self, options: abi.Sized, kind: str = "") -> None:
+        """`kind` stands before the functions' names: "", or "reader_"."""
+        self.functions = abi.load()
+        self.pointer = ctypes.c_void_p()
+        self._prefix = f"capstan_{kind}"
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        code = self.function("connect")(options, self.pointer, error, _ERROR_BYTES)
+        if code != abi.OK:
+            raise error_of(code, error.value.decode(errors="replace"))
+        # The options hold on_notice, which the client's thread calls until it is freed.
+        weakref.finalize(self, lambda free, pointer, _: free(pointer), self.function("free"), self.pointer, options)
+
+    def function(self, name: str) -> Any:
+        return getattr(self.functions, self._prefix + name)
+
+    def call(self, name: str, *arguments: object) -> None:
+        code = self.function(name)(self.pointer, *arguments)
+        if code != abi.OK:
+            raise error_of(code, self.function("last_error")(self.pointer).decode(errors="replace"))
+
+
+def patiently(call: Callable[[float], None], seconds: float | None = None) -> None:
+    """Until it is answered, or for so long. None: the job has the deadlines, and says whom it waits for."""
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return call(max(0.0, min(left, _SLICE_SECONDS)))
+        except Timeout:
+            if left <= _SLICE_SECONDS:
+                raise
