@@ -51,7 +51,7 @@ TEST_CASE("a program that follows a job is remembered until it leaves or is sile
           "[server][followers]") {
   CoordinatorBench bench;
   bench.Run();
-  const Join w0 = bench.MakeJoin("w0"), w1 = bench.MakeJoin("w1");
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
   bench.Send(kReader, BeatOf(5));
   bench.Send(kReader, BeatOf(6));
   bench.Send(kReader, BeatOf(6));
