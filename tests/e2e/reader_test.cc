@@ -26,7 +26,7 @@ constexpr double kPatience = 60;
 constexpr std::uint64_t kSteps = 20;
 constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
 
-JobConfig MakeConfig(Mode mode = Mode::kSync) {
+JobConfig MakeConfig(Mode mode, double lease) {
   JobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.mode = mode;
@@ -38,7 +38,7 @@ JobConfig MakeConfig(Mode mode = Mode::kSync) {
   config.cluster.servers = 2;
   config.cluster.workers = config.cluster.min_workers = 1;
   config.limits.join = config.limits.stall = 20;
-  config.limits.lease = 3;
+  config.limits.lease = lease;
   return config;
 }
 
@@ -79,7 +79,7 @@ bool IsAll(const float* values, std::uint64_t count, float value) {
 }
 
 struct RunningJob : InProcessJob {
-  explicit RunningJob(Mode mode = Mode::kSync) : InProcessJob(MakeConfig(mode)) {
+  explicit RunningJob(Mode mode = Mode::kSync, double lease = 3) : InProcessJob(MakeConfig(mode, lease)) {
     StartShard(0);
     StartShard(1);
   }
@@ -204,6 +204,24 @@ TEST_CASE("a job ends without a reader that has left, and without one that stand
   CHECK(end.get().ok());
   CHECK(job.WaitForEnds(3));
   CHECK(job.coordinator->outcome().ok());
+}
+
+TEST_CASE("the end of a job waits for a reader that has not read the last version", "[e2e][reader]") {
+  RunningJob job(Mode::kSync, 20);
+  const std::unique_ptr<Reader> reader = job.Follow();
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
+  const std::optional<PulledVersion> first = reader->Pull({}, In(kPatience)).value();
+  REQUIRE(first);
+  CHECK(end.get().ok());
+  if (!first->done) {
+    CHECK_FALSE(job.ends.PopUntil(In(0.5)));
+    const std::optional<PulledVersion> last = reader->Pull({first->step, false}, In(kPatience)).value();
+    REQUIRE(last);
+    CHECK(last->done);
+    CHECK(IsAll(reader->weights(), reader->element_count(), After(kSteps).first));
+  }
+  CHECK(job.WaitForEnds(3));
 }
 
 TEST_CASE("a reader in C sees what one in C++ sees", "[e2e][reader][c]") {
