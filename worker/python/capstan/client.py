@@ -188,8 +188,8 @@ class Client:
     def set_hyper_parameters(self, groups: Sequence[HyperParameters]) -> None:
         """How this round's gradients update the weights: one entry for each group of the tensors.
 
-        The same from every worker of a step, a function of the step alone. Before a gradient of the round is final; kept
-        for rounds to come. Where tensors have a group there are no gradients without it.
+        The same from every worker of a step, a function of the step alone. Before a gradient of the round is final;
+        kept for rounds to come. Where tensors have a group there are no gradients without it.
         """
         rows = (abi.HyperParameters * len(groups))(*map(_group_row, groups))
         self._handle.call("set_hyper_parameters", rows, len(rows))

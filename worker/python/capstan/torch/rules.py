@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from capstan.client import HyperParameters
 from capstan.errors import Invalid, Unsupported
+from capstan.hyper_parameters import HyperParameters
 
 Group = dict[str, Any]  # of optimizer.param_groups
 
@@ -20,8 +20,7 @@ def _sgd(group: Group) -> HyperParameters:
 
 
 def _adam(group: Group) -> HyperParameters:
-    beta1, beta2 = group["betas"]
-    return HyperParameters(learning_rate=float(group["lr"]), beta1=beta1, beta2=beta2, eps=group["eps"],
+    return HyperParameters(learning_rate=float(group["lr"]), betas=tuple(group["betas"]), eps=group["eps"],
                            weight_decay=group["weight_decay"])
 
 
@@ -35,17 +34,15 @@ class Rule:
 
     kinds: tuple[str, ...]  # of the job file's optimizer.kind
     hyper_parameters: Callable[[Group], HyperParameters]
-    states: tuple[str, ...]  # torch's names of what the servers keep, in their order
+    counts_steps: bool  # torch's state of a parameter has their number
     unknown: tuple[str, ...]  # options that the servers do not know, unless they are off
 
 
 _RULES: dict[type, Rule] = {
-    torch.optim.SGD: Rule(("momentum", "sgd"), _sgd, ("momentum_buffer",), ("dampening", "maximize")),
-    torch.optim.Adam: Rule(("adam",), _adam, ("exp_avg", "exp_avg_sq"),
-                           ("amsgrad", "maximize", "decoupled_weight_decay")),
-    torch.optim.AdamW: Rule(("adamw",), _adam, ("exp_avg", "exp_avg_sq"), ("amsgrad", "maximize")),
-    torch.optim.Adagrad: Rule(("adagrad",), _adagrad, ("sum",),
-                              ("lr_decay", "initial_accumulator_value", "maximize")),
+    torch.optim.SGD: Rule(("momentum", "sgd"), _sgd, False, ("dampening", "maximize")),
+    torch.optim.Adam: Rule(("adam",), _adam, True, ("amsgrad", "maximize", "decoupled_weight_decay")),
+    torch.optim.AdamW: Rule(("adamw",), _adam, True, ("amsgrad", "maximize")),
+    torch.optim.Adagrad: Rule(("adagrad",), _adagrad, True, ("lr_decay", "initial_accumulator_value", "maximize")),
 }
 
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +16,8 @@ from torch.utils.data import DataLoader
 
 import capstan.client
 from capstan.client import Client, Slot, Work
-from capstan.errors import Invalid, Rewound, Unsupported
+from capstan.errors import Error, Invalid, Rewound, Unsupported
+from capstan.reader import Reader, Version
 from capstan.tensors import Tensor, Tensors
 from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
 from capstan.torch.rules import Rule, rule_of
@@ -23,23 +26,46 @@ from capstan.torch.schedule import Schedule
 _log = logging.getLogger("capstan")
 
 
-def connect(coordinator: str | None = None, worker: str | None = None, *, join_seconds: float = 60.0,
+def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
+            join_seconds: float = 60.0,
             on_notice: Callable[[str], object] = _log.warning) -> Trainer:
     """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
 
-    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. Without a coordinator nothing is trained.
+    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. With `rank`, from 0, of
+    `ranks` this process has slot `rank` for itself, and the job waits for it when it is lost. Without a coordinator
+    nothing is trained.
     """
     address = coordinator if coordinator is not None else os.environ.get("CAPSTAN_COORDINATOR")
     if not address:
         raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
                       "CAPSTAN_COORDINATOR; nothing is trained without one")
     worker = worker if worker is not None else os.environ.get("CAPSTAN_WORKER")
-    return Trainer(capstan.client.connect(address, worker, join_seconds=join_seconds, on_notice=on_notice), address)
+    return Trainer(capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
+                                          on_notice=on_notice), address)
+
+
+def _copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Tensor:
+    """On the parameter's device."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
+        values = torch.frombuffer(memory, dtype=torch.float32)
+    return values.view(parameter.shape).to(parameter.device, copy=True)  # type: ignore[no-any-return]
+
+
+def _buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
+    """The parameter's values and a view of them; the first owns the memory."""
+    values = parameter.detach().cpu().contiguous()
+    memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
+    return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
 
 
 def _digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
-    return key_of(*((name, tuple(tensor.shape), str(tensor.dtype), tensor.detach().cpu().reshape(-1).tolist())
-                    for name, tensor in tensors))
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in tensors:
+        values = tensor.detach().cpu().contiguous()
+        digest.update(repr((name, tuple(values.shape), str(values.dtype))).encode())
+        digest.update((ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr()))
+    return int.from_bytes(digest.digest(), "little")
 
 
 class _Parameter:
@@ -90,6 +116,7 @@ class Trainer:
         self._slot_samples = 0
         self._computed = 0  # samples of the slot whose gradients are in
         self._loss_sum = 0.0
+        self._reader: Reader | None = None  # for the last version
         self._replays = False  # whoever asks for samples follows the job where it goes
         self.done = False  # the job's last step is taken
 
@@ -144,7 +171,7 @@ class Trainer:
         if self._gradient is None:
             self._begin(count if self._piece is None else self._piece.slot_samples)
         scale = self.loss_scale * count / self._slot_samples
-        torch.autograd.backward(loss if scale == 1 else loss * scale)
+        torch.autograd.backward([loss if scale == 1 else torch.mul(loss, scale)])
         self._computed += count
         self._loss_sum += float(loss.detach()) * count
         if not self._pieces_to_come:
@@ -174,6 +201,7 @@ class Trainer:
         if self._slot is None or self._gradient is None:
             raise Invalid("step() comes after backward()")
         slot, self._slot, self._gradient = self._slot, None, None
+        self._ask_for_the_last_version()
         slot.end(self._loss_sum, predictions=self._computed)
         self._next_slot_or_round()
         return not self.done
@@ -219,12 +247,11 @@ class Trainer:
         # What is not trained has to be the same everywhere.
         frozen = _digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
                             if not tensor.requires_grad)
-        first = {entry.name: entry.parameter.detach().cpu().contiguous() for entry in self._parameters}
+        first = {entry.name: _buffer_of(entry.parameter) for entry in self._parameters}
         self.client.declare(
             [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
              for entry in self._parameters],
-            given={name: (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())
-                   for name, tensor in first.items()},
+            given={name: memory for name, (_, memory) in first.items()},
             numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                           f"{self._parameters[0].parameter.device.type}",
             numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
@@ -243,7 +270,7 @@ class Trainer:
                               "prepare()")
 
     def _replace_calls(self, optimizer: torch.optim.Optimizer) -> None:
-        clear = optimizer.zero_grad
+        clear, state_dict = optimizer.zero_grad, optimizer.state_dict
 
         def step(closure: Any = None) -> None:
             if closure is not None:
@@ -254,14 +281,21 @@ class Trainer:
             if self._computed == 0:  # between the pieces of a slot they are being added
                 clear(set_to_none=set_to_none)
 
+        def state_dict_of_servers() -> dict[str, Any]:
+            if not self.done:
+                with Reader(self._address) as reader:
+                    self._take_state(reader.pull(optimizer_state=True))
+            return state_dict()
+
         def load_state_dict(_: object) -> None:
             raise Unsupported("the servers have the optimizer's state: a job goes on from its own snapshots, with "
                               "capstan launch --resume")
 
         step._with_counter = True  # type: ignore[attr-defined]  # by which schedulers know that steps are counted
-        optimizer.step = step  # type: ignore[method-assign,assignment]
+        optimizer.step = step  # type: ignore[method-assign]
         optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
-        optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+        optimizer.state_dict = state_dict_of_servers  # type: ignore[method-assign]
+        optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]
         optimizer._step_count = 1  # type: ignore[attr-defined]
 
     def _say_topology(self) -> None:
@@ -281,6 +315,7 @@ class Trainer:
         if self._work is None:
             self.done = True
             self._rest = iter(())
+            self._take_the_last_version()
             return
         self._rest = self._work.slots
         if self._schedule is not None:
@@ -363,6 +398,48 @@ class Trainer:
         if self._gradient is not None and not self._pieces_to_come:
             raise Invalid("backward() comes once before each step(); put several in accumulate(samples)")
         return samples
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def _ask_for_the_last_version(self) -> None:
+        """Servers that end with the job wait for those who follow it: from before its last step on."""
+        assert self._work is not None
+        if self._work.step + 1 < self._job["job"]["steps"]:
+            return
+        if self._reader is None:
+            self._reader = Reader(self._address)
+        self._reader.progress()
+
+    def _take_the_last_version(self) -> None:
+        """The model has the weights after the last step, and the optimizer its state."""
+        reader, self._reader = self._reader, None
+        try:
+            version = reader.pull(newer_than=self._job["job"]["steps"] - 1, optimizer_state=True) if reader else None
+        except Error as error:
+            version = None
+            _log.warning("%s", error)
+        if version is None:
+            _log.warning("the job ended before its last weights could be read; the model has those of the step before, "
+                         "final.safetensors in the run directory has the last")
+            return
+        with torch.no_grad():
+            for entry in self._parameters:
+                entry.parameter.copy_(_copied(version.weights[entry.name], entry.parameter))
+        self._take_state(version)
+        if reader is not None:
+            reader.close()
+
+    def _take_state(self, version: Version | None) -> None:
+        """Into the optimizer, as torch keeps it."""
+        assert self._optimizer is not None and self._rule is not None
+        if version is None:
+            return
+        for entry in self._parameters:
+            state: dict[str, Any] = {name: _copied(tensors[entry.name], entry.parameter)
+                                     for name, tensors in version.state.items()}
+            if self._rule.counts_steps:
+                state["step"] = torch.tensor(float(version.step))
+            self._optimizer.state[entry.parameter] = state
 
     # ---- gradients --------------------------------------------------------------------------------------------------
 
