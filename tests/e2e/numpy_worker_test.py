@@ -38,6 +38,15 @@ WRONG_USES = {
     "tensors declared twice": (["client.declare(TENSORS)"] * 2, "^Invalid: .*once"),
     "a shape that cannot be": (["client.declare([capstan.Tensor('w', (-1,))])"], '^Invalid: .*"w"'),
     "an unknown beginning": (["capstan.Tensor('w', (2,), initial='normals')"], '^Invalid: .*"normals"'),
+    "hyper-parameters of tensors without a group": (
+        ["client.declare(TENSORS, numeric_class=CLASS)",
+         "client.set_hyper_parameters([capstan.HyperParameters(0.1)])"],
+        "^Invalid: .*the job file owns them"),
+    "a beta of one": (["client.declare([capstan.Tensor('w', (2,), group=1)])",
+                       "client.set_hyper_parameters([capstan.HyperParameters(0.1, betas=(0.9, 1.0))])"],
+                      "^Invalid: .*group 1: beta2 is 1;"),
+    "groups with a gap": (["client.declare([capstan.Tensor('w', (2,), group=1), capstan.Tensor('b', (2,))])"],
+                          '^Invalid: .*"b" is of optimizer group 0'),
     "a zero byte in a name": (["client.declare([capstan.Tensor('a\\0b', (1,))])"], "^Invalid: .*zero byte"),
     "another catalog": (["client.declare([capstan.Tensor('weight', (20, 6))], numeric_class=CLASS)",
                          "next(client.work())"], r"^Refused: .*weight.*\[20, 6\]"),
@@ -62,6 +71,24 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         self.assertEqual(self.weights("two")[0], ["weight", "bias"])
         losses = [record["loss"] for record in self.metrics("two")]
         self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_hyper_parameters_of_the_program_give_the_bits_of_the_job_file_s_where_they_are_equal(self):
+        """Groups in the program, with the numbers of the job file's optimizer; then one with another rate."""
+        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+            plain = file.read()
+
+        def start(rate):
+            groups = ", ".join(f"capstan.HyperParameters({text}, betas=(0.9, 0.999), eps=1e-8)"
+                               for text in ("float(np.float32(0.05))", rate))
+            text = plain.replace('scale=0.1)', 'scale=0.1, group=1)').replace('(CLASSES,))]', '(CLASSES,), group=2)]')
+            text = text.replace("for slot in work.slots:",
+                                f"client.set_hyper_parameters([{groups}])\n            for slot in work.slots:")
+            script = self.write("groups.py", text)
+            return lambda coordinator, name: self.python(script, coordinator, name)
+
+        one = self.digest_of_one(self.worker)
+        self.assertEqual(self.digest_of_two(start("float(np.float32(0.05))")), one)
+        self.assertNotEqual(self.digest_with_a_killed_worker(start("0.04 / (1 + work.step)")), one)
 
     def test_a_process_that_is_killed_changes_no_bit(self):
         one = self.digest_of_one(self.worker)
