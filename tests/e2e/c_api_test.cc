@@ -399,6 +399,47 @@ TEST_CASE("a coordinator that is not there is unreachable or too late, by the de
   CHECK(capstan_connect(&options, &client, error.data(), error.size()) == CAPSTAN_INVALID);
 }
 
+TEST_CASE("a rank in C is counted from 1 and comes with how many there are", "[e2e][c][rank]") {
+  capstan_client* client = nullptr;
+  std::array<char, 256> error{};
+  for (const auto& [rank, ranks] : {std::pair(3U, 2U), std::pair(0U, 2U), std::pair(1U, 0U)}) {
+    capstan_options options = OptionsFor("127.0.0.1:1", "w");
+    options.rank = rank;
+    options.ranks = ranks;
+    CHECK(capstan_connect(&options, &client, error.data(), error.size()) == CAPSTAN_INVALID);
+    CHECK_THAT(error.data(), Contains("capstan_options.rank is " + std::to_string(rank)));
+  }
+}
+
+TEST_CASE("ranks in C train a job, each its own slot", "[e2e][c][rank]") {
+  JobConfig config = MakeConfig(3);
+  InProcessJob job(config);
+  job.StartShard(0);
+  std::array<capstan_client*, 3> clients{};
+  std::array<std::future<capstan_code>, 3> ends;
+  const std::string coordinator = job.address();
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    capstan_options options = OptionsFor(coordinator.c_str(), name.c_str());
+    options.rank = 3 - i;
+    options.ranks = 3;
+    REQUIRE(capstan_connect(&options, &clients[i], nullptr, 0) == CAPSTAN_OK);
+    REQUIRE(Declare(clients[i]) == CAPSTAN_OK);
+  }
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    ends[i] = std::async(std::launch::async, [client = clients[i], slot = 2 - i] {
+      capstan_work work{};
+      work.size = sizeof work;
+      const capstan_code code = capstan_next_work(client, -1, &work);
+      if (code != CAPSTAN_OK || work.slot_length != 1 || work.slots[0] != slot) return CAPSTAN_INVALID;
+      const capstan_code first = RunSlot(client, slot);
+      return first == CAPSTAN_OK ? Train(client) : first;
+    });
+  }
+  for (std::future<capstan_code>& end : ends) CHECK(end.get() == CAPSTAN_OK);
+  for (capstan_client* client : clients) capstan_free(client);
+}
+
 TEST_CASE("a client may be ended in the middle of a round, while weights are still coming", "[e2e][c]") {
   for (int i = 0; i < 20; ++i) InRound round;
 }
