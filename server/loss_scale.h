@@ -10,7 +10,7 @@
 namespace capstan::server {
 
 inline constexpr float kFirstLossScale = 65536.0F;
-inline constexpr float kLeastLossScale = 0x1p-24F;    // below it no scale helps
+inline constexpr float kLeastLossScale = 0x1p-24F;  // below it no scale helps
 inline constexpr std::uint32_t kGoodStepsToGrow = 2000;
 
 // Scale and count of good steps after a step with `before`'s, whose gradient was `finite` or not.

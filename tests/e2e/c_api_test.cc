@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <future>
 #include <limits>
@@ -365,6 +366,25 @@ TEST_CASE("a description in C is read with care", "[e2e][c]") {
   const float* weights = nullptr;
   CHECK(capstan_weights(client, &weights) == CAPSTAN_INVALID);
   CHECK(Declare(client) == CAPSTAN_OK);
+  capstan_free(client);
+}
+
+TEST_CASE("what an older program does not have is left out, in both directions", "[e2e][c]") {
+  InRound round;
+  struct {
+    std::uint64_t size = 3 * sizeof(std::uint64_t);  // capstan_counters when it had two of them
+    std::uint64_t messages_in = 0, messages_out = 0, behind = 7;
+  } counters;
+  CHECK(capstan_read_counters(round.client, reinterpret_cast<capstan_counters*>(&counters)) == CAPSTAN_OK);
+  CHECK(counters.messages_out > 0);
+  CHECK(counters.size == 3 * sizeof(std::uint64_t));
+  CHECK(counters.behind == 7);
+  const std::string coordinator = round.job.address();
+  capstan_options options = OptionsFor(coordinator.c_str(), "older");
+  options.size = offsetof(capstan_options, rank);
+  options.rank = 99;  // is something else of that program's
+  capstan_client* client = nullptr;
+  CHECK(capstan_connect(&options, &client, nullptr, 0) == CAPSTAN_OK);
   capstan_free(client);
 }
 

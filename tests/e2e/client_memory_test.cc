@@ -3,8 +3,8 @@
 #include <capstan/client.h>
 #include <malloc.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
+#include <algorithm>
 #include <functional>
 #include <string>
 

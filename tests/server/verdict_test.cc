@@ -67,7 +67,8 @@ class Step4 {
   std::vector<Prepared> prepared_;
 };
 
-TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, doubled after good steps", "[server][verdict]") {
+TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, doubled after good steps",
+          "[server][verdict]") {
   // torch.cuda.amp.GradScaler(growth_interval=3): its scale after each update().
   const bool finite[] = {true, true, true, false, false, true, true, true, true};
   const float wanted[] = {65536, 65536, 131072, 65536, 32768, 32768, 32768, 65536, 65536};

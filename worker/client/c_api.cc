@@ -155,7 +155,7 @@ capstan_counters CountersOf(const capstan::ClientCounters& counters) {
 
 Status NextWork(capstan_client* handle, double seconds, capstan_work* work) {
   if (work == nullptr) return IsMissing("work");
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(work->size, sizeof(capstan_work), "capstan_work"));
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(work->size, "capstan_work"));
   CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
   CAPSTAN_ASSIGN_OR_RETURN(std::optional<capstan::Work> next, handle->client->NextWork(deadline));
   const bool done = !next;

@@ -48,32 +48,36 @@ capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noex
 
 inline Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }
 
-inline Status CheckSize(std::size_t size, std::size_t known, const char* name) {
-  if (size >= known && size <= kStructBytesMax) return {};
+inline Status CheckSize(std::size_t size, const char* name) {
+  if (size > sizeof(std::size_t) && size <= kStructBytesMax) return {};  // more than itself
   return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
 }
 
-// A caller's struct, which may be longer than ours where the caller is newer.
+// A caller's struct. It is longer than ours where the caller is newer, and shorter where it is older: what it does not
+// have is 0.
 template <class T>
 Result<T> ReadStruct(const T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(given->size, sizeof(T), name));
+  const std::size_t size = given->size;
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, name));
   const auto* bytes = reinterpret_cast<const char*>(given);
-  if (std::any_of(bytes + sizeof(T), bytes + given->size, [](char byte) { return byte != 0; })) {
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {
     return Unsupported(std::string(name) + " has fields that this library, version " + capstan_version() +
                        ", does not know");
   }
-  return *given;
+  T known{};
+  std::memcpy(static_cast<void*>(&known), bytes, std::min(size, sizeof(T)));
+  return known;
 }
 
-// Into a caller's struct: what we do not know of it is 0.
+// Into a caller's struct: what we do not know of it is 0, what it does not know is left out.
 template <class T>
 Status WriteStruct(const T& value, T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);
   const std::size_t size = given->size;
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, sizeof(T), name));
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(size, name));
   std::memset(static_cast<void*>(given), 0, size);
-  *given = value;
+  std::memcpy(static_cast<void*>(given), &value, std::min(size, sizeof(T)));
   given->size = size;
   return {};
 }

@@ -63,7 +63,7 @@ Status WriteArray(const float* values, const float** given, const char* name) {
 
 Status Pull(Reader* reader, const capstan_pull_options* options, double seconds, capstan_pulled* pulled) {
   if (pulled == nullptr) return IsMissing("pulled");
-  CAPSTAN_RETURN_IF_ERROR(CheckSize(pulled->size, sizeof(capstan_pulled), "capstan_pulled"));
+  CAPSTAN_RETURN_IF_ERROR(CheckSize(pulled->size, "capstan_pulled"));
   CAPSTAN_ASSIGN_OR_RETURN(const capstan_pull_options read, ReadStruct(options, "capstan_pull_options"));
   CAPSTAN_ASSIGN_OR_RETURN(const Reader::Deadline deadline, DeadlineIn(seconds));
   capstan::PullOptions wish;
