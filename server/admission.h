@@ -32,6 +32,9 @@ inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t
 
 enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 
+// A worker asks for the next version; a reader of short steps for one that is still to come when its pull arrives.
+inline constexpr std::uint64_t kPullsAheadMax = 64;
+
 // sync answers with exactly the version asked for; async with the newest of each block; bounded does too, when the
 // slowest slot is at most `staleness` pushes behind. `wanted`: there, the clock of the slot that asks; `published`: the
 // slowest slot's.
@@ -42,7 +45,7 @@ inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std
     return near ? PullAdmission::kAnswer : PullAdmission::kPark;
   }
   if (wanted < published) return PullAdmission::kStale;
-  return wanted == published.Next() ? PullAdmission::kPark : PullAdmission::kTooEarly;
+  return wanted.value - published.value <= kPullsAheadMax ? PullAdmission::kPark : PullAdmission::kTooEarly;
 }
 
 // Whether what a pull may see depends on the slowest slot's clock.

@@ -120,9 +120,9 @@ class ReaderBench {
         FromShard(shard, Refusal(shard, Code::kStale, version));
       } else if (pull.version.value < version) {
         FromShard(shard, Refusal(shard, Code::kStale, version));
-      } else if (pull.version.value > version + 1) {
+      } else if (pull.version.value > version + 64) {
         FromShard(shard, Refusal(shard, Code::kBusy, version));
-      } else if (pull.version.value == version + 1) {
+      } else if (pull.version.value > version) {
         parked[shard] = pull;
       } else {
         for (BlockIndex block : pull.blocks) FromShard(shard, Answer(shard, pull, block, version));
@@ -226,9 +226,7 @@ TEST_CASE("shards that go on in the middle of a reading give a later version, an
   for (BlockIndex block : first.at(0).blocks) bench.FromShard(0, bench.Answer(0, first[0], block, 4));
   bench.Serve(1, 5);  // it is ahead: version 4 cannot be had whole any more
   CHECK_FALSE(bench.core->answered());
-  bench.Serve(0, 4);  // not as far as what is asked for now
-  bench.Tick(milliseconds(20));
-  bench.Serve(0, 5);
+  bench.Serve(0, 4);
   bench.Serve(1, 5);
   REQUIRE(bench.parked.size() == 2);
   CHECK(bench.parked[0].version == Version{6});
@@ -239,24 +237,53 @@ TEST_CASE("shards that go on in the middle of a reading give a later version, an
   CHECK(bench.ShowsOnly(6));
 }
 
-TEST_CASE("a reader that is always too late tries again, and shows nothing before it has a version",
-          "[client][reader]") {
+TEST_CASE("a reader that is too late tries again, and shows nothing before it has a version", "[client][reader]") {
   ReaderBench bench;
-  bench.last_version = 99;
   bench.Meet(0).Want();
   bench.FromCoordinator(bench.MakeView(0));
-  for (std::uint64_t step = 2; step < 20; step += 3) {
-    bench.Tick(milliseconds(20));
+  for (const std::uint64_t step : {1, 4, 8}) {
+    bench.parked.clear();
     bench.Serve(0, step);
-    bench.Serve(1, step);
     CHECK(bench.core->array(0) == nullptr);
     CHECK_FALSE(bench.core->answered());
   }
-  bench.Tick(milliseconds(20));
-  bench.ServeAll(20);
-  bench.ServeAll(21);
+  bench.parked.clear();
+  bench.Tick(milliseconds(200));
+  bench.ServeAll(9);
   REQUIRE(bench.core->reading());
-  CHECK(bench.ShowsOnly(21));
+  CHECK(bench.core->reading()->done);
+  CHECK(bench.ShowsOnly(9));
+}
+
+TEST_CASE("a reader whose questions come too late asks further ahead, not beyond the last version",
+          "[client][reader]") {
+  ReaderBench bench;
+  bench.Meet(0).Want();
+  bench.FromCoordinator(bench.MakeView(0));
+  std::vector<std::uint64_t> asked;
+  for (const std::uint64_t step : {1, 3, 6, 9}) {
+    bench.out.Clear();
+    bench.FromShard(0, bench.Refusal(0, Code::kStale, step));
+    for (const Pull& pull : bench.Pulls(0)) asked.push_back(pull.version.value);
+  }
+  CHECK(asked == std::vector<std::uint64_t>{2, 5, 9});  // one ahead, two, and four would be more than there are
+}
+
+TEST_CASE("a job that stands still gives its present version to one that waits for a later one", "[client][reader]") {
+  ReaderBench bench;
+  bench.Meet(0).Want();
+  bench.FromCoordinator(bench.MakeView(0));
+  bench.ServeAll(1);
+  CHECK(bench.parked.size() == 2);  // for version 2
+  bench.FromCoordinator(bench.MakeView(1));
+  for (int i = 0; i < 25; ++i) {
+    bench.Tick(milliseconds(100));
+    bench.FromCoordinator(bench.MakeView(1));
+  }
+  bench.parked.clear();
+  bench.ServeAll(1);
+  REQUIRE(bench.core->reading());
+  CHECK(bench.ShowsOnly(1));
 }
 
 TEST_CASE("answers that are lost are asked for again", "[client][reader]") {
@@ -300,14 +327,13 @@ TEST_CASE("the last version stays, and there is nothing newer", "[client][reader
   bench.Serve(0, 9);
   bench.Serve(1, 9);
   bench.ServeAll(9);
-  CHECK(bench.parked.size() == 2);  // for a version that never comes
-  bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));
-  bench.parked.clear();
-  bench.ServeAll(9);
+  CHECK(bench.parked.empty());  // there is none behind it
   REQUIRE(bench.core->reading());
   CHECK(bench.core->reading()->done);
   CHECK(bench.ShowsOnly(9));
   bench.Want(9);
+  bench.FromCoordinator(bench.MakeView(9));  // its members do not know yet
+  CHECK_FALSE(bench.core->answered());
   bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));
   CHECK(bench.core->answered());
   CHECK_FALSE(bench.core->reading());
@@ -355,6 +381,9 @@ TEST_CASE("without global steps each block is as new as it is, and the step a bo
   bench.Meet(3).Want(3);
   bench.FromCoordinator(bench.MakeView(3));
   CHECK(bench.Pulls(0).empty());  // nobody has a newer one for sure
+  bench.Take<Beat>(kCoordinator);
+  bench.Tick(milliseconds(60));
+  CHECK(bench.Take<Beat>(kCoordinator).size() == 1);  // soon, as no pull waits
   bench.FromCoordinator(bench.MakeView(5));
   for (int round = 0; round < 4; ++round) {
     for (ShardIndex shard : {0U, 1U}) {

@@ -28,7 +28,8 @@ TEST_CASE("sync answers the published version, parks the next, and no other", "[
   CHECK(AdmitPull(Mode::kSync, Version{4}, Version{5}, 0) == PullAdmission::kStale);
   CHECK(AdmitPull(Mode::kSync, Version{5}, Version{5}, 0) == PullAdmission::kAnswer);
   CHECK(AdmitPull(Mode::kSync, Version{6}, Version{5}, 0) == PullAdmission::kPark);
-  CHECK(AdmitPull(Mode::kSync, Version{7}, Version{5}, 0) == PullAdmission::kTooEarly);
+  CHECK(AdmitPull(Mode::kSync, Version{5 + kPullsAheadMax}, Version{5}, 0) == PullAdmission::kPark);
+  CHECK(AdmitPull(Mode::kSync, Version{6 + kPullsAheadMax}, Version{5}, 0) == PullAdmission::kTooEarly);
 }
 
 TEST_CASE("async answers every pull", "[server][admission]") {

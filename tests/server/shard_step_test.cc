@@ -404,7 +404,7 @@ TEST_CASE("a pull of a version that is gone is stale and names the present step;
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].code == Code::kStale);
   CHECK(errors[0].step == Step{2});
-  bench.FromWorker(bench.MakePull(4, {0}));
+  bench.FromWorker(bench.MakePull(2 + kPullsAheadMax + 1, {0}));
   CHECK(bench.Refused(Code::kBusy));
   bench.FromWorker(bench.MakePull(UINT64_MAX, {0}));
   CHECK(bench.Refused(Code::kBusy));

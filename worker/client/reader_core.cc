@@ -11,6 +11,8 @@ namespace {
 
 constexpr Instant kAskEvery = std::chrono::milliseconds(500);
 constexpr Instant kAskSoonest = std::chrono::milliseconds(50);
+constexpr Instant kSlowStep = std::chrono::seconds(2);
+constexpr std::uint64_t kAheadMax = 32;  // shards let pulls wait that are twice as far ahead
 constexpr Instant kStoodStill = std::chrono::seconds(1);
 
 std::string Seconds(Instant time) {
@@ -63,6 +65,7 @@ void ReaderCore::Want(const Wish& wish) {
   pulls_ = true;
   if (wish_ == wish) return;
   wish_ = wish;
+  looked_back_ = false;
   reader_.reset();
   reading_.reset();
   nothing_newer_ = false;
@@ -100,6 +103,7 @@ Status ReaderCore::TakeJob(const View& view) {
     CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(view.job_file, "the coordinator's job file"));
     job_ = view.job;
     job_file_ = view.job_file;
+    steps_ = config.job.steps;
     has_global_steps_ = config.job.mode == Mode::kSync;
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
@@ -117,6 +121,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   if (!IsSound(view)) return;
   if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
   if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
+  if (!view_ || view_->step != view.step || view_->generation != view.generation) step_since_ = now;
   view_ = view;
   fresh_ = true;
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
@@ -147,10 +152,15 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
     wish_.reset();
     return Leave(out);
   }
-  // The last version stays; one behind it never comes.
-  const bool in_vain = reader_ && done && reader_->version().value != view_->step.value;
-  if (reader_ && !in_vain) return;
-  if (const std::optional<Step> next = NextVersion()) Begin(*next, now, out);
+  // Steps have become slow: what there is now can be had. Once, for reading it may take longer than the step's rest.
+  const bool newer = !wish_->newer_than || view_->step > *wish_->newer_than;
+  const bool slow = reader_ && reader_->version().value > view_->step.value && now - step_since_ >= kSlowStep;
+  const bool look_back = slow && newer && !std::exchange(looked_back_, true);
+  if (look_back) ahead_ = 1;
+  if (reader_ && !look_back) return;
+  if (const std::optional<Step> next = NextVersion()) return Begin(*next, now, out);
+  // No pull can wait for a step that is nobody's end.
+  if (view_->phase == JobPhase::kRunning) next_question_ = std::min(next_question_, now + kAskSoonest);
 }
 
 void ReaderCore::Begin(Step step, Instant now, Outbox* out) {
@@ -211,13 +221,15 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last};
     reader_.reset();
     wish_.reset();
+    ahead_ = std::max<std::uint64_t>(1, ahead_ / 2);
     if (last) Leave(out);
   } else if (reader_->outdated()) {
     reader_.reset();
     next_question_ = std::min(next_question_, now + kAskSoonest);
   } else if (reader_->passed()) {
-    Begin(reader_->passed()->Next(), now, out);
-    next_question_ = std::min(next_question_, now + kAskSoonest);  // perhaps it was the last
+    const std::uint64_t step = reader_->passed()->value;
+    Begin(Step{std::min(step + ahead_, std::max(step, steps_))}, now, out);  // the last version stays
+    ahead_ = std::min(2 * ahead_, kAheadMax);
   }
 }
 

@@ -8,8 +8,9 @@
 //         its end, for one lease.
 //
 // With global steps a shard serves version k during step k alone. A reader asks for the step that the job is said to be
-// at; a shard that has passed it says where it stands, s, and then all shards are asked for s + 1: those pulls wait
-// there and are answered during all of step s + 1. So a version is had unless reading it takes longer than a step.
+// at; a shard that has passed it says where it stands, s, and then all shards are asked for s + 1, or further ahead
+// when that came too late as well: those pulls wait there and are answered during all of that step. So a version is had
+// unless reading it takes longer than a step.
 #pragma once
 
 #include <functional>
@@ -104,6 +105,7 @@ class ReaderCore {
   JobId job_;
   std::string job_file_;
   bool has_global_steps_ = true;
+  std::uint64_t steps_ = 0;
   Instant silence_limit_;
   std::vector<std::string> state_names_;
   std::unique_ptr<Catalog> catalog_;
@@ -113,8 +115,11 @@ class ReaderCore {
   bool pulls_ = false;  // the call under way is for the wish
   std::optional<Wish> wish_;
   std::unique_ptr<WeightsReader> reader_;
-  bool has_last_ = false;    // or wants no more
-  bool reads_last_ = false;  // the job was done before this reading began
+  bool has_last_ = false;     // or wants no more
+  std::uint64_t ahead_ = 1;   // of a shard's step: what is asked for once it has passed a version
+  bool looked_back_ = false;  // the call has asked for the present version although it waited for a later one
+  Instant step_since_{};      // when the job was first heard to be at its step
+  bool reads_last_ = false;   // the job was done before this reading began
   std::optional<Reading> reading_;
   bool nothing_newer_ = false;
   Status status_;
