@@ -119,11 +119,13 @@ Status ReaderCore::TakeJob(const View& view) {
 
 void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   if (!IsSound(view)) return;
+  const bool knew_tensors = catalog_ != nullptr;
   if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
   if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
   if (!view_ || view_->step != view.step || view_->generation != view.generation) step_since_ = now;
   view_ = view;
   fresh_ = true;
+  if (catalog_ && !knew_tensors) AskCoordinator(now, out);  // a Beat: from now on it counts as one that follows
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
     reader_.reset();
   }
