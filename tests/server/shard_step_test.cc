@@ -1,6 +1,7 @@
 // From Prepared to Commit on a shard, its pulls, and its lives.
 #include <catch2/catch.hpp>
 
+#include "server/admission.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {
