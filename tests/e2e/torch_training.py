@@ -56,7 +56,13 @@ def plain(setup, rank=0, ranks=1):
     plan = Plan(seed=setup["job_seed"], samples=SAMPLES, global_batch=setup["global_batch"], slots=ranks,
                 batch=setup["global_batch"], shuffle=True, drop_last=False)
     dataset, losses = data(), []
-    for step in range(setup["steps"]):
+    if "from" in setup:
+        saved = torch.load(setup["from"])
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        for _ in range(setup["first"]):
+            scheduler.step()
+    for step in range(setup.get("first", 0), setup["steps"]):
         piece, = plan.pieces(step, rank)
         x, y = dataset[list(piece.samples)]
         loss = mse_loss(model(x), y)

@@ -21,9 +21,9 @@ struct ShardBenchOptions {
   std::uint32_t shard_count = 1;
   SlotIndex slots = 3;
   std::uint32_t window_blocks = 16;
-  std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
   std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block,
   std::uint32_t block_elements = 4;               // while small ones do not share one
+  std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
   OptimizerKind optimizer = OptimizerKind::kSgd;
   const MemorySnapshotStore* found = nullptr;  // what is in its directory
   Acknowledge acknowledge = Acknowledge::kReceived;

@@ -46,6 +46,10 @@ _RULES: dict[type, Rule] = {
 }
 
 
+def _has_stepped(state: dict[str, Any]) -> bool:
+    return float(state.get("step", 0)) > 0 or state.get("momentum_buffer") is not None
+
+
 def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
     """`kind`: the job file's optimizer.kind."""
     name = type(optimizer).__name__
@@ -64,7 +68,7 @@ def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
         if kind == "sgd" and group["momentum"]:
             raise Invalid(f'SGD, group {index}, has momentum={group["momentum"]}, and the job\'s is optimizer.kind = '
                           '"sgd"; set it to "momentum" in the job file')
-    if optimizer.state:
+    if any(_has_stepped(state) for state in optimizer.state.values()):
         raise Unsupported(f"{name} has taken steps already, and its state would be lost: give prepare() a fresh one; a "
                           "job goes on from its own snapshots, with capstan launch --resume")
     return rule
