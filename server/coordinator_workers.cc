@@ -10,7 +10,8 @@ namespace capstan::server {
 Status Coordinator::CheckJoin(const Join& join) const {
   if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
   if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
-  CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
+  const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file, and may be a reader
+  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
   if (!catalog_record_ || join.catalog.empty()) return {};
   const CatalogRecord& job = *catalog_record_;
   const std::string who = "worker \"" + join.worker + "\": ";

@@ -95,6 +95,16 @@ TEST_CASE("workers with and without a rank do not meet in one job", "[server][ra
   }
 }
 
+TEST_CASE("a reader has no rank, and follows a job whose workers have", "[server][rank]") {
+  RankBench bench;
+  bench.JoinsAs("w0", 1);
+  Join reader = bench.MakeJoin("eval", 7);
+  reader.catalog.clear();
+  bench.Send(bench.PeerOf(reader), reader);
+  CHECK(bench.Refusal(reader).empty());
+  CHECK_FALSE(bench.ViewOf(reader).catalog.empty());
+}
+
 TEST_CASE("a slow rank has no helper", "[server][rank]") {
   RankBench bench;
   const Join first = bench.JoinsAs("w0", 1), second = bench.JoinsAs("w1", 2);
