@@ -98,6 +98,10 @@ TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until
   CHECK(good.next.loss_scale == 1024.0F);
   CHECK(good.next.good_steps == 1);
   CHECK(Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale).kind == Verdict::Kind::kStop);
+  config.job.on_nonfinite = NonFinitePolicy::kSkip;
+  const Verdict least = Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale);
+  CHECK(least.kind == Verdict::Kind::kCommit);
+  CHECK(least.next.loss_scale == kLeastLossScale);  // halved for ever it would be 0, from which it never grows
 }
 
 TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] have norm 13", "[server][verdict]") {
