@@ -154,7 +154,10 @@ void CoordinatorLoop::SeeState(Instant now) {
 }
 
 void CoordinatorLoop::ReadFinalWeights(Instant now) {
-  if (core_->concluded()) return;
+  if (core_->concluded()) {
+    if (phase_ == Phase::kReading && !WaitsForFollowers(now)) BeginFarewell({});
+    return;
+  }
   if (phase_ == Phase::kServing) {
     phase_ = Phase::kReading;
     auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), options_.run_dir + "/final.safetensors",
@@ -166,14 +169,13 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   final_weights_->Tick(now, &out_);
   if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
   const Status outcome = *final_weights_->outcome();
-  if (outcome.ok() && WaitsForFollowers(now)) return;
-  if (outcome.ok()) core_->Conclude();
-  BeginFarewell(outcome);
+  if (outcome.ok()) core_->Conclude();  // before the wait: whatever is lost during it, the job is done
+  if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
 }
 
 // Whoever follows the job has one lease for its last version, for which the shards are needed.
 bool CoordinatorLoop::WaitsForFollowers(Instant now) {
-  if (core_->follower_count() == 0) return false;
+  if (core_->follower_count() == 0 || stops_requested_.load() > 0) return false;
   if (!followers_since_) {
     followers_since_ = now;
     if (options_.on_notice) {
