@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <limits>
@@ -386,6 +387,35 @@ TEST_CASE("what an older program does not have is left out, in both directions",
   options.rank = 99;  // is something else of that program's
   capstan_client* client = nullptr;
   CHECK(capstan_connect(&options, &client, nullptr, 0) == CAPSTAN_OK);
+  capstan_free(client);
+}
+
+// capstan_tensor as it was before groups: four bytes of padding at its end.
+struct OlderTensor {
+  std::size_t size = sizeof(OlderTensor);
+  const char* name = "old";
+  const std::int64_t* shape = nullptr;
+  std::size_t dimensions = 0;
+  std::int32_t initial = CAPSTAN_ZEROS;
+  float scale = 0;
+  std::int32_t no_weight_decay = 0;
+};
+
+TEST_CASE("what lies in the padding of an older program's struct is nobody's field", "[e2e][c]") {
+  InProcessJob job(MakeConfig());
+  capstan_client* client = Connect(job, "older");
+  const std::int64_t five = 5;
+  OlderTensor tensor;
+  tensor.shape = &five;
+  tensor.dimensions = 1;
+  constexpr std::size_t kEnd = offsetof(OlderTensor, no_weight_decay) + sizeof tensor.no_weight_decay;
+  std::memset(reinterpret_cast<char*>(&tensor) + kEnd, 0x5A, sizeof tensor - kEnd);
+  capstan_description description{};
+  description.size = sizeof description;
+  description.tensors = reinterpret_cast<const capstan_tensor*>(&tensor);
+  description.tensor_count = 1;
+  CHECK(capstan_declare(client, &description) == CAPSTAN_OK);
+  CHECK(std::string(capstan_last_error(client)).empty());
   capstan_free(client);
 }
 

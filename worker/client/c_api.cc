@@ -78,7 +78,11 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   out.initial = static_cast<capstan::InitialWeights>(tensor.initial);
   out.scale = tensor.scale;
   out.weight_decay = tensor.no_weight_decay == 0;
-  out.group = tensor.group;
+  if (tensor.group > kGroupsMax) {
+    return Invalid("tensor \"" + out.name + "\": group is " + std::to_string(tensor.group) + "; there are at most " +
+                   std::to_string(kGroupsMax));
+  }
+  out.group = static_cast<std::uint32_t>(tensor.group);
   return out;
 }
 

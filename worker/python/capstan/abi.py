@@ -28,7 +28,7 @@ class Options(Sized):
 
 class Tensor(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t),
-                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32), ("group", c_uint32)]
+                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32), ("group", c_uint64)]
 
 
 class HyperParameters(Sized):

@@ -86,7 +86,9 @@ typedef struct capstan_tensor {
   int32_t initial; /* a capstan_initial */
   float scale;
   int32_t no_weight_decay; /* 1: the optimizer's weight_decay spares it */
-  uint32_t group; /* 0: the job file has its hyper-parameters; else those of this group, from 1 on, of all or of none */
+  /* 0: the job file has its hyper-parameters; else those of this group, from 1 on, of all or of none. Of 8 bytes: an
+   * older program's padding, which may hold anything, ends before it. */
+  uint64_t group;
 } capstan_tensor;
 
 /* How the tensors of one group are updated; all finite and not negative, beta1 and beta2 below 1. */
