@@ -67,10 +67,10 @@ struct ClientOptions {
   std::string worker;       // this worker's name; a newer process of that name takes over
   std::chrono::milliseconds join_deadline{60'000};
   // Lines for people, from the client's thread. Never called before Connect or after the destructor.
-  std::function<void(const std::string&)> on_notice;
+  std::function<void(const std::string&)> on_notice = nullptr;
   // This worker is number `rank`, from 0, of `ranks`, as many as the job has slots: it alone computes slot `rank`, and
   // the job waits for it when it is lost. Either every worker of a job has a rank, or none has.
-  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> rank = std::nullopt;
   std::uint32_t ranks = 0;
 };
 
