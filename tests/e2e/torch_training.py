@@ -109,7 +109,7 @@ def by_capstan(setup):
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
     for x, y in loader:
         loss = mse_loss(model(x), y)
-        optimizer.zero_grad()
+        (model if setup.get("zero") == "model" else optimizer).zero_grad()
         trainer.backward(loss)
         optimizer.step()
         scheduler.step()

@@ -35,10 +35,12 @@ class TorchJobTest(own_workers.OwnWorkersTest):
                               check=True, capture_output=True, text=True)
         return json.loads(done.stdout.splitlines()[-1])
 
-    def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS,
+    def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS, global_batch=64,
                      precision="fp32"):
-        settings = {"job.steps": steps, "job.global_batch": 64, "job.slots": slots, "optimizer.kind": f'"{optimizer}"',
-                    "optimizer.clip_norm": clip_norm, "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2, "limits.join": 40}
+        settings = {"job.steps": steps, "job.global_batch": global_batch, "job.slots": slots,
+                    "optimizer.kind": f'"{optimizer}"', "optimizer.clip_norm": clip_norm,
+                    "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2,
+                    "limits.join": 40}
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")), run=run)
 
@@ -101,6 +103,24 @@ class LossCurveTest(TorchJobTest):
                 self.digest_at_end(launch, f"by-{batch}", [worker])
         for batch in (8, 20):
             self.assert_near(self.losses(f"by-{batch}"), self.losses("by-32"), 1e-5)
+        with self.training_job("model", "adamw") as launch, \
+                self.train(launch, optimizer="adamw", batch=8, zero="model") as worker:
+            self.digest_at_end(launch, "model", [worker])
+        self.assertEqual(self.losses("model"), self.losses("by-8"), "model.zero_grad() lost gradients of pieces")
+
+    def test_slots_without_samples_are_passed_over(self):
+        """Two samples are left at the end of an epoch, and the job's end, for four slots."""
+        with self.training_job("ragged", "adamw", slots=4, steps=40, global_batch=106) as launch, \
+                self.train(launch, optimizer="adamw") as worker:
+            self.digest_at_end(launch, "ragged", [worker])
+        self.assertNotIn("last weights", worker.output)
+        wanted = self.reference("plain", seed=5, job_seed=1, optimizer="adamw", steps=40, global_batch=106, clip_norm=0)
+        self.assert_near(self.losses("ragged"), wanted, 1e-5)
+        with self.training_job("few", "adamw", slots=4, steps=40, workers=2, global_batch=106) as launch, \
+                self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
+            self.digest_at_end(launch, "few", [a, b])
+        self.assertNotIn("last weights", a.output + b.output)
+        self.assert_near(self.losses("few"), wanted, 1e-5)
 
     def test_loaders_of_their_own_processes_change_no_bit(self):
         digests = set()
@@ -111,19 +131,71 @@ class LossCurveTest(TorchJobTest):
         self.assertEqual(len(digests), 1)
 
 
+# Says which schedules are not, after going to and fro, what PyTorch alone has after so many steps.
+SCHEDULES = """
+import io, warnings
+import torch
+from capstan.torch.schedule import Schedule
+from torch.optim import lr_scheduler as s
+
+KINDS = {
+    "OneCycleLR": lambda o: s.OneCycleLR(o, max_lr=[0.1, 0.2], total_steps=40),
+    "CyclicLR": lambda o: s.CyclicLR(o, 0.01, 0.1, step_size_up=5, cycle_momentum=False),
+    "SequentialLR": lambda o: s.SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=5), s.CosineAnnealingLR(o, 20)], [5]),
+    "ChainedScheduler": lambda o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9)]),
+    "LambdaLR": lambda o: s.LambdaLR(o, [lambda k: 0.9**k, lambda k: 0.8**k]),
+    "MultiplicativeLR": lambda o: s.MultiplicativeLR(o, lambda k: 0.95),
+    "StepLR": lambda o: s.StepLR(o, 4),
+}
+
+def optimizer():
+    one, two = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    return torch.optim.Adam([{"params": [one]}, {"params": [two], "lr": 0.02}], lr=0.05, betas=(0.8, 0.99))
+
+def numbers(optimizer):
+    return [(group["lr"], group["betas"]) for group in optimizer.param_groups]
+
+warnings.simplefilter("ignore")
+for name, kind in KINDS.items():
+    alone = optimizer()
+    scheduler, wanted = kind(alone), [numbers(alone)]
+    for _ in range(30):
+        alone.step()
+        scheduler.step()
+        wanted.append(numbers(alone))
+    ours = optimizer()
+    scheduler = kind(ours)
+    schedule = Schedule(scheduler, ours)
+    for step in (0, 3, 12, 5, 1, 30, 0, 7):
+        schedule.go_to(step)
+        scheduler.step()
+        if numbers(ours) != wanted[step]:
+            print(name, step, numbers(ours), wanted[step])
+    if name != "CyclicLR":  # whose state torch cannot save before 2.0
+        torch.save(scheduler.state_dict(), io.BytesIO())
+"""
+
+
+class ScheduleTest(TorchJobTest):
+    def test_a_schedule_goes_to_any_step(self):
+        with self.python("-c", SCHEDULES) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            self.assertEqual(process.output, "")
+
+
 # A worker that says by which exception its lines ended.
 SCRIPT = """
-import sys
+import contextlib, sys
 sys.path.insert(0, {folder!r})
 import capstan.torch, torch
 import torch_training as training
 from torch.utils.data import DataLoader
 
-def prepare(trainer, model=None, name="adamw", loader=True, **options):
+def prepare(trainer, model=None, name="adamw", loader=True, batch=32, **options):
     model = training.network(5) if model is None else model
     kind = options.pop("kind", training.OPTIMIZERS[name][0])
     options = {{**training.OPTIMIZERS[name][1], **options}}
-    loader = DataLoader(training.data(), batch_size=32, shuffle=True) if loader else None
+    loader = DataLoader(training.data(), batch_size=batch, shuffle=True) if loader else None
     return trainer.prepare(model, kind(model.parameters(), **options), loader)
 
 def step(trainer, model, x, y, samples=None):
@@ -163,6 +235,17 @@ WRONG_USES = {
         ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
          "trainer.prepare(model, optimizer, None, torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))"],
         "^Unsupported: .*ReduceLROnPlateau"),
+    "a scheduler that is kept back": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "torch.optim.lr_scheduler.StepLR(optimizer, 1)", "trainer.prepare(model, optimizer)"],
+        r"^Invalid: .*scheduler.*give it to prepare\(\)"),
+    "a scheduler of another optimizer": (
+        ["model = training.network(5)", "one, two = (torch.optim.AdamW(model.parameters()) for _ in range(2))",
+         "trainer.prepare(model, one, None, torch.optim.lr_scheduler.StepLR(two, 1))"], "^Invalid: .*another optimizer's"),
+    "a loader of some samples": (
+        ["data = training.data()", "model = training.network(5)",
+         "loader = DataLoader(data, sampler=torch.utils.data.RandomSampler(data, num_samples=64))",
+         "trainer.prepare(model, torch.optim.AdamW(model.parameters()), loader)"], "^Unsupported: .*64 of 320 samples.*Subset"),
 }
 # The same by workers that are in the job. The first of them declares its tensors.
 WRONG_STEPS = {
@@ -174,6 +257,38 @@ WRONG_STEPS = {
     "a gradient that is left over": (["model, optimizer, loader = prepare(trainer)",
                                       "model[0].weight.grad = torch.zeros_like(model[0].weight)", "step(trainer, model, *next(iter(loader)))"],
                                      r'^Invalid: .*"0.weight" has a gradient already.*zero_grad\(\)'),
+    "a backward that failed": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+         "class Fails(torch.autograd.Function):",
+         "    forward = staticmethod(lambda ctx, x: x.clone())",
+         "    backward = staticmethod(lambda ctx, g: (_ for _ in ()).throw(RuntimeError('out of memory')))",
+         "try: trainer.backward(torch.nn.functional.mse_loss(model[2:](Fails.apply(model[:2](x))), y))",
+         "except RuntimeError: optimizer.zero_grad()", "step(trainer, model, x, y)"],
+        r"^Invalid: backward\(\) was left by an exception"),
+    "a step after a failed backward": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+         "try: trainer.backward(model(x))", "except RuntimeError: optimizer.step()"],
+        r"^Invalid: backward\(\) was left by an exception"),
+    "two losses of a batch": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+         "for _ in range(2): trainer.backward(torch.nn.functional.mse_loss(model(x), y))"], "^Invalid: .*add the losses"),
+    "two steps of a batch": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+         "for _ in range(2): step(trainer, model, x, y)"], "^Invalid: .*once for each batch"),
+    "clipping by the script": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))",
+         "trainer.backward(torch.nn.functional.mse_loss(model(x), y))",
+         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"], "^Unsupported: .*optimizer.clip_norm"),
+    "a parameter of two checkpointed segments": (
+        ["model, optimizer, loader = prepare(trainer)", "x, y = next(iter(loader))", "x = x.requires_grad_()",
+         "from torch.utils.checkpoint import checkpoint",
+         "twice = lambda h: checkpoint(model[2:4], checkpoint(model[2:4], h, use_reentrant=True), use_reentrant=True)",
+         "trainer.backward(torch.nn.functional.mse_loss(model[4](twice(model[:2](x))), y))"],
+        '^Invalid: .*"2.(weight|bias)" has a second gradient.*use_reentrant=False'),
+    "a group that comes later": (
+        ["model, optimizer, loader = prepare(trainer)", "optimizer.add_param_group({'params': [torch.nn.Parameter(torch.ones(1))]})"],
+        "^Unsupported: .*groups are declared"),
+    "another batch size": (["prepare(trainer, batch=16)"], "^Refused: .*other data"),
     "state from elsewhere": (["model, optimizer, loader = prepare(trainer)", "optimizer.load_state_dict({})"],
                              "^Unsupported: .*--resume"),
     "another shape": (["prepare(trainer, torch.nn.Linear(12, 1))"], "^Refused: .*tensor 0 differs"),
@@ -181,6 +296,22 @@ WRONG_STEPS = {
                                 "^Refused: .*group"),
     "frozen values of its own": (["model = training.network(5)", "model.register_buffer('mean', torch.ones(2))", "prepare(trainer, model)"],
                                  "^Refused: .*other data"),
+}
+
+# The same, of a slot in pieces.
+WRONG_PIECES = {
+    "a last piece without backward": (
+        ["for index, (x, y) in enumerate(loader):",
+         "    if index % 4 != 3: trainer.backward(torch.nn.functional.mse_loss(model(x), y))", "    optimizer.step()"],
+        r"^Invalid: step\(\) comes after backward\(\)"),
+    "a piece without backward": (
+        ["for index, (x, y) in enumerate(loader):", "    if index != 1: step(trainer, model, x, y)"],
+        r"^Invalid: .*backward\(\) and step\(\)"),
+    "two losses of a piece": (
+        ["x, y = next(iter(loader))",
+         "for _ in range(2): trainer.backward(torch.nn.functional.mse_loss(model(x), y))"], "^Invalid: .*add the losses"),
+    "a loop left within a slot": (["step(trainer, model, *next(iter(loader)))", "next(iter(loader))"],
+                                  "^Invalid: a loop was left"),
 }
 
 
@@ -197,6 +328,14 @@ class WrongUseTest(TorchJobTest):
         with self.training_job("wrong", "adamw", slots=2, steps=1000) as launch:
             address = self.address(launch)
             for index, (name, (lines, said)) in enumerate((WRONG_USES | WRONG_STEPS).items()):
+                with self.subTest(name):
+                    self.assertRegex(self.said_by(address, lines, f"w{index}").splitlines()[-1], said)
+
+    def test_wrong_uses_of_pieces(self):
+        with self.training_job("pieces", "adamw", slots=2, steps=1000) as launch:
+            address = self.address(launch)
+            for index, (name, (lines, said)) in enumerate(WRONG_PIECES.items()):
+                lines = ["model, optimizer, loader = prepare(trainer, batch=8)", *lines]
                 with self.subTest(name):
                     self.assertRegex(self.said_by(address, lines, f"w{index}").splitlines()[-1], said)
 
@@ -230,7 +369,9 @@ class OwnLoopTest(TorchJobTest):
         lines = ["model, optimizer = prepare(trainer, loader=False)", "x, y = training.data()[:4]"]
         wrong = {"step(trainer, model, x, y)": r"^Invalid: .*samples=\.\.\.",
                  "step(trainer, model, x, y, 0)": r"^Invalid: .*samples=\.\.\.",
-                 "[trainer.backward(model(x).sum(), 4) for _ in range(2)]": r"^Invalid: .*accumulate\(samples\)"}
+                 "[trainer.backward(model(x).sum(), 4) for _ in range(2)]": r"^Invalid: .*accumulate\(samples\)",
+                 "with contextlib.suppress(RuntimeError), trainer.accumulate(4): raise RuntimeError\n        trainer.step()":
+                     "^Invalid: .*left by an exception"}
         with self.training_job("samples", "adamw", steps=1000) as launch:
             address = self.address(launch)
             for index, (line, said) in enumerate(wrong.items()):

@@ -110,6 +110,10 @@ def _shuffles(loader: DataLoader[Any]) -> bool:
     sampler = loader.sampler
     if isinstance(sampler, DistributedSampler):
         return bool(sampler.shuffle)
+    samples = len(loader.dataset)  # type: ignore[arg-type]
+    if isinstance(sampler, (RandomSampler, SequentialSampler)) and len(sampler) != samples:
+        raise Unsupported(f"the loader's sampler chooses {len(sampler)} of {samples} samples: give it a data set of "
+                          "those, a torch.utils.data.Subset")
     if type(sampler) is RandomSampler and not sampler.replacement:
         return True
     if type(sampler) is SequentialSampler:
@@ -130,6 +134,7 @@ class Fetcher:
         self.samples = len(loader.dataset)  # type: ignore[arg-type]
         self.plan = Plan(seed=seed, samples=self.samples, global_batch=global_batch, slots=slots,
                          batch=loader.batch_size, shuffle=_shuffles(loader), drop_last=loader.drop_last)
+        self.fingerprint = (self.samples, loader.batch_size, _shuffles(loader), loader.drop_last)
         self._ahead: Iterator[tuple[Piece, Any]] = iter(())
 
     def fetch(self, piece: Piece, slots: list[int]) -> Any:

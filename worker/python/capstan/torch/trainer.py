@@ -68,12 +68,23 @@ def _digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
+class _Sent(torch.Tensor):
+    """Stands where a gradient was, until step(): whoever wants to clip it there must hear that it has left."""
+
+    @classmethod
+    def __torch_function__(cls, *_: object) -> Any:
+        raise Unsupported("the gradients have left: backward() sends them. Clipping by their norm is the job file's "
+                          "optimizer.clip_norm")
+
+
 class _Parameter:
     """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, index: int, group: int) -> None:
         self.name, self.parameter, self.index, self.group = name, parameter, index, group
-        self.sent = False  # the gradient of the slot under way
+        self.has_gradient = False  # of the slot under way, in the client's memory
+        self.final = False  # all of it is there
+        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(_Sent)
         self._node: Any = None
         self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
 
@@ -83,6 +94,12 @@ class _Parameter:
             self._views[memory.address] = torch.frombuffer(memory[self.name], dtype=torch.float32).view(
                 self.parameter.shape)
         return self._views[memory.address]
+
+    def hide_gradient(self) -> None:
+        self.parameter.grad = self._left
+
+    def clear_gradient(self) -> None:
+        self.parameter.grad = None
 
     def call_when_ready(self, call: Callable[[_Parameter], None]) -> None:
         if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
@@ -110,8 +127,11 @@ class Trainer:
         self._rest: Iterator[Slot] = iter(())  # its slots that have not begun
         self._rates_told = False  # the hyper-parameters of this round
         self._slot: Slot | None = None  # the slot under way
-        self._piece: Piece | None = None  # of it, which the prepared loader has handed out
+        self._piece: Piece | None = None  # of it, which the prepared loader has handed out, until its backward()
         self._pieces_to_come = False  # of it: gradients are not final yet
+        self._in_backward = False  # gradients are the slot's
+        self._refusal: Error | None = None  # of a gradient
+        self._failed = False  # a slot's gradients are half there, and have left in part
         self._gradient: Tensors | None = None  # the slot's; None: backward() has not begun it
         self._slot_samples = 0
         self._computed = 0  # samples of the slot whose gradients are in
@@ -141,6 +161,8 @@ class Trainer:
                                     global_batch=self._job["job"]["global_batch"], slots=self._job["job"]["slots"])
         if scheduler is not None:
             self._schedule = Schedule(scheduler, optimizer)
+        elif hasattr(optimizer.step, "_with_counter") or hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+            raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
         self._declare(model)
         self._replace_calls(optimizer)
         self._say_topology()
@@ -170,12 +192,21 @@ class Trainer:
         count = self._samples_of(samples)
         if self._gradient is None:
             self._begin(count if self._piece is None else self._piece.slot_samples)
+        self._piece = None
+        self._must_have_no_gradients()
         scale = self.loss_scale * count / self._slot_samples
-        torch.autograd.backward([loss if scale == 1 else torch.mul(loss, scale)])
+        with self._all_or_nothing():
+            self._in_backward = True
+            try:
+                torch.autograd.backward([loss if scale == 1 else torch.mul(loss, scale)])
+            finally:
+                self._in_backward = False
+            if self._refusal is not None:
+                raise self._refusal
+            if not self._pieces_to_come:
+                self._send_the_rest()
         self._computed += count
         self._loss_sum += float(loss.detach()) * count
-        if not self._pieces_to_come:
-            self._send_the_rest()
 
     @contextlib.contextmanager
     def accumulate(self, samples: int) -> Iterator[None]:
@@ -184,22 +215,28 @@ class Trainer:
         if self._fetcher is not None:
             raise Invalid("a prepared loader accumulates by itself: give it a batch_size below global_batch / slots")
         self._must_have_a_slot()
+        if self._gradient is not None:
+            raise Invalid("accumulate() comes once before each step(), and before backward()")
         self._begin(samples)
-        self._pieces_to_come = True
-        yield
-        self._pieces_to_come = False
-        if self._computed != samples:
-            raise Invalid(f"accumulate({samples}) saw gradients of {self._computed} samples")
-        self._send_the_rest()
+        with self._all_or_nothing():
+            self._pieces_to_come = True
+            yield
+            self._pieces_to_come = False
+            if self._computed != samples:
+                raise Invalid(f"accumulate({samples}) saw gradients of {self._computed} samples")
+            self._send_the_rest()
 
     def step(self) -> bool:
         """What optimizer.step() does now: ends the slot. When that was the round's last one, the next round's weights
         are in place on return; gradients may be overwritten then, and not before. False: the job is done."""
         self._must_be_prepared()
+        self._must_be_whole()
+        if self._piece is not None or self._slot is None or self._gradient is None:
+            raise Invalid("step() comes after backward()")
         if self._pieces_to_come:
             return True
-        if self._slot is None or self._gradient is None:
-            raise Invalid("step() comes after backward()")
+        for entry in self._parameters:
+            entry.clear_gradient()
         slot, self._slot, self._gradient = self._slot, None, None
         self._ask_for_the_last_version()
         slot.end(self._loss_sum, predictions=self._computed)
@@ -214,7 +251,8 @@ class Trainer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close("the script is done" if kind is None else f"{kind.__name__} ended it")
+        with contextlib.suppress(Error):  # what ended the block is what its caller must hear
+            self.close("the script is done" if kind is None else f"{kind.__name__} ended it")
 
     @property
     def global_step(self) -> int:
@@ -255,7 +293,7 @@ class Trainer:
             numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                           f"{self._parameters[0].parameter.device.type}",
             numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
-            data_fingerprint=key_of(frozen, self._fetcher and self._fetcher.samples))
+            data_fingerprint=key_of(frozen, self._fetcher and self._fetcher.fingerprint))
 
     @staticmethod
     def _check_parameter(name: str, parameter: torch.nn.Parameter, groups: dict[int, int]) -> None:
@@ -278,8 +316,7 @@ class Trainer:
             self.step()
 
         def zero_grad(set_to_none: bool = True) -> None:
-            if self._computed == 0:  # between the pieces of a slot they are being added
-                clear(set_to_none=set_to_none)
+            clear(set_to_none=True)  # one that is zero would be a gradient that no slot asked for
 
         def state_dict_of_servers() -> dict[str, Any]:
             if not self.done:
@@ -291,12 +328,17 @@ class Trainer:
             raise Unsupported("the servers have the optimizer's state: a job goes on from its own snapshots, with "
                               "capstan launch --resume")
 
-        step._with_counter = True  # type: ignore[attr-defined]  # by which schedulers know that steps are counted
+        def add_param_group(_: object) -> None:
+            raise Unsupported("the job's tensors and their groups are declared: give prepare() all of them")
+
+        # By which schedulers know that steps are counted, before torch 2.5 and since.
+        step._with_counter = step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         optimizer.step = step  # type: ignore[method-assign]
         optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
         optimizer.state_dict = state_dict_of_servers  # type: ignore[method-assign]
         optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]
-        optimizer._step_count = 1  # type: ignore[attr-defined]
+        optimizer.add_param_group = add_param_group  # type: ignore[method-assign,assignment]
+        optimizer._step_count = optimizer._opt_called = 1  # type: ignore[attr-defined]
 
     def _say_topology(self) -> None:
         job = self._job["job"]
@@ -315,6 +357,8 @@ class Trainer:
         if self._work is None:
             self.done = True
             self._rest = iter(())
+            if self._schedule is not None:
+                self._schedule.go_to(self._job["job"]["steps"])
             self._take_the_last_version()
             return
         self._rest = self._work.slots
@@ -348,12 +392,16 @@ class Trainer:
 
     def _batches(self) -> Iterator[Any]:
         assert self._fetcher is not None
+        if self._gradient is not None:
+            raise Invalid("a loop was left between backward() and the step() that ends its slot")
         self._next_slot_or_round()
         while (slot := self._slot) is not None:
             assert self._work is not None
             for piece in self._fetcher.plan.pieces(self._work.step, slot.index):
                 if not piece.samples:
                     self._slot = None
+                    self._tell_rates()
+                    self._ask_for_the_last_version()
                     slot.skip()
                     self._next_slot_or_round()
                     break
@@ -361,37 +409,64 @@ class Trainer:
                 seed_generators(key_of("compute", *slot.key, piece.index))
                 self._piece, self._pieces_to_come = piece, not piece.last
                 yield batch
-                if self._slot is slot and (piece.last or self._computed == 0):
+                self._must_be_whole()
+                if self._piece is piece or (self._slot is slot and piece.last):
                     raise Invalid("the loop asks for a batch, and backward() and step() of the last one are missing")
 
     def _must_be_prepared(self) -> None:
         if self._optimizer is None:
             raise Invalid("prepare(model, optimizer) comes first")
 
+    def _must_be_whole(self) -> None:
+        if self._failed:
+            raise Invalid("backward() was left by an exception, and gradients of its slot have left: start the process "
+                          "again; the job waits for it, or gives the slot to another one")
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
     def _must_have_a_slot(self) -> None:
         self._must_be_prepared()
+        self._must_be_whole()
         if self._slot is None:
             self._next_slot_or_round()
         if self.done:
             raise Invalid("the job is done: there is nothing more to compute (Trainer.done says so)")
 
     def _begin(self, samples: int) -> None:
-        assert self._slot is not None and self._optimizer is not None and self._rule is not None
+        assert self._slot is not None
+        self._must_have_no_gradients()
         for entry in self._parameters:
-            entry.sent = False
-            if entry.parameter.grad is not None:
-                raise Invalid(f'parameter "{entry.name}" has a gradient already, which no slot asked for: call '
-                              "optimizer.zero_grad() before backward()")
+            entry.has_gradient = entry.final = False
+        self._tell_rates()
+        self._slot_samples = samples
+        self._gradient = self._slot.begin(samples)
+
+    def _tell_rates(self) -> None:
+        """Once in a round, before its first slot."""
+        assert self._optimizer is not None and self._rule is not None
         if not self._rates_told:
             self.client.set_hyper_parameters([self._rule.hyper_parameters(group)
                                               for group in self._optimizer.param_groups])
             self._rates_told = True
-        self._slot_samples = samples
-        self._gradient = self._slot.begin(samples)
+
+    def _must_have_no_gradients(self) -> None:
+        for entry in self._parameters:
+            if entry.parameter.grad is not None:
+                raise Invalid(f'parameter "{entry.name}" has a gradient already, which no slot asked for: call '
+                              "optimizer.zero_grad() before backward()")
 
     def _samples_of(self, samples: int | None) -> int:
         if self._piece is not None:
             return len(self._piece.samples)
+        if self._fetcher is not None:
+            raise Invalid("backward() comes once for each batch of the prepared loader: add the losses, and call it "
+                          "with their sum")
         if samples is None or samples < 1:
             raise Invalid("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader "
                           "knows by itself")
@@ -419,8 +494,9 @@ class Trainer:
             version = None
             _log.warning("%s", error)
         if version is None:
-            _log.warning("the job ended before its last weights could be read; the model has those of the step before, "
-                         "final.safetensors in the run directory has the last")
+            _log.warning("the job ended before its last weights could be read; the model has those of the last step "
+                         "that this process computed in (none: its own first ones), final.safetensors in the run "
+                         "directory has the last")
             return
         with torch.no_grad():
             for entry in self._parameters:
@@ -444,28 +520,48 @@ class Trainer:
     # ---- gradients --------------------------------------------------------------------------------------------------
 
     def _gradient_is_ready(self, entry: _Parameter) -> None:
-        if self._gradient is not None and not self._pieces_to_come:
-            self._send(entry)
+        if not self._in_backward or self._refusal is not None:
+            return
+        try:
+            self._take(entry)
+        except Error as error:  # raised by backward(): torch 1.13 may not end after one within a checkpointed segment
+            self._refusal = error
 
-    def _send(self, entry: _Parameter) -> None:
+    def _take(self, entry: _Parameter) -> None:
         """The gradient goes into the client's memory, and its own is free at once."""
-        assert self._gradient is not None and self._slot is not None
+        assert self._gradient is not None
+        if entry.final:
+            raise Invalid(f'parameter "{entry.name}" has a second gradient in one backward(), and the first has left: '
+                          "checkpointed segments that share it want use_reentrant=False")
         gradient = entry.parameter.grad
-        if gradient is None:
-            raise Invalid(f'parameter "{entry.name}" has no gradient at step {self.global_step}: the loss does not '
-                          "depend on it; freeze it with requires_grad_(False)")
+        assert gradient is not None
         if gradient.layout != torch.strided:
             raise Unsupported(f'parameter "{entry.name}" has a gradient of layout {gradient.layout}; the job takes '
                               "dense ones: make the embedding with sparse=False")
-        entry.view(self._gradient).copy_(gradient)
-        entry.parameter.grad = None
-        entry.sent = True
+        memory = entry.view(self._gradient)
+        if entry.has_gradient:
+            memory.add_(gradient.to(memory.device))
+        else:
+            memory.copy_(gradient)
+        entry.has_gradient = True
+        entry.clear_gradient()
+        if not self._pieces_to_come:
+            self._send(entry)
+
+    def _send(self, entry: _Parameter) -> None:
+        assert self._slot is not None
+        if not entry.has_gradient:
+            raise Invalid(f'parameter "{entry.name}" has no gradient at step {self.global_step}: the loss does not '
+                          "depend on it; freeze it with requires_grad_(False)")
+        entry.final = True
         self._slot.ready(entry.name)
 
     def _send_the_rest(self) -> None:
         for entry in self._parameters:
-            if not entry.sent:
+            if not entry.final:
                 self._send(entry)
+        for entry in self._parameters:
+            entry.hide_gradient()
 
 
 class Batches:
