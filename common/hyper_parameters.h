@@ -1,4 +1,4 @@
-// CheckHyperParameters, DescribeDifference: what is wrong with a set of hyper-parameters, one of each group of tensors.
+// CheckHyperParameters, FindDifference: what is wrong with a set of hyper-parameters, one of each group of tensors.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the group, the field and its value.

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by the Coordinator.
 // Limits: kFollowersMax are remembered; nobody waits for those beyond.
-// Why:    the servers of a job end with it. A program that evaluates every version would lose the race for the last
-// one.
+// Why:    the servers of a job end with it. A program that evaluates every version would lose the race for
+//         the last one.
 #pragma once
 
 #include <algorithm>

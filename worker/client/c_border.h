@@ -2,8 +2,8 @@
 //
 // Kind:   pure functions.
 // Fails:  kInvalid and kUnsupported, naming the argument or the struct's field.
-// Why:    no exception and no type of C++ crosses the border, and what a caller leaves out or sets wrongly is found
-// here.
+// Why:    no exception and no type of C++ crosses the border, and what a caller leaves out or sets wrongly is
+//         found here.
 #pragma once
 
 #include <capstan/capstan.h>

@@ -3,9 +3,8 @@
 //
 // Kind:   a value.
 // Limits: finite and not negative; beta1 and beta2 below 1.
-// Why:    a program with a schedule of its own, or with groups of parameters, keeps both. Which optimizer it is stays
-// the
-//         job file's word: its state is kept by the servers.
+// Why:    a program with a schedule of its own, or with groups of parameters, keeps both. Which optimizer it is
+//         stays the job file's word: its state is kept by the servers.
 #pragma once
 
 namespace capstan {
