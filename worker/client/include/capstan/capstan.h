@@ -38,7 +38,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define CAPSTAN_ABI_VERSION 0 /* rises when functions or fields are added; of the library: capstan_abi_version() */
+#define CAPSTAN_ABI_VERSION 1 /* rises when functions or fields are added; of the library: capstan_abi_version() */
 
 typedef enum capstan_code {
   CAPSTAN_OK = 0,
