@@ -8,7 +8,7 @@ import sys
 
 import torch
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 SAMPLES, FEATURES, HIDDEN = 320, 12, 24
 OPTIMIZERS = {
@@ -24,6 +24,17 @@ def data():
     generator = torch.Generator().manual_seed(11)
     x = torch.randn(SAMPLES, FEATURES, generator=generator)
     return TensorDataset(x, torch.sin(x @ torch.randn(FEATURES, 1, generator=generator)))
+
+
+class Noisy(Dataset):
+    """The data with noise that is drawn anew each time."""
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        x, y = data()[index]
+        return x + 0.1 * torch.randn(FEATURES), y
 
 
 def network(seed):
@@ -104,7 +115,8 @@ def by_capstan(setup):
     model = network(setup["seed"])
     optimizer = optimizer_of(setup["optimizer"], model)
     scheduler = scheduler_of(optimizer)
-    loader = DataLoader(data(), batch_size=setup["batch"], shuffle=True, num_workers=setup.get("loaders", 0))
+    dataset = Noisy() if setup.get("noisy") else data()
+    loader = DataLoader(dataset, batch_size=setup["batch"], shuffle=True, num_workers=setup.get("loaders", 0))
     trainer = capstan.torch.connect(setup["coordinator"], setup["name"])
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
     for x, y in loader:

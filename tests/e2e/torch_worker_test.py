@@ -40,7 +40,7 @@ class TorchJobTest(own_workers.OwnWorkersTest):
         settings = {"job.steps": steps, "job.global_batch": global_batch, "job.slots": slots,
                     "optimizer.kind": f'"{optimizer}"', "optimizer.clip_norm": clip_norm,
                     "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2,
-                    "limits.join": 40}
+                    "limits.join": 300}
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")), run=run)
 
@@ -109,24 +109,24 @@ class LossCurveTest(TorchJobTest):
         self.assertEqual(self.losses("model"), self.losses("by-8"), "model.zero_grad() lost gradients of pieces")
 
     def test_slots_without_samples_are_passed_over(self):
-        """Two samples are left at the end of an epoch, and the job's end, for four slots."""
-        with self.training_job("ragged", "adamw", slots=4, steps=40, global_batch=106) as launch, \
+        """One sample is left at the end of an epoch, and the job's end, for four slots."""
+        with self.training_job("ragged", "adamw", slots=4, steps=36, global_batch=29) as launch, \
                 self.train(launch, optimizer="adamw") as worker:
             self.digest_at_end(launch, "ragged", [worker])
         self.assertNotIn("last weights", worker.output)
-        wanted = self.reference("plain", seed=5, job_seed=1, optimizer="adamw", steps=40, global_batch=106, clip_norm=0)
-        self.assert_near(self.losses("ragged"), wanted, 1e-5)
-        with self.training_job("few", "adamw", slots=4, steps=40, workers=2, global_batch=106) as launch, \
+        wanted = self.reference("plain", seed=5, job_seed=1, optimizer="adamw", steps=36, global_batch=29, clip_norm=0)
+        self.assert_near(self.losses("ragged"), wanted, 1e-5, learning=False)
+        with self.training_job("few", "adamw", slots=4, steps=36, workers=2, global_batch=29) as launch, \
                 self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
             self.digest_at_end(launch, "few", [a, b])
         self.assertNotIn("last weights", a.output + b.output)
-        self.assert_near(self.losses("few"), wanted, 1e-5)
+        self.assert_near(self.losses("few"), wanted, 1e-5, learning=False)
 
     def test_loaders_of_their_own_processes_change_no_bit(self):
         digests = set()
         for loaders in (0, 2):
             with self.training_job(f"loaders-{loaders}", "sgd", steps=20) as launch, \
-                    self.train(launch, optimizer="sgd", loaders=loaders) as worker:
+                    self.train(launch, optimizer="sgd", loaders=loaders, noisy=True) as worker:
                 digests.add(self.digest_at_end(launch, f"loaders-{loaders}", [worker]))
         self.assertEqual(len(digests), 1)
 
@@ -177,6 +177,16 @@ for name, kind in KINDS.items():
 
 
 class ScheduleTest(TorchJobTest):
+    def test_an_epoch_has_each_sample_once_in_an_order_of_its_own(self):
+        lines = ["from capstan.torch.batches import Plan",
+                 "plan = Plan(seed=1, samples=10, global_batch=4, slots=2, batch=2, shuffle=True, drop_last=False)",
+                 "epochs = [[s for step in range(3 * e, 3 * e + 3) for slot in range(2) for p in plan.pieces(step, slot)",
+                 "           for s in p.samples] for e in range(2)]",
+                 "print([sorted(e) == list(range(10)) for e in epochs], epochs[0] != epochs[1])"]
+        with self.python("-c", "\n".join(lines)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            self.assertEqual(process.output, "[True, True] True")
+
     def test_a_schedule_goes_to_any_step(self):
         with self.python("-c", SCHEDULES) as process:
             self.assertEqual(process.wait(), 0, process.output)
@@ -391,7 +401,7 @@ class OwnLoopTest(TorchJobTest):
         self.assertRegex(process.output.splitlines()[-1], "^Rewound: the job went back to step 0")
 
     def test_the_loss_scale_is_the_coordinator_s(self):
-        lines = ["model, optimizer = prepare(trainer, loader=False)", "scaler = capstan.torch.GradScaler(trainer)",
+        lines = ["model, optimizer = prepare(trainer, loader=False, name='sgd')", "scaler = capstan.torch.GradScaler(trainer)",
                  "data, scales = training.data(), {}", "for slot in trainer.slots():",
                  "    x, y = data[slot.index * 32:(slot.index + 1) * 32]",
                  "    loss = torch.nn.functional.mse_loss(model(x), y)",
@@ -399,9 +409,10 @@ class OwnLoopTest(TorchJobTest):
                  "    if slot.key[1:] == (3, 1): loss = loss * float('inf')",
                  "    trainer.backward(scaler.scale(loss), 32)", "    scaler.step(optimizer)", "    scaler.update()",
                  "print(scales)"]
-        with self.training_job("scaled", "adamw", steps=6, precision="fp16") as launch:
+        with self.training_job("scaled", "sgd", steps=6, precision="fp16") as launch:
             said = WrongUseTest.said_by(self, self.address(launch), lines).splitlines()[-1]
             self.digest_at_end(launch, "scaled", [])
+        self.assertLess(self.losses("scaled")[2], 0.99 * self.losses("scaled")[0], "gradients were not of the scaled loss")
         self.assertEqual(said, str({step: 65536.0 if step < 4 else 32768.0 for step in range(6)}))
         self.assertEqual([record["action"] for record in self.metrics("scaled")], ["apply"] * 3 + ["skip"] + ["apply"] * 2)
 

@@ -190,10 +190,10 @@ class Trainer:
         the prepared loader knows by itself."""
         self._must_have_a_slot()
         count = self._samples_of(samples)
+        self._must_have_no_gradients()
         if self._gradient is None:
             self._begin(count if self._piece is None else self._piece.slot_samples)
         self._piece = None
-        self._must_have_no_gradients()
         scale = self.loss_scale * count / self._slot_samples
         with self._all_or_nothing():
             self._in_backward = True
@@ -424,6 +424,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
+        """Of a slot's gradients: after an exception it cannot be ended."""
         try:
             yield
         except BaseException:
@@ -440,7 +441,6 @@ class Trainer:
 
     def _begin(self, samples: int) -> None:
         assert self._slot is not None
-        self._must_have_no_gradients()
         for entry in self._parameters:
             entry.has_gradient = entry.final = False
         self._tell_rates()
