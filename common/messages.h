@@ -7,6 +7,7 @@
 #pragma once
 
 #include <capstan/hyper_parameters.h>
+#include <capstan/metric.h>
 
 #include <cstdint>
 #include <optional>
@@ -140,6 +141,7 @@ struct SlotReport {
   double validation_loss_sum = 0.0;  // this slot's share of the validation set, with the weights of this step
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
+  std::vector<Metric> metrics;  // what the program measured beside
   bool operator==(const SlotReport&) const = default;
 };
 
@@ -149,6 +151,7 @@ struct PrepareReport {
   std::vector<SlotReport> slots;             // of the slots whose home is this shard
   std::vector<std::uint64_t> block_samples;  // sum of n per block of this shard (all equal in a sound job)
   std::uint64_t hyper_hash = 0;              // of the hyper-parameters that came with the pushes; 0: none came
+  double learning_rate = 0.0;                // of the first group of these; of no meaning where none came
   bool operator==(const PrepareReport&) const = default;
 };
 
@@ -257,10 +260,11 @@ struct View {  // a hint, never a right
   std::vector<SlotIndex> slots;  // this worker's
   std::vector<ShardAddress> shards;
   Step step;                        // the coordinator's current step
-  std::string message;              // for people: whom the job waits for, or why it failed
+  std::string message;              // for people: why it failed; to one in a barrier, whom that waits for
   std::string job_file;             // canonical TOML; only in answer to a Join without catalog
   bool founder = false;             // the job's first weights are to come from this worker
   std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
+  std::uint64_t barrier = 0;        // the newest that was passed, in this term
 };
 
 struct Beat {
@@ -271,6 +275,7 @@ struct Beat {
   bool computing = false;           // false: all it has of `step` is staged, it waits for others
   std::uint64_t view_sequence = 0;  // the newest view held
   std::vector<ShardIndex> missing;  // shards that do not answer
+  std::uint64_t barrier = 0;        // the one it waits for; 0: none
 };
 
 struct Leave {

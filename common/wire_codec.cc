@@ -89,7 +89,7 @@ void WriteSnapshotId(const SnapshotId& id, wire::SnapshotId::Builder out) {
   out.setVersion(id.version.value);
 }
 
-void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out) {
+void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out, Faults& faults) {
   out.setSlot(report.slot);
   out.setSamples(report.samples);
   out.setLossSum(report.loss_sum);
@@ -97,6 +97,13 @@ void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out) {
   out.setValidationLossSum(report.validation_loss_sum);
   out.setValidationPredictions(report.validation_predictions);
   out.setValidationCorrect(report.validation_correct);
+  if (report.metrics.empty()) return;
+  auto metrics = out.initMetrics(faults.Count(report.metrics.size(), kListEntriesMax, "metrics"));
+  for (unsigned i = 0; i < metrics.size(); ++i) {
+    metrics[i].setName(ToText(faults.Text(report.metrics[i].name, "a metric's name")));
+    metrics[i].setSum(report.metrics[i].sum);
+    metrics[i].setWeight(report.metrics[i].weight);
+  }
 }
 
 void WriteCommit(const Commit& commit, wire::Commit::Builder out) {
@@ -126,8 +133,9 @@ void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults
   WriteNumbers(report.block_samples,
                to.initBlockSamples(faults.Count(report.block_samples.size(), kListEntriesMax, "blocks")));
   auto slots = to.initSlots(faults.Count(report.slots.size(), kListEntriesMax, "slot reports"));
-  for (unsigned i = 0; i < slots.size(); ++i) WriteSlotReport(report.slots[i], slots[i]);
+  for (unsigned i = 0; i < slots.size(); ++i) WriteSlotReport(report.slots[i], slots[i], faults);
   to.setHyperHash(report.hyper_hash);
+  to.setLearningRate(report.learning_rate);
 }
 
 template <class Builder>
@@ -289,7 +297,7 @@ struct HeaderWriter {
     auto reports = out.initReports(faults.Count(m.reports.size(), kListEntriesMax, "slot reports"));
     for (unsigned i = 0; i < reports.size(); ++i) {
       reports[i].setStep(m.reports[i].step.value);
-      WriteSlotReport(m.reports[i].report, reports[i].initReport());
+      WriteSlotReport(m.reports[i].report, reports[i].initReport(), faults);
     }
   }
   void operator()(const Join& m) {
@@ -325,6 +333,7 @@ struct HeaderWriter {
     out.setJobFile(ToText(faults.Text(m.job_file, "the job file", kJobFileBytesMax)));
     out.setFounder(m.founder);
     WriteCatalog(m.catalog, out, faults);
+    out.setBarrier(m.barrier);
   }
   void operator()(const Beat& m) {
     auto out = root.initBeat();
@@ -335,6 +344,7 @@ struct HeaderWriter {
     out.setComputing(m.computing);
     out.setViewSequence(m.view_sequence);
     WriteNumbers(m.missing, out.initMissing(faults.Count(m.missing.size(), kListEntriesMax, "missing shards")));
+    out.setBarrier(m.barrier);
   }
   void operator()(const Leave& m) {
     auto out = root.initLeave();
@@ -379,7 +389,7 @@ struct HeaderWriter {
     out.setIncarnation(m.incarnation.value);
     out.setSession(m.session.value);
     out.setStep(m.step.value);
-    WriteSlotReport(m.report, out.initReport());
+    WriteSlotReport(m.report, out.initReport(), faults);
   }
   void operator()(const CoverageQuery& m) {
     auto out = root.initCoverageQuery();
@@ -457,16 +467,6 @@ HyperParameters ReadHyperParameters(wire::HyperParameters::Reader in) {
           in.getEps(),          in.getWeightDecay(), in.getNesterov()};
 }
 
-SlotReport ReadSlotReport(wire::SlotReport::Reader in) {
-  return {in.getSlot(),
-          in.getSamples(),
-          in.getLossSum(),
-          in.getPredictions(),
-          in.getValidationLossSum(),
-          in.getValidationPredictions(),
-          in.getValidationCorrect()};
-}
-
 struct HeaderReader {
   Faults& faults;
 
@@ -501,6 +501,18 @@ struct HeaderReader {
     });
   }
 
+  SlotReport Read(wire::SlotReport::Reader in) {
+    return {in.getSlot(),
+            in.getSamples(),
+            in.getLossSum(),
+            in.getPredictions(),
+            in.getValidationLossSum(),
+            in.getValidationPredictions(),
+            in.getValidationCorrect(),
+            Entries<Metric>(in.getMetrics(), "metrics", [this](wire::Metric::Reader metric) {
+              return Metric{Text(metric.getName(), "a metric's name"), metric.getSum(), metric.getWeight()};
+            })};
+  }
   Ping Read(wire::Ping::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Reset Read(wire::Reset::Reader in) {
     return {
@@ -535,14 +547,16 @@ struct HeaderReader {
   Shutdown Read(wire::Shutdown::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Prepared Read(wire::Prepared::Reader in) {
     const auto report = in.getReport();
-    return {in.getShard(),
-            {in.getIncarnation()},
-            {in.getGeneration()},
-            {in.getStep()},
-            in.getAttempt(),
-            {Numbers<double>(report.getSegmentSquares(), "segments"),
-             Entries<SlotReport>(report.getSlots(), "slot reports", ReadSlotReport),
-             Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash()}};
+    return {
+        in.getShard(),
+        {in.getIncarnation()},
+        {in.getGeneration()},
+        {in.getStep()},
+        in.getAttempt(),
+        {Numbers<double>(report.getSegmentSquares(), "segments"),
+         Entries<SlotReport>(report.getSlots(), "slot reports",
+                             [this](wire::SlotReport::Reader slot) { return Read(slot); }),
+         Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash(), report.getLearningRate()}};
   }
   Committed Read(wire::Committed::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, {in.getStep()}};
@@ -600,8 +614,8 @@ struct HeaderReader {
             {in.getIncarnation()},
             {in.getGeneration()},
             Numbers<std::uint64_t>(in.getClocks(), "clocks"),
-            Entries<Progress::Entry>(in.getReports(), "slot reports", [](wire::Progress::Entry::Reader entry) {
-              return Progress::Entry{{entry.getStep()}, ReadSlotReport(entry.getReport())};
+            Entries<Progress::Entry>(in.getReports(), "slot reports", [this](wire::Progress::Entry::Reader entry) {
+              return Progress::Entry{{entry.getStep()}, Read(entry.getReport())};
             })};
   }
   Join Read(wire::Join::Reader in) {
@@ -633,6 +647,7 @@ struct HeaderReader {
     m.job_file = Text(in.getJobFile(), "the job file", kJobFileBytesMax);
     m.founder = in.getFounder();
     m.catalog = Tensors(in.getCatalog());
+    m.barrier = in.getBarrier();
     return m;
   }
   Beat Read(wire::Beat::Reader in) {
@@ -642,7 +657,8 @@ struct HeaderReader {
             {in.getStep()},
             in.getComputing(),
             in.getViewSequence(),
-            Numbers<ShardIndex>(in.getMissing(), "missing shards")};
+            Numbers<ShardIndex>(in.getMissing(), "missing shards"),
+            in.getBarrier()};
   }
   Leave Read(wire::Leave::Reader in) { return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")}; }
   Push Read(wire::Push::Reader in) {
@@ -664,8 +680,7 @@ struct HeaderReader {
     return {{in.getGeneration()}, {in.getIncarnation()}, in.getShard(), Numbers<BlockIndex>(in.getBlocks(), "blocks")};
   }
   EndSlot Read(wire::EndSlot::Reader in) {
-    return {
-        {in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}, ReadSlotReport(in.getReport())};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}, Read(in.getReport())};
   }
   CoverageQuery Read(wire::CoverageQuery::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}};

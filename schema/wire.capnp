@@ -103,6 +103,12 @@ struct HyperParameters {
   nesterov @6 :Bool;
 }
 
+struct Metric {
+  name @0 :Text;
+  sum @1 :Float64;
+  weight @2 :Float64;
+}
+
 struct SlotReport {
   slot @0 :UInt32;
   samples @1 :UInt64;
@@ -111,6 +117,7 @@ struct SlotReport {
   validationLossSum @4 :Float64;
   validationPredictions @5 :UInt64;
   validationCorrect @6 :UInt64;
+  metrics @7 :List(Metric);
 }
 
 struct PrepareReport {
@@ -118,6 +125,7 @@ struct PrepareReport {
   slots @1 :List(SlotReport);
   blockSamples @2 :List(UInt64);
   hyperHash @3 :UInt64;
+  learningRate @4 :Float64;
 }
 
 struct ShardAddress {
@@ -302,6 +310,7 @@ struct View {
   jobFile @11 :Text;
   founder @12 :Bool;
   catalog @13 :List(TensorSpec);
+  barrier @14 :UInt64;
 }
 
 struct Beat {
@@ -312,6 +321,7 @@ struct Beat {
   computing @4 :Bool;
   viewSequence @5 :UInt64;
   missing @6 :List(UInt32);
+  barrier @7 :UInt64;
 }
 
 struct Leave {

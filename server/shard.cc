@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "common/hash.h"
+#include "common/metrics_check.h"
 #include "server/admission.h"
 
 namespace capstan::server {
@@ -311,6 +312,10 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
            "slot " + std::to_string(slot) + " does not end on shard " + std::to_string(options_.shard), out);
     return;
   }
+  if (Status status = CheckMetrics(end.report.metrics); !status.ok()) {
+    Refuse(from, Code::kInvalid, "slot " + std::to_string(slot) + ": " + status.message(), out);
+    return;
+  }
   if (!HasGlobalSteps(options_.mode)) return EndAsync(from, end, out);
   if (end.step > step().Next()) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
@@ -369,6 +374,9 @@ Prepared Shard::MakePrepared() const {
   for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
   for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
   message.report.hyper_hash = hyper_parameters_.hash();
+  if (!hyper_parameters_.groups().empty()) {
+    message.report.learning_rate = hyper_parameters_.groups().front().learning_rate;
+  }
   return message;
 }
 

@@ -44,7 +44,12 @@ std::string StepLine(const StepRecord& record) {
   if (record.loss_scale != 1.0) Add(&line, "loss_scale", record.loss_scale);
   if (record.validation_loss) Add(&line, "validation_loss", *record.validation_loss);
   if (record.validation_accuracy) Add(&line, "validation_accuracy", *record.validation_accuracy);
-  return line + "}";
+  const char* before = ", \"metrics\": {";
+  for (const auto& [name, value] : record.metrics) {
+    line += before + ("\"" + name + "\": ") + JsonNumber(value);
+    before = ", ";
+  }
+  return line + (record.metrics.empty() ? "}" : "}}");
 }
 
 Result<StepLog> StepLog::Open(std::string path) {

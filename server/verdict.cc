@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "common/metrics_check.h"
 #include "server/loss_scale.h"
 #include "server/schedule.h"
 
@@ -27,6 +29,25 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
   return parameters;
 }
 
+namespace {
+
+void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
+  std::map<std::string, Metric> all;
+  for (const SlotReport& report : reports) {
+    for (const Metric& metric : report.metrics) {
+      if (!IsMetricName(metric.name)) continue;  // shards refuse such; a line of JSON is no place to find out
+      Metric& sum = all[metric.name];
+      sum.sum += metric.sum;
+      sum.weight += metric.weight;
+    }
+  }
+  for (const auto& [name, metric] : all) {
+    record->metrics[name] = metric.weight > 0 ? metric.sum / metric.weight : std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+}  // namespace
+
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record) {
   std::sort(reports.begin(), reports.end(), [](const SlotReport& a, const SlotReport& b) { return a.slot < b.slot; });
   double loss = 0, validation_loss = 0;
@@ -44,6 +65,7 @@ void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record) {
     record->validation_loss = validation_loss / static_cast<double>(validation_predictions);
     record->validation_accuracy = static_cast<double>(correct) / static_cast<double>(validation_predictions);
   }
+  AddMetrics(reports, record);
 }
 
 namespace {
@@ -93,6 +115,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   record.loss_scale = static_cast<double>(parameters.loss_scale);
   std::vector<SlotReport> reports;
   for (const Prepared* one : prepared) {
+    if (one->report.hyper_hash != 0) record.learning_rate = one->report.learning_rate;
     reports.insert(reports.end(), one->report.slots.begin(), one->report.slots.end());
   }
   for (const SlotReport& report : reports) {

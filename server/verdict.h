@@ -6,6 +6,7 @@
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,14 +22,15 @@ struct StepRecord {
   Generation generation;
   Step step;
   StepAction action = StepAction::kApply;
-  double loss = 0.0;  // mean over the predictions of the global batch
-  double learning_rate = 0.0;
+  double loss = 0.0;           // mean over the predictions of the global batch
+  double learning_rate = 0.0;  // the one that came with the pushes (of group 1), else the job file's
   double gradient_norm = 0.0;  // before clipping
   double loss_scale = 1.0;
   std::uint64_t samples = 0;
   std::optional<double> validation_loss;
   std::optional<double> validation_accuracy;
-  double seconds = 0.0;  // since the step before
+  std::map<std::string, double> metrics;  // sum / weight over the slots; of weight 0 NaN
+  double seconds = 0.0;                   // since the step before
 };
 
 struct Verdict {
@@ -68,7 +70,7 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 
-// Sums of slot reports in slot order: loss, samples and validation figures of a step's record.
+// Sums of slot reports in slot order: loss, samples, validation figures and metrics of a step's record.
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
 
 }  // namespace capstan::server

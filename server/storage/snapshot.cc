@@ -27,6 +27,14 @@ void AddReport(const Progress::Entry& entry, Hasher* hasher) {
         Bits(report.validation_loss_sum), report.validation_predictions, report.validation_correct}) {
     hasher->Add(number);
   }
+  if (report.metrics.empty()) return;  // as before there were any
+  hasher->Add(std::uint64_t{report.metrics.size()});
+  for (const Metric& metric : report.metrics) {
+    hasher->Add(std::uint64_t{metric.name.size()});
+    hasher->Add(metric.name);
+    hasher->Add(Bits(metric.sum));
+    hasher->Add(Bits(metric.weight));
+  }
 }
 
 }  // namespace

@@ -43,11 +43,18 @@ inline Json ToJson(const StepParameters& p) {
           {"snapshot", p.snapshot},
           {"stop", p.stop}};
 }
+// The metrics come last, and only where there are any.
 inline Json ToJson(const Progress::Entry& entry) {
   const SlotReport& report = entry.report;
-  return Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
-                      DoubleBits(report.validation_loss_sum), report.validation_predictions,
-                      report.validation_correct});
+  Json json =
+      Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
+                   DoubleBits(report.validation_loss_sum), report.validation_predictions, report.validation_correct});
+  if (report.metrics.empty()) return json;
+  Json& metrics = json.emplace_back(Json::array());
+  for (const Metric& metric : report.metrics) {
+    metrics.push_back(Json::array({metric.name, DoubleBits(metric.sum), DoubleBits(metric.weight)}));
+  }
+  return json;
 }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
@@ -127,9 +134,15 @@ inline bool ReadParameters(const Json* json, StepParameters* p) {
          ReadNumber(Member(*json, "good_steps"), &p->good_steps) && ReadBool(Member(*json, "snapshot"), &p->snapshot) &&
          ReadBool(Member(*json, "stop"), &p->stop);
 }
+inline bool ReadMetric(const Json* json, Metric* metric) {
+  return json->size() == 3 && ReadText(Element(*json, 0), &metric->name) &&
+         ReadDouble(Element(*json, 1), &metric->sum) && ReadDouble(Element(*json, 2), &metric->weight);
+}
 inline bool ReadReport(const Json* json, Progress::Entry* entry) {
   SlotReport& report = entry->report;
-  return json != nullptr && json->size() == 8 && ReadNumber(Element(*json, 0), &entry->step) &&
+  if (json == nullptr) return false;
+  if (json->size() == 9 && !ReadList(Element(*json, 8), &report.metrics, kMetricsMax, ReadMetric)) return false;
+  return (json->size() == 8 || !report.metrics.empty()) && ReadNumber(Element(*json, 0), &entry->step) &&
          ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
          ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
          ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&

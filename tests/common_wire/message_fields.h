@@ -24,8 +24,9 @@ inline auto Fields(Init& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(TensorSpec& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(HyperParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
-inline auto Fields(SlotReport& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
-inline auto Fields(PrepareReport& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
+inline auto Fields(Metric& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
+inline auto Fields(SlotReport& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
+inline auto Fields(PrepareReport& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(ShardAddress& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Ping& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(SnapshotId& m) { auto& [a, b] = m; return std::tie(a, b); }
@@ -49,8 +50,8 @@ inline auto Fields(ResetBad& m) { auto& [a, b, c, d] = m; return std::tie(a, b, 
 inline auto Fields(Progress::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Progress& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(Join& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
-inline auto Fields(View& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o); }
-inline auto Fields(Beat& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(View& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p); }
+inline auto Fields(Beat& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
 inline auto Fields(Leave& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Push& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 inline auto Fields(Assign& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
@@ -92,6 +93,11 @@ inline void Fill(std::vector<std::int64_t>& shape, RandomStream& random) {  // t
   shape.resize(random.Below(9));
   for (std::int64_t& extent : shape) Fill(extent, random);
 }
+inline void Fill(Metric& metric, RandomStream& random);
+inline void Fill(std::vector<Metric>& metrics, RandomStream& random) {  // bounded where they are stored
+  metrics.resize(random.Below(3) == 0 ? random.Below(kMetricsMax + 1) : 0);
+  for (Metric& metric : metrics) Fill(metric, random);
+}
 template <class T>
 void Fill(std::optional<T>& value, RandomStream& random) {
   value.reset();
@@ -114,6 +120,8 @@ void Fill(T& value, RandomStream& random) {
     std::apply([&](auto&... field) { (Fill(field, random), ...); }, Fields(value));
   }
 }
+
+inline void Fill(Metric& metric, RandomStream& random) { Fill<Metric>(metric, random); }
 
 template <std::size_t kKind = 0>
 Header RandomHeader(std::size_t kind, RandomStream& random) {

@@ -146,6 +146,20 @@ struct InRound {
   float* gradient = nullptr;
 };
 
+struct NamedPair {
+  const char* name;
+  double sum, weight;
+};
+capstan_code EndWith(InRound& round, NamedPair pair) {
+  capstan_metric metric{};
+  metric.size = sizeof metric;
+  metric.name = pair.name, metric.sum = pair.sum, metric.weight = pair.weight;
+  capstan_result result = OneSample();
+  result.metrics = &metric;
+  result.metric_count = 1;
+  return capstan_end_slot(round.client, 0, &result);
+}
+
 // What `call` gives in a child of this process, which ends without tidying up.
 template <class Call>
 int InChild(const Call& call) {
@@ -227,7 +241,7 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
     std::function<capstan_code(InRound&)> call;
     const char* text;
   };
-  const std::array<Wrong, 8> all = {{
+  const std::array<Wrong, 9> all = {{
       {[](InRound& r) { return r.Begin(7); }, "is not the next slot"},
       {[](InRound& r) { return capstan_gradient_ready(r.client, 0, 0); }, "a slot that was begun"},
       {[](InRound& r) { return r.End(0); }, "does not end the slot"},
@@ -237,6 +251,10 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? capstan_gradient_ready(r.client, 0, 2) : CAPSTAN_OK; },
        "GradientReady(0, 2) names no tensors"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.Begin(1) : CAPSTAN_OK; }, "is not the next slot"},
+      {[](InRound& r) {
+         return r.Begin(0) == CAPSTAN_OK ? EndWith(r, {"top 5", 1.0, 1.0}) : CAPSTAN_OK;
+       },
+       "EndSlot(0): metric \"top 5\": a name has"},
   }};
   for (const Wrong& wrong : all) {
     INFO(wrong.text);
@@ -339,6 +357,17 @@ TEST_CASE("arguments in C that are missing or malformed are invalid, and the rou
   CHECK(capstan_weights(round.client, nullptr) == CAPSTAN_INVALID);
   CHECK(capstan_begin_slot(round.client, 0, 1, nullptr) == CAPSTAN_INVALID);
   CHECK(capstan_end_slot(round.client, 0, nullptr) == CAPSTAN_INVALID);
+  capstan_result result = OneSample();
+  result.metric_count = 1;
+  CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("capstan_result.metrics is a null pointer"));
+  capstan_metric metric{};
+  result.metrics = &metric;
+  CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("capstan_metric.size is 0"));
+  result.metric_count = 33;
+  CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
+  CHECK_THAT(round.error(), Contains("metric_count is 33"));
   capstan_counters counters{};
   CHECK(capstan_read_counters(round.client, &counters) == CAPSTAN_INVALID);
   CHECK_THAT(round.error(), Contains("capstan_counters.size is 0; set it to sizeof"));

@@ -48,6 +48,8 @@ WRONG_USES = {
     "groups with a gap": (["client.declare([capstan.Tensor('w', (2,), group=1), capstan.Tensor('b', (2,))])"],
                           '^Invalid: .*"b" is of optimizer group 0'),
     "a zero byte in a name": (["client.declare([capstan.Tensor('a\\0b', (1,))])"], "^Invalid: .*zero byte"),
+    "a metric with a space": (["slot = first_slot(client)", "slot.begin(1)",
+                               "slot.end(0.0, 1, metrics={'top 5': (1.0, 1.0)})"], '^Invalid: .*metric "top 5"'),
     "another catalog": (["client.declare([capstan.Tensor('weight', (20, 6))], numeric_class=CLASS)",
                          "next(client.work())"], r"^Refused: .*weight.*\[20, 6\]"),
     "another numeric class": (["client.declare(TENSORS, numeric_class='other')", "next(client.work())"],
@@ -94,6 +96,18 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         one = self.digest_of_one(self.worker)
         self.assertEqual(self.digest_with_a_killed_worker(self.worker), one)
         self.assertEqual(self.digest_with_a_killed_server(self.worker), one)
+
+    def test_metrics_of_two_processes_are_averaged_over_all_slots_of_each_step(self):
+        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+            script = self.write("metrics.py", file.read().replace(
+                "predictions=samples)",
+                "predictions=samples, metrics={'slot': (3.0 * slot.index, 2.0), 'none': (1.0, 0.0)})"))
+        with self.job("metrics", 2, "job.steps=3") as launch:
+            address = self.address(launch)
+            with self.python(script, address, "a") as a, self.python(script, address, "b") as b:
+                self.digest_at_end(launch, "metrics", [a, b])
+        for record in self.metrics("metrics"):
+            self.assertEqual(record["metrics"], {"none": None, "slot": 3.0 * (0 + 1 + 2 + 3) / (4 * 2.0)})
 
     def said_by(self, coordinator, lines, worker="w"):
         """What a worker prints that runs these lines."""

@@ -375,6 +375,17 @@ class OwnLoopTest(TorchJobTest):
                 self.digest_at_end(launch, run, [])
         self.assert_near(self.losses("pieces"), self.losses("whole"), 1e-5)
 
+    def test_metrics_and_learning_rate_are_those_of_the_script(self):
+        """Pieces of a slot add up; the job file's rate is another."""
+        lines = [*self.PIECES[:-1], "            trainer.log({'size': (len(y[part]), 1), 'rows': (torch.tensor(32.0), 32)})",
+                 "    optimizer.step()"]
+        with self.training_job("logged", "adamw", steps=3) as launch:
+            said = WrongUseTest.said_by(self, self.address(launch), [*lines, "trainer.log({'late': (1, 1)})"])
+            self.digest_at_end(launch, "logged", [])
+        self.assertRegex(said.splitlines()[-1], r"^Invalid: log\(\) comes between backward\(\) and step\(\)")
+        self.assertEqual([record["metrics"] for record in self.metrics("logged")], [{"rows": 1.0, "size": 16.0}] * 3)
+        self.assertEqual({record["lr"] for record in self.metrics("logged")}, {0.01})  # torch_training.py's
+
     def test_a_loss_is_over_samples(self):
         lines = ["model, optimizer = prepare(trainer, loader=False)", "x, y = training.data()[:4]"]
         wrong = {"step(trainer, model, x, y)": r"^Invalid: .*samples=\.\.\.",

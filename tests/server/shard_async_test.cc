@@ -48,6 +48,23 @@ TEST_CASE("async: a gap is invalid and names the last number applied; other slot
   CHECK(bench.WeightOf(0) == -8.0F);
 }
 
+TEST_CASE("async: metrics go to the coordinator with the slot's end; those that cannot be are refused",
+          "[server][async][metrics]") {
+  ShardBench bench(Async(1));
+  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  EndSlot end = bench.MakeEnd(1, 0);
+  end.report.metrics = {{"accuracy", 1.0, -1.0}};
+  bench.FromWorker(end);
+  CHECK(bench.Refused(Code::kInvalid));
+  end.report.metrics[0].weight = 1.0;
+  bench.FromWorker(end);
+  bench.Tick(std::chrono::seconds(1));
+  const std::vector<Progress> progress = bench.Take<Progress>(kCoordinator);
+  REQUIRE(!progress.empty());
+  REQUIRE(progress.back().reports.size() == 1);
+  CHECK(progress.back().reports[0].report.metrics == end.report.metrics);
+}
+
 TEST_CASE("async: only a single slot's gradient is applied", "[server][async]") {
   ShardBench bench(Async());
   bench.Start().Stage(1, 0, {0, 2}, 2, 1.0F);

@@ -105,7 +105,9 @@ TEST_CASE("what a shard prepared with is in its report, for the coordinator to c
   ShardBench bench(Groups());
   bench.Start().hyper = Rates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
-  CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.hyper_hash == HashOf(Rates(0.5, 2.0)));
+  const PrepareReport report = bench.Take<Prepared>(kCoordinator).at(0).report;
+  CHECK(report.hyper_hash == HashOf(Rates(0.5, 2.0)));
+  CHECK(report.learning_rate == 0.5);  // of the first group, for people
   ShardBench without({.slots = 1, .tensors = {4}});
   without.Start().CompleteStep(0, 1.0F);
   CHECK(without.Take<Prepared>(kCoordinator).at(0).report.hyper_hash == 0);

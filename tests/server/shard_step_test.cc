@@ -46,6 +46,24 @@ TEST_CASE("the end of a slot may be the last thing that arrives", "[server][shar
   CHECK(bench.shard->prepared());
 }
 
+TEST_CASE("a slot's metrics are in the report; one that cannot be is refused and named, and the slot is still open",
+          "[server][shard][metrics]") {
+  ShardBench bench({.slots = 1, .tensors = {4}});
+  bench.Start().Stage(0, 0, kLeaf0, 1, 1.0F);
+  bench.Forget();
+  EndSlot end = bench.MakeEnd(0, 0);
+  end.report.metrics = {{"accuracy", 3.0, 4.0}, {"top 5", 3.0, 4.0}};
+  bench.FromWorker(end);
+  const std::vector<Error> errors = bench.Take<Error>();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kInvalid);
+  CHECK(errors[0].message.find("slot 0: metric \"top 5\"") == 0);
+  CHECK(!bench.shard->prepared());
+  end.report.metrics.pop_back();
+  bench.FromWorker(end);
+  CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.slots.at(0).metrics == end.report.metrics);
+}
+
 TEST_CASE("a shard without blocks and home slots prepares every step at once", "[server][shard]") {
   ShardBench bench({.shard = 4, .shard_count = 5, .slots = 2, .tensors = {4}});
   bench.FromCoordinator(bench.MakeReset());

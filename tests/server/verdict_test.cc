@@ -234,5 +234,37 @@ TEST_CASE("losses and counts are added in slot order, and validation counts wher
   CHECK(a.validation_accuracy == 0.25);
 }
 
+TEST_CASE("metrics are added by name in slot order, and shown as sum over weight", "[server][verdict]") {
+  std::vector<SlotReport> reports(3);
+  const double sums[] = {1e16, 1.0, -1e16};
+  for (SlotIndex i = 0; i < 3; ++i) {
+    reports[i].slot = i;
+    reports[i].metrics = {{"accuracy", sums[i], 1.0 + i}};
+  }
+  reports[1].metrics.push_back({"of_none", 5.0, 0.0});
+  reports[2].metrics.push_back({"twice", 1.0, 1.0});
+  reports[2].metrics.push_back({"twice", 2.0, 3.0});
+  reports[2].metrics.push_back({"no \"name", 1.0, 1.0});  // of a shard that does not look
+  StepRecord a, b;
+  AddSlotReports({reports[2], reports[0], reports[1]}, &a);
+  CHECK(a.metrics.size() == 3);
+  CHECK(a.metrics.at("accuracy") == (1e16 + 1.0 - 1e16) / 6.0);
+  CHECK(a.metrics.at("twice") == 0.75);
+  CHECK(std::isnan(a.metrics.at("of_none")));
+  AddSlotReports({SlotReport{}}, &b);
+  CHECK(b.metrics.empty());
+}
+
+TEST_CASE("the learning rate that came with the pushes is the record's, from whichever shard has it",
+          "[server][verdict]") {
+  Step4 step({1.0, 1.0, 1.0}, 3);
+  step.prepared()[0].report.learning_rate = 9.0;  // of no meaning
+  step.prepared()[1].report.hyper_hash = 77;
+  step.prepared()[1].report.learning_rate = 1e-3;
+  CHECK(step.Judge(MakeConfig()).record.learning_rate == 1e-3);
+  step.prepared()[1].report.hyper_hash = 0;
+  CHECK(step.Judge(MakeConfig()).record.learning_rate == 0.25);  // the job file's
+}
+
 }  // namespace
 }  // namespace capstan::server

@@ -38,6 +38,14 @@ TEST_CASE("validation is there when it was measured, and a skipped step says so"
   CHECK(line.find(R"("validation_loss": 1.5, "validation_accuracy": 0.75)") != std::string::npos);
 }
 
+TEST_CASE("a line has the metrics there were, sorted, and null for one of no weight", "[server][step_log]") {
+  StepRecord record;
+  CHECK(StepLine(record).find("metrics") == std::string::npos);
+  record.metrics = {{"top5", 0.99}, {"accuracy", 0.93}, {"none", std::nan("")}};
+  CHECK(StepLine(record).find(R"("generation": 0, "metrics": {"accuracy": 0.93, "none": null, "top5": 0.99}})") !=
+        std::string::npos);
+}
+
 TEST_CASE("what is no finite number is null, as JSON has no word for it", "[server][step_log]") {
   CHECK(JsonNumber(std::nan("")) == "null");
   CHECK(JsonNumber(-std::numeric_limits<double>::infinity()) == "null");

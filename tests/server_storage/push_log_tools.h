@@ -1,6 +1,7 @@
 // What the tests of a shard's log share: records whose contents follow from numbers.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "server/storage/push_log.h"
@@ -20,6 +21,9 @@ inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
     end.report.slot = static_cast<SlotIndex>(index);
     end.report.samples = draw % 7;
     end.report.loss_sum = 0.1 * static_cast<double>(index);
+    for (std::uint64_t i = 0; i < index % 4; ++i) {
+      end.report.metrics.push_back({"m" + std::to_string(i), 0.1 * static_cast<double>(draw % 10), 3.0});
+    }
     return end;
   }
   PushRecord push;

@@ -136,6 +136,17 @@ TEST_CASE("a record without hyper-parameters is written as ever; one with them h
   CHECK(EncodePushRecord(9, push).find("1065353216,0,[[0,0,0,0,0,0,false]]]}") != std::string::npos);
 }
 
+TEST_CASE("an end without metrics is written as ever; one with them has them last", "[server][storage][log]") {
+  EndRecord end{Step{7}, {}};
+  end.report.slot = 2;
+  CHECK(EncodePushRecord(9, end).find(R"({"end":[7,2,0,0,0,0,0,0]})") != std::string::npos);
+  CHECK(DecodePushRecord(9, EncodePushRecord(9, end)).ok());
+  end.report.metrics = {{"accuracy", 1.0, 0.0}};
+  const std::string bytes = EncodePushRecord(9, end);
+  CHECK(bytes.find(R"([7,2,0,0,0,0,0,0,[["accuracy",4607182418800017408,0]]])") != std::string::npos);
+  CHECK(SameRecord(DecodePushRecord(9, bytes).value(), end));
+}
+
 TEST_CASE("what is trimmed gives its room back", "[server][storage][log]") {
   const WrittenLog written(300);
   const auto log = written.Open();

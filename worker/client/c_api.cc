@@ -129,6 +129,21 @@ Result<std::vector<capstan::HyperParameters>> ReadHyperParameters(const capstan_
   return out;
 }
 
+Result<std::vector<capstan::Metric>> ReadMetrics(const capstan_metric* metrics, std::size_t count) {
+  if (metrics == nullptr && count > 0) return IsMissing("capstan_result.metrics");
+  if (count > capstan::kMetricsMax) {
+    return Invalid("capstan_result.metric_count is " + std::to_string(count) + "; there are at most " +
+                   std::to_string(capstan::kMetricsMax));
+  }
+  std::vector<capstan::Metric> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_metric* given, ElementOf(metrics, i, "capstan_metric"));
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan_metric metric, ReadStruct(given, "capstan_metric"));
+    out.push_back({TextOf(metric.name), metric.sum, metric.weight});
+  }
+  return out;
+}
+
 capstan_work WorkOf(const capstan::Work& work) {
   capstan_work out{};
   out.loss_scale = work.loss_scale;
@@ -251,8 +266,9 @@ capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result) {
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const capstan_result read, ReadStruct(result, "capstan_result"));
+    CAPSTAN_ASSIGN_OR_RETURN(std::vector<capstan::Metric> metrics, ReadMetrics(read.metrics, read.metric_count));
     return c.EndSlot(slot, {read.loss_sum, read.predictions, read.validation_loss_sum, read.validation_predictions,
-                            read.validation_correct});
+                            read.validation_correct, std::move(metrics)});
   });
 }
 

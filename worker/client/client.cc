@@ -9,6 +9,7 @@
 #include "common/hash.h"
 #include "common/hyper_parameters.h"
 #include "common/job_config.h"
+#include "common/metrics_check.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/gradient_check.h"
 #include "worker/client/session_loop.h"
@@ -356,12 +357,16 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   report.validation_loss_sum = result.validation_loss_sum;
   report.validation_predictions = result.validation_predictions;
   report.validation_correct = result.validation_correct;
-  loop_->Send(client::EndSlotCommand{round_, report});
+  report.metrics = result.metrics;
+  loop_->Send(client::EndSlotCommand{round_, std::move(report)});
   return void_ ? Status(Code::kStale, "the round is over") : failure_;
 }
 
 }  // namespace
 
+  if (Status status = CheckMetrics(result.metrics); !status.ok()) {
+    return Misuse("EndSlot(" + std::to_string(slot) + "): " + status.message());
+  }
 Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {

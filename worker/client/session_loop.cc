@@ -99,8 +99,8 @@ void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
     session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload),
                    now, &out_);
-  } else if (const auto* end = std::get_if<EndSlotCommand>(&command)) {
-    session_->EndSlot(end->round, end->report, now, &out_);
+  } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
+    session_->EndSlot(end->round, std::move(end->report), now, &out_);
   } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
     session_->SetHyperParameters(std::move(hyper->groups));
   } else if (std::holds_alternative<ReadyCommand>(command)) {

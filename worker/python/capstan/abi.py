@@ -48,10 +48,15 @@ class Work(Sized):
                 ("slot_count", c_uint32)]
 
 
+class Metric(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("sum", c_double), ("weight", c_double)]
+
+
 class Result(Sized):
     _fields_ = [("size", c_size_t), ("loss_sum", c_double), ("predictions", c_uint64),
                 ("validation_loss_sum", c_double), ("validation_predictions", c_uint64),
-                ("validation_correct", c_uint64)]
+                ("validation_correct", c_uint64),
+                ("metrics", POINTER(Metric)), ("metric_count", c_size_t)]
 
 
 COUNTERS = ("messages_in", "messages_out", "payload_messages_in", "payload_messages_out", "payload_bytes_in",

@@ -38,6 +38,10 @@ def _group_row(group: HyperParameters) -> abi.HyperParameters:
                                eps=group.eps, weight_decay=group.weight_decay, nesterov=group.nesterov)
 
 
+def _metric_row(name: str, total: float, weight: float) -> abi.Metric:
+    return abi.Metric(name=text_bytes("the metric's name", name), sum=total, weight=weight)
+
+
 def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
     """The first weights of those that are given, where the library looks for them; null where there are none."""
     wanted = {tensor.name: tensor for tensor in tensors if tensor.initial == "given"}
@@ -85,12 +89,18 @@ class Slot:
         self._work.client._ready(name)
 
     def end(self, loss_sum: float, predictions: int, *, validation_loss_sum: float = 0.0,
-            validation_predictions: int = 0, validation_correct: int = 0) -> None:
-        """All gradients of the slot are final. `loss_sum` is over `predictions`."""
+            validation_predictions: int = 0, validation_correct: int = 0,
+            metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
+        """All gradients of the slot are final. `loss_sum` is over `predictions`.
+
+        `metrics` has pairs (sum, weight) by name: of each the job shows sum / weight over all slots of the step.
+        """
+        rows = [_metric_row(name, *pair) for name, pair in (metrics or {}).items()]
         self._work._end(self.index, abi.Result(
             loss_sum=loss_sum, predictions=operator.index(predictions), validation_loss_sum=validation_loss_sum,
             validation_predictions=operator.index(validation_predictions),
-            validation_correct=operator.index(validation_correct)))
+            validation_correct=operator.index(validation_correct),
+            metrics=(abi.Metric * len(rows))(*rows), metric_count=len(rows)))
 
     def skip(self) -> None:
         """The slot has no samples in this step."""

@@ -126,6 +126,14 @@ typedef struct capstan_work {
   uint32_t slot_count;   /* of the job */
 } capstan_work;
 
+/* A slot's part of a weighted average over all slots, which people see for each step as sum / weight. */
+typedef struct capstan_metric {
+  size_t size;
+  const char* name; /* 1 to 64 bytes of A-Z, a-z, 0-9 and _./- */
+  double sum;
+  double weight; /* at least 0; both are finite */
+} capstan_metric;
+
 typedef struct capstan_result {
   size_t size;
   double loss_sum; /* over `predictions` */
@@ -133,6 +141,8 @@ typedef struct capstan_result {
   double validation_loss_sum; /* of this slot's share of the validation set, where the step validates */
   uint64_t validation_predictions;
   uint64_t validation_correct;
+  const capstan_metric* metrics; /* at most 32; a name that comes twice is added up */
+  size_t metric_count;
 } capstan_result;
 
 typedef struct capstan_counters {

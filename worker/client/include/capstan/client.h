@@ -25,6 +25,7 @@
 #pragma once
 
 #include <capstan/hyper_parameters.h>
+#include <capstan/metric.h>
 #include <capstan/status.h>
 
 #include <chrono>
@@ -89,6 +90,7 @@ struct SlotResult {
   double validation_loss_sum = 0.0;  // of this slot's share of the validation set, where the step validates
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
+  std::vector<Metric> metrics;  // shown per step as sum / weight over all slots; a name that comes twice is added up
 };
 
 struct ClientCounters {

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -136,6 +136,7 @@ class Trainer:
         self._slot_samples = 0
         self._computed = 0  # samples of the slot whose gradients are in
         self._loss_sum = 0.0
+        self._metrics: dict[str, tuple[float, float]] = {}  # of the slot
         self._reader: Reader | None = None  # for the last version
         self._replays = False  # whoever asks for samples follows the job where it goes
         self.done = False  # the job's last step is taken
@@ -239,9 +240,18 @@ class Trainer:
             entry.clear_gradient()
         slot, self._slot, self._gradient = self._slot, None, None
         self._ask_for_the_last_version()
-        slot.end(self._loss_sum, predictions=self._computed)
+        slot.end(self._loss_sum, predictions=self._computed, metrics=self._metrics)
         self._next_slot_or_round()
         return not self.done
+
+    def log(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
+        """Pairs (sum, weight) by name, between backward() and step(): the job shows sum / weight over all slots of the
+        step. What several pieces of a slot say of one name is added up."""
+        if self._slot is None or self._gradient is None:
+            raise Invalid("log() comes between backward() and step()")
+        for name, (total, weight) in metrics.items():
+            sums = self._metrics.get(name, (0.0, 0.0))
+            self._metrics[name] = sums[0] + float(total), sums[1] + float(weight)
 
     def close(self, reason: str = "the script is done") -> None:
         """Leaves the job in good order; others take over its slots."""
@@ -389,6 +399,7 @@ class Trainer:
                 self._next_round()
         self._slot_samples = self._computed = 0
         self._loss_sum = 0.0
+        self._metrics = {}
 
     def _batches(self) -> Iterator[Any]:
         assert self._fetcher is not None
