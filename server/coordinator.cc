@@ -418,6 +418,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   Advance(now, out);
   SendPending(now, out);
   BackUpSlowWorkers(now, out);
+  PassBarrierWhenComplete(out);  // whoever was missing may have left
   CheckDeadlines(now, out);
   metrics_->waiting_seconds.Set(state_ == State::kFinished ? 0.0 : ToSeconds(now - last_progress_));
   metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());

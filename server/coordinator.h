@@ -24,6 +24,7 @@
 #include "common/backoff.h"
 #include "common/job_config.h"
 #include "monitoring/metrics.h"
+#include "server/barrier.h"
 #include "server/coordinator_log.h"
 #include "server/followers.h"
 #include "server/membership.h"
@@ -187,6 +188,8 @@ class Coordinator {
   void BackUpSlowWorkers(Instant now, Outbox* out);
   Worker* FindIdleWorker();
   void ForgetBackups();
+  std::string MissingInBarrier() const;
+  void PassBarrierWhenComplete(Outbox* out);
   Instant SlowAfter() const;
   void SendView(Worker* worker, Outbox* out) const;
   View MakeView(const Worker* worker) const;
@@ -223,6 +226,7 @@ class Coordinator {
   std::vector<ShardState> shards_;
   Membership members_;
   Ranks ranks_;
+  Barrier barrier_;
   Followers followers_;
   struct Founder {
     SessionId session;

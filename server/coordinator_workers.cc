@@ -117,6 +117,8 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->computing = beat.computing;
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
+  worker->barrier = beat.barrier;
+  PassBarrierWhenComplete(out);
   SendView(worker, out);
 }
 
@@ -198,6 +200,28 @@ void Coordinator::ForgetBackups() {
   }
 }
 
+// Right after our start the members of before are still on their way: then all that the job asks for are waited for.
+std::string Coordinator::MissingInBarrier() const {
+  std::string who = barrier_.Missing(members_);
+  if (ranks_.in_use()) {
+    if (std::string ranks = ranks_.Missing(slot_count_, members_, last_tick_); !ranks.empty()) AddName(&who, ranks);
+    return who;
+  }
+  const ClusterSection& cluster = options_.config.cluster;
+  const std::size_t wanted = last_tick_ - started_ < lease() ? cluster.workers : cluster.min_workers;
+  if (members_.size() < wanted) {
+    AddName(&who, std::to_string(wanted - members_.size()) + " of " + Count(wanted, "worker") + " (not joined)");
+  }
+  return who;
+}
+
+void Coordinator::PassBarrierWhenComplete(Outbox* out) {
+  if (!barrier_.AnyWaiting(members_) || !MissingInBarrier().empty()) return;
+  barrier_.Pass(members_);
+  ++view_sequence_;
+  SendViews(out);
+}
+
 View Coordinator::MakeView(const Worker* worker) const {
   View view;
   view.job = job_;
@@ -213,6 +237,8 @@ View Coordinator::MakeView(const Worker* worker) const {
     default: view.phase = JobPhase::kGathering;
   }
   view.message = failure_.message();
+  view.barrier = barrier_.passed();
+  if (worker != nullptr && failure_.ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
   // A job that is done may be looked at by another number of servers than it ran with.
   const bool served = running_ && running_->incarnations.size() == shards_.size();
   if (served && (state_ == State::kRunning || state_ == State::kFinished)) {

@@ -33,6 +33,7 @@ struct Worker {
   std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
+  std::uint64_t barrier = 0;  // the one it waits for
 };
 
 class Membership {

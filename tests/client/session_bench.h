@@ -174,6 +174,10 @@ class SessionBench {
     session->Ready(now, &out_);
     Gather();
   }
+  void Barrier() {
+    session->Barrier(now, &out_);
+    Gather();
+  }
   // From nothing to a round whose weights are all there; the work is returned.
   Work BeginWork(std::uint64_t version = 0) {
     Ready();

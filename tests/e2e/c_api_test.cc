@@ -368,6 +368,7 @@ TEST_CASE("arguments in C that are missing or malformed are invalid, and the rou
   result.metric_count = 33;
   CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
   CHECK_THAT(round.error(), Contains("metric_count is 33"));
+  CHECK(capstan_barrier(round.client, nan) == CAPSTAN_INVALID);
   capstan_counters counters{};
   CHECK(capstan_read_counters(round.client, &counters) == CAPSTAN_INVALID);
   CHECK_THAT(round.error(), Contains("capstan_counters.size is 0; set it to sizeof"));
@@ -539,6 +540,30 @@ TEST_CASE("no work in no time is a timeout, and the call may be made again", "[e
   capstan_free(client);
 }
 
+TEST_CASE("a barrier in C ends when every client has called it, and names who has not", "[e2e][c][barrier]") {
+  InProcessJob job(MakeConfig(2));
+  job.StartShard(0);
+  const std::array<capstan_client*, 2> clients = {Connect(job, "w0"), Connect(job, "w1")};
+  CHECK(capstan_barrier(clients[0], 0) == CAPSTAN_INVALID);
+  CHECK_THAT(capstan_last_error(clients[0]), Contains("Barrier comes after Declare"));
+  capstan_free(clients[0]);
+  capstan_client* first = Connect(job, "w0");
+  REQUIRE(Declare(first) == CAPSTAN_OK);
+  CHECK(capstan_barrier(first, 0.5) == CAPSTAN_TIMEOUT);
+  CHECK_THAT(capstan_last_error(first), Contains("waited for 1 of 2 workers (not joined) in a barrier"));
+  REQUIRE(Declare(clients[1]) == CAPSTAN_OK);
+  capstan_work work{};
+  work.size = sizeof work;
+  REQUIRE(capstan_next_work(clients[1], kPatience, &work) == CAPSTAN_OK);
+  CHECK(capstan_barrier(first, 2.5) == CAPSTAN_TIMEOUT);  // a beat is every second
+  CHECK_THAT(capstan_last_error(first), Contains("waited for w1 in a barrier"));
+  CHECK(capstan_barrier(clients[1], kPatience) == CAPSTAN_OK);  // in its round
+  REQUIRE(capstan_next_work(first, kPatience, &work) == CAPSTAN_OK);
+  CHECK(capstan_barrier(first, 0) == CAPSTAN_OK);       // which the others came to meanwhile
+  CHECK(capstan_barrier(first, 0) == CAPSTAN_TIMEOUT);  // the next one
+  for (capstan_client* client : {first, clients[1]}) capstan_free(client);
+}
+
 TEST_CASE("in a child of fork() every call is invalid and the end of the handle is nothing", "[e2e][c]") {
   InRound round;
   const int failed = InChild([&] {
@@ -555,7 +580,8 @@ TEST_CASE("in a child of fork() every call is invalid and the end of the handle 
          {capstan_next_work(c, -1, &round.work), capstan_job_file(c, &text), capstan_weights(c, &weights),
           capstan_element_count(c, &count), capstan_wait_weights(c, 0, 1, -1), capstan_begin_slot(c, 0, 1, &gradient),
           capstan_gradient_ready(c, 0, 1), capstan_end_slot(c, 0, &result), capstan_leave(c, "child"),
-          capstan_read_counters(c, &counters), Declare(c), capstan_set_hyper_parameters(c, nullptr, 0)}) {
+          capstan_read_counters(c, &counters), Declare(c), capstan_set_hyper_parameters(c, nullptr, 0),
+          capstan_barrier(c, -1)}) {
       if (code != CAPSTAN_INVALID) ++wrong;
     }
     if (round.error().find("after fork()") == std::string::npos) ++wrong;

@@ -50,6 +50,7 @@ WRONG_USES = {
     "a zero byte in a name": (["client.declare([capstan.Tensor('a\\0b', (1,))])"], "^Invalid: .*zero byte"),
     "a metric with a space": (["slot = first_slot(client)", "slot.begin(1)",
                                "slot.end(0.0, 1, metrics={'top 5': (1.0, 1.0)})"], '^Invalid: .*metric "top 5"'),
+    "a barrier before tensors": (["client.barrier(0)"], "^Invalid: .*after Declare"),
     "another catalog": (["client.declare([capstan.Tensor('weight', (20, 6))], numeric_class=CLASS)",
                          "next(client.work())"], r"^Refused: .*weight.*\[20, 6\]"),
     "another numeric class": (["client.declare(TENSORS, numeric_class='other')", "next(client.work())"],
@@ -96,6 +97,30 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         one = self.digest_of_one(self.worker)
         self.assertEqual(self.digest_with_a_killed_worker(self.worker), one)
         self.assertEqual(self.digest_with_a_killed_server(self.worker), one)
+
+    def test_two_processes_meet_in_a_barrier_and_one_that_is_missing_is_named(self):
+        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+            before, after = file.read().split("        for work in client.work():")
+
+        def script(name, *lines):
+            return self.write(name, before + "".join(f"        {line}\n" for line in lines) +
+                              "        for work in client.work():" + after)
+
+        early = script("early.py", "while True:", "    try:", "        client.barrier(seconds=0.5)", "        break",
+                       "    except capstan.Timeout as error:", "        print(error, flush=True)",
+                       "print('passed', flush=True)")
+        late = script("late.py", "open('go').read()", "client.barrier()", "print('came', flush=True)")
+        os.mkfifo(self.path("go"))
+        with self.job("barrier", 2, "job.steps=3") as launch:
+            address = self.address(launch)
+            with self.python(early, address, "early") as a, self.python(late, address, "late") as b:
+                a.wait_for_line("waited for late in a barrier")
+                self.assertNotIn("passed", a.output)
+                with open(self.path("go"), "w", encoding="utf-8"):
+                    pass  # the other one reads to its end
+                a.wait_for_line("passed")
+                self.digest_at_end(launch, "barrier", [a, b])
+                self.assertIn("came", b.output)
 
     def test_metrics_of_two_processes_are_averaged_over_all_slots_of_each_step(self):
         with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:

@@ -378,7 +378,7 @@ class OwnLoopTest(TorchJobTest):
     def test_metrics_and_learning_rate_are_those_of_the_script(self):
         """Pieces of a slot add up; the job file's rate is another."""
         lines = [*self.PIECES[:-1], "            trainer.log({'size': (len(y[part]), 1), 'rows': (torch.tensor(32.0), 32)})",
-                 "    optimizer.step()"]
+                 "    optimizer.step()", "    if slot.key[1] == 0: trainer.barrier(20)"]
         with self.training_job("logged", "adamw", steps=3) as launch:
             said = WrongUseTest.said_by(self, self.address(launch), [*lines, "trainer.log({'late': (1, 1)})"])
             self.digest_at_end(launch, "logged", [])

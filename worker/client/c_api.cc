@@ -272,6 +272,13 @@ capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capst
   });
 }
 
+capstan_code capstan_barrier(capstan_client* client, double seconds) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    return c.Barrier(deadline);
+  });
+}
+
 capstan_code capstan_leave(capstan_client* client, const char* reason) {
   return AnswerFor(client, [&](Client& c) { return c.Leave(TextOf(reason)); });
 }

@@ -82,6 +82,7 @@ class NetworkClient : public Client {
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
+  Status Barrier(Deadline deadline) override;
   Status Leave(const std::string& reason) override {
     loop_->Send(client::LeaveCommand{reason});
     ended_ = true;
@@ -99,6 +100,8 @@ class NetworkClient : public Client {
   void On(Session::WorkVoid& ended) {
     if (has_work_ && ended.round == round_) void_ = true;
   }
+  void On(Session::BarrierWaits& waits) { barrier_missing_ = std::move(waits.missing); }
+  void On(Session::BarrierPassed&) { barrier_state_ = BarrierState::kPassed; }
   void On(Session::Finished&) { finished_ = ended_ = true; }
   void On(Session::Failed& failed) {
     failure_ = failed.status;
@@ -132,6 +135,9 @@ class NetworkClient : public Client {
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
+
+  enum class BarrierState { kNone, kWaiting, kPassed } barrier_state_ = BarrierState::kNone;
+  std::string barrier_missing_;  // whom it waits for
 
   // The round.
   bool asked_ = false;  // for work, and it has not come yet
@@ -332,10 +338,33 @@ Status NetworkClient::CheckWholeGradient() {
   return {};
 }
 
+// A call that timed out goes on with the next one, also when the others came in between.
+Status NetworkClient::Barrier(Deadline deadline) {
+  if (!failure_.ok()) return failure_;
+  if (!catalog_) return Misuse("Barrier comes after Declare");
+  if (barrier_state_ == BarrierState::kNone) {
+    barrier_state_ = BarrierState::kWaiting;
+    barrier_missing_.clear();
+    loop_->Send(client::BarrierCommand{});
+  }
+  while (barrier_state_ == BarrierState::kWaiting) {
+    if (finished_) return {Code::kStale, "the job is done: nobody comes to a barrier any more"};
+    if (TakeEvent(deadline, "a barrier").ok()) continue;
+    if (!failure_.ok()) return failure_;
+    const std::string who = barrier_missing_.empty() ? "the coordinator's word" : barrier_missing_;
+    return Timeout("waited for " + who + " in a barrier until the deadline");
+  }
+  barrier_state_ = BarrierState::kNone;
+  return {};
+}
+
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   const FloatControl float_control;
   if (!slot_open_ || work_.slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
+  }
+  if (Status status = CheckMetrics(result.metrics); !status.ok()) {
+    return Misuse("EndSlot(" + std::to_string(slot) + "): " + status.message());
   }
   CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("EndSlot"));
   slot_open_ = false;
@@ -364,9 +393,6 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 
 }  // namespace
 
-  if (Status status = CheckMetrics(result.metrics); !status.ok()) {
-    return Misuse("EndSlot(" + std::to_string(slot) + "): " + status.message());
-  }
 Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {

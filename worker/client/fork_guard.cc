@@ -48,6 +48,10 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->EndSlot(slot, result);
   }
+  Status Barrier(Deadline deadline) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->Barrier(deadline);
+  }
   Status Leave(const std::string& reason) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->Leave(reason);

@@ -145,6 +145,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   slots_changed_ = slots_changed_ || (view_ && view_->slots != view.slots);
   view_ = view;
+  if (in_barrier_) FollowBarrier(view, now, out);
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
     ended_ = true;
@@ -162,6 +163,26 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     ChooseAgain();
   }
   if (application_ready_ && round_state_ == RoundState::kNone) BeginRound(now, out);
+}
+
+void Session::Barrier(Instant now, Outbox* out) {
+  if (ended_ || left_ || std::exchange(in_barrier_, true)) return;
+  barrier_ = 0;
+  barrier_missing_.clear();
+  if (joined() && view_) FollowBarrier(*view_, now, out);
+}
+
+void Session::FollowBarrier(const View& view, Instant now, Outbox* out) {
+  if (barrier_ == 0) {
+    barrier_ = view.barrier + 1;
+    SendBeat(now, out);
+  } else if (view.barrier >= barrier_) {
+    in_barrier_ = false;
+    events_.push_back(BarrierPassed{});
+  } else if (view.message != barrier_missing_) {
+    barrier_missing_ = view.message;
+    events_.push_back(BarrierWaits{view.message});
+  }
 }
 
 void Session::EnterGeneration(const View& view, Instant now) {
@@ -411,6 +432,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   const auto oldest = OldestPush();
   beat.step = oldest ? oldest->step : step_;
   beat.view_sequence = view_ ? view_->sequence : 0;
+  beat.barrier = in_barrier_ ? barrier_ : 0;
   for (const auto& [shard, link] : links_) {
     if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
   }
@@ -487,7 +509,7 @@ std::string Session::WaitingFor() const {
   }
   if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) return "the coordinator (silent)";
   if (generation_.value == 0) return "the job to start";
-  std::string who;
+  std::string who = in_barrier_ && !barrier_missing_.empty() ? barrier_missing_ + " in a barrier" : "";
   for (const auto& [shard, link] : links_) {
     if (!AwaitsShard(link)) continue;
     const std::string what = first_weights_.owes(shard) ? " (to take the first weights)"

@@ -89,11 +89,16 @@ class Session {
   struct WorkVoid {
     std::uint64_t round = 0;
   };
+  struct BarrierWaits {
+    std::string missing;  // for people
+  };
+  struct BarrierPassed {};
   struct Finished {};
   struct Failed {
     Status status;
   };
-  using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, Finished, Failed>;
+  using Event =
+      std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed, Finished, Failed>;
 
   explicit Session(SessionOptions options);
 
@@ -110,6 +115,8 @@ class Session {
   void EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
+  // Waits for all members of the job; ends with BarrierPassed. Beside whatever else is under way.
+  void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
 
   bool joined() const { return session_.value != 0; }
@@ -150,6 +157,7 @@ class Session {
   ShardLink* LinkOf(PeerId peer);
   static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
 
+  void FollowBarrier(const View& view, Instant now, Outbox* out);
   void EnterGeneration(const View& view, Instant now);
   void VoidRound();
   void MoveToStep(Step step, Instant now, Outbox* out);
@@ -219,6 +227,9 @@ class Session {
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   FirstWeights first_weights_;
   std::vector<Event> events_;
+  bool in_barrier_ = false;
+  std::uint64_t barrier_ = 0;    // its number; 0: not known yet, no view has come
+  std::string barrier_missing_;  // whom it waits for, as the coordinator says
   Backoff join_retry_;
   std::optional<Instant> coordinator_heard_;
   Instant last_tick_{};

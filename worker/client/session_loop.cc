@@ -105,6 +105,8 @@ void SessionLoop::Carry(Command& command, Instant now) {
     session_->SetHyperParameters(std::move(hyper->groups));
   } else if (std::holds_alternative<ReadyCommand>(command)) {
     session_->Ready(now, &out_);
+  } else if (std::holds_alternative<BarrierCommand>(command)) {
+    session_->Barrier(now, &out_);
   } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {
     weights_ = declare->weights;
     Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);

@@ -47,18 +47,19 @@ struct EndSlotCommand {
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
 };
+struct BarrierCommand {};
 struct LeaveCommand {
   std::string reason;
 };
-using Command =
-    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, LeaveCommand>;
+using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
+                             BarrierCommand, LeaveCommand>;
 
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {
   BlockIndex block = 0;
 };
 using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
-                               Session::Finished, Session::Failed>;
+                               Session::BarrierWaits, Session::BarrierPassed, Session::Finished, Session::Failed>;
 
 class SessionLoop {
  public:

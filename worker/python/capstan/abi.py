@@ -108,6 +108,7 @@ _ARGUMENTS: dict[str, list[object]] = {
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],
+    "barrier": [c_void_p, c_double],
     "leave": [c_void_p, c_char_p],
     "read_counters": [c_void_p, POINTER(Counters)],
     "free": [c_void_p],

@@ -217,6 +217,15 @@ class Client:
                 continue
             yield Work(self, work, self._weights)
 
+    def barrier(self, seconds: float | None = None) -> None:
+        """Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and
+        at least cluster.min_workers.
+
+        Timeout names who is missing; this worker still counts as waiting, and the next call goes on with the same
+        barrier. Stale: the job is done.
+        """
+        patiently(lambda left: self._handle.call("barrier", left), seconds)
+
     def leave(self, reason: str = "it was asked to") -> None:
         """Leaves the job in good order; others take over its slots."""
         self._handle.call("leave", text_bytes("the reason", reason))

@@ -193,6 +193,11 @@ capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint
 /* All gradients of the slot are final. */
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);
 
+/* Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and at least
+ * cluster.min_workers. After capstan_declare, also in a round. CAPSTAN_TIMEOUT names who is missing; this worker still
+ * counts as waiting, and the next call goes on with the same barrier. CAPSTAN_STALE: the job is done. */
+capstan_code capstan_barrier(capstan_client* client, double seconds);
+
 /* Leaves the job in good order. Afterwards there is no more work. */
 capstan_code capstan_leave(capstan_client* client, const char* reason);
 capstan_code capstan_read_counters(capstan_client* client, capstan_counters* counters);

@@ -140,6 +140,11 @@ class [[gnu::visibility("default")]] Client {
   // All gradients of the slot are final.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
 
+  // Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and at least
+  // cluster.min_workers. After Declare, also in a round. kTimeout names who is missing; this worker still counts as
+  // waiting, and the next call goes on with the same barrier. kStale: the job is done.
+  virtual Status Barrier(Deadline deadline) = 0;
+
   // Leaves the job in good order. Afterwards there is no more work.
   virtual Status Leave(const std::string& reason) = 0;
   virtual ClientCounters counters() const = 0;

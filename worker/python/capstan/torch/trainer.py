@@ -253,6 +253,10 @@ class Trainer:
             sums = self._metrics.get(name, (0.0, 0.0))
             self._metrics[name] = sums[0] + float(total), sums[1] + float(weight)
 
+    def barrier(self, seconds: float | None = None) -> None:
+        """Until every worker of the job has called it; see Client.barrier."""
+        self.client.barrier(seconds)
+
     def close(self, reason: str = "the script is done") -> None:
         """Leaves the job in good order; others take over its slots."""
         self.client.leave(reason)
