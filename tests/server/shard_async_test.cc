@@ -54,6 +54,7 @@ TEST_CASE("async: metrics go to the coordinator with the slot's end; those that 
   bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
   EndSlot end = bench.MakeEnd(1, 0);
   end.report.metrics = {{"accuracy", 1.0, -1.0}};
+  bench.Forget();
   bench.FromWorker(end);
   CHECK(bench.Refused(Code::kInvalid));
   end.report.metrics[0].weight = 1.0;
