@@ -146,17 +146,11 @@ struct InRound {
   float* gradient = nullptr;
 };
 
-struct NamedPair {
-  const char* name;
-  double sum, weight;
-};
-capstan_code EndWith(InRound& round, NamedPair pair) {
-  capstan_metric metric{};
-  metric.size = sizeof metric;
-  metric.name = pair.name, metric.sum = pair.sum, metric.weight = pair.weight;
+// Ends slot 0 with one metric of this name.
+capstan_code EndWith(InRound& round, const char* name) {
+  const capstan_metric metric = {sizeof metric, name, 1.0, 1.0};
   capstan_result result = OneSample();
-  result.metrics = &metric;
-  result.metric_count = 1;
+  result.metrics = &metric, result.metric_count = 1;
   return capstan_end_slot(round.client, 0, &result);
 }
 
@@ -251,9 +245,7 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? capstan_gradient_ready(r.client, 0, 2) : CAPSTAN_OK; },
        "GradientReady(0, 2) names no tensors"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.Begin(1) : CAPSTAN_OK; }, "is not the next slot"},
-      {[](InRound& r) {
-         return r.Begin(0) == CAPSTAN_OK ? EndWith(r, {"top 5", 1.0, 1.0}) : CAPSTAN_OK;
-       },
+      {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? EndWith(r, "top 5") : CAPSTAN_OK; },
        "EndSlot(0): metric \"top 5\": a name has"},
   }};
   for (const Wrong& wrong : all) {
@@ -361,7 +353,7 @@ TEST_CASE("arguments in C that are missing or malformed are invalid, and the rou
   result.metric_count = 1;
   CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
   CHECK_THAT(round.error(), Contains("capstan_result.metrics is a null pointer"));
-  capstan_metric metric{};
+  const capstan_metric metric{};
   result.metrics = &metric;
   CHECK(capstan_end_slot(round.client, 0, &result) == CAPSTAN_INVALID);
   CHECK_THAT(round.error(), Contains("capstan_metric.size is 0"));
