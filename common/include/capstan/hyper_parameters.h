@@ -14,9 +14,9 @@ struct HyperParameters {
   double momentum = 0.0;  // of momentum
   double beta1 = 0.0;     // of adam, adamw
   double beta2 = 0.0;
-  double eps = 0.0;           // of adam, adamw, adagrad
-  double weight_decay = 0.0;  // of tensors that it does not spare
-  bool nesterov = false;      // of momentum
+  double eps = 0.0;                                      // of adam, adamw, adagrad
+  double weight_decay = 0.0;                             // of tensors that it does not spare
+  bool nesterov = false;                                 // of momentum
   bool operator==(const HyperParameters& other) const {  // C++17 has no default for it
     return learning_rate == other.learning_rate && momentum == other.momentum && beta1 == other.beta1 &&
            beta2 == other.beta2 && eps == other.eps && weight_decay == other.weight_decay && nesterov == other.nesterov;
