@@ -55,7 +55,9 @@ class LocalTraining {
  private:
   SlotReport RunSlot(SlotIndex slot, client::SlotSums* sums) {
     const std::span<const std::uint64_t> samples = computer_.Samples(step_, slot);
-    SlotReport report{.slot = slot, .samples = samples.size()};
+    SlotReport report;
+    report.slot = slot;
+    report.samples = samples.size();
     BufferRef gradient = samples.empty() ? BufferRef() : gradients_.Take();
     sums->BeginSlot(samples.size(), gradient);
     if (!samples.empty()) {

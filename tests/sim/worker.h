@@ -51,6 +51,8 @@ class SimWorker {
   BufferRef FirstWeights() const;
   void OnEvent(client::Session::JobFile&, Instant now, Outbox* out);
   void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
+  void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
+  void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);

@@ -54,10 +54,10 @@ struct TensorDeclaration {
 };
 
 struct WorkerDescription {
-  std::vector<TensorDeclaration> tensors;  // the same list, in the same order, on every worker
-  std::string numeric_class;               // what the bits of a gradient depend on: build, machine kind, libraries
-  std::uint64_t numeric_fingerprint = 0;   // of a fixed probe computed on this machine
-  std::uint64_t data_fingerprint = 0;      // of the data this worker reads
+  std::vector<TensorDeclaration> tensors = {};  // the same list, in the same order, on every worker
+  std::string numeric_class = {};               // what the bits of a gradient depend on: build, machine kind, libraries
+  std::uint64_t numeric_fingerprint = 0;        // of a fixed probe computed on this machine
+  std::uint64_t data_fingerprint = 0;           // of the data this worker reads
   // All tensors one behind the other, as declared; only those of kGiven are read, and copied by Declare. Every worker
   // brings them: the job takes one worker's.
   const float* given = nullptr;
@@ -90,7 +90,8 @@ struct SlotResult {
   double validation_loss_sum = 0.0;  // of this slot's share of the validation set, where the step validates
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
-  std::vector<Metric> metrics;  // shown per step as sum / weight over all slots; a name that comes twice is added up
+  // Shown per step as sum / weight over all slots; a name that comes twice is added up.
+  std::vector<Metric> metrics = {};
 };
 
 struct ClientCounters {
