@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """A PyTorch script as a worker: the loss curve of PyTorch alone and of its DDP, the same bits for any number of
 processes and after any death, and a typed error for each wrong use."""
+import difflib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -450,6 +452,22 @@ class ExampleTest(TorchJobTest):
         self.assertEqual(self.digest_of_two(self.digits), one)
         self.assertEqual(self.digest_with_a_killed_worker(self.digits), one)
         self.assertEqual(self.digest_with_a_killed_server(self.digits), one)
+
+    def test_they_are_the_plain_scripts_but_for_four_lines(self):
+        """The lines that README.md shows, of the digits."""
+        folder, root = os.path.join(own_workers.EXAMPLES, "pytorch"), os.path.join(HERE, "..", "..")
+        with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
+            block = re.search(r"```diff\n(.*?)```", file.read(), re.S).group(1)
+        shown = [re.sub(r"  +#.*", "", line) for line in block.splitlines() if line[:1] in "+-" and line[1:]]
+        for name in ("digits", "gpt"):
+            lines = []
+            for script in (f"{name}.py", f"{name}_capstan.py"):
+                with open(os.path.join(folder, script), encoding="utf-8") as file:
+                    lines.append(file.read().splitlines())
+            changed = [line for line in difflib.ndiff(*lines) if line[0] in "+-" and line[2:].strip()]
+            self.assertEqual([line[0] for line in changed].count("+"), 4, changed)
+            if name == "digits":
+                self.assertEqual([line[0] + line[2:] for line in changed], shown)
 
     def test_gpt_learns(self):
         job = os.path.join(own_workers.EXAMPLES, "pytorch", "gpt.toml")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Learns scikit-learn's handwritten digits, with as many processes as there are, on capstan's servers."""
+"""Learns scikit-learn's handwritten digits."""
 import capstan.torch
 import torch
 from sklearn.datasets import load_digits

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A small GPT learns the C headers of this machine, letter by letter, on capstan's servers."""
+"""A small GPT learns the C headers of this machine, letter by letter."""
 import capstan.torch
 import torch
 from gpt_model import Gpt, Letters

@@ -2,12 +2,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import hashlib
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +17,7 @@ from capstan.errors import Error, Invalid, Rewound, Unsupported
 from capstan.reader import Reader, Version
 from capstan.tensors import Tensor, Tensors
 from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
+from capstan.torch.parameters import Parameter, buffer_of, copied, digest_of
 from capstan.torch.rules import Rule, rule_of
 from capstan.torch.schedule import Schedule
 
@@ -44,72 +42,6 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
                                           on_notice=on_notice), address)
 
 
-def _copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Tensor:
-    """On the parameter's device."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
-        values = torch.frombuffer(memory, dtype=torch.float32)
-    return values.view(parameter.shape).to(parameter.device, copy=True)  # type: ignore[no-any-return]
-
-
-def _buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
-    """The parameter's values and a view of them; the first owns the memory."""
-    values = parameter.detach().cpu().contiguous()
-    memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
-    return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
-
-
-def _digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in tensors:
-        values = tensor.detach().cpu().contiguous()
-        digest.update(repr((name, tuple(values.shape), str(values.dtype))).encode())
-        digest.update((ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr()))
-    return int.from_bytes(digest.digest(), "little")
-
-
-class _Sent(torch.Tensor):
-    """Stands where a gradient was, until step(): whoever wants to clip it there must hear that it has left."""
-
-    @classmethod
-    def __torch_function__(cls, *_: object) -> Any:
-        raise Unsupported("the gradients have left: backward() sends them. Clipping by their norm is the job file's "
-                          "optimizer.clip_norm")
-
-
-class _Parameter:
-    """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
-
-    def __init__(self, name: str, parameter: torch.nn.Parameter, index: int, group: int) -> None:
-        self.name, self.parameter, self.index, self.group = name, parameter, index, group
-        self.has_gradient = False  # of the slot under way, in the client's memory
-        self.final = False  # all of it is there
-        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(_Sent)
-        self._node: Any = None
-        self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
-
-    def view(self, memory: Tensors) -> torch.Tensor:
-        """This parameter's part of the client's memory."""
-        if memory.address not in self._views:
-            self._views[memory.address] = torch.frombuffer(memory[self.name], dtype=torch.float32).view(
-                self.parameter.shape)
-        return self._views[memory.address]
-
-    def hide_gradient(self) -> None:
-        self.parameter.grad = self._left
-
-    def clear_gradient(self) -> None:
-        self.parameter.grad = None
-
-    def call_when_ready(self, call: Callable[[_Parameter], None]) -> None:
-        if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
-            self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
-            return
-        # Before torch 2.1: the node that adds to the gradient, which lives as long as it is held.
-        self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
-        self._node.register_hook(lambda *_: call(self))
-
-
 class Trainer:
     """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
 
@@ -117,7 +49,7 @@ class Trainer:
         self.client = client
         self._address = address
         self._job = client.job
-        self._parameters: list[_Parameter] = []
+        self._parameters: list[Parameter] = []
         self._optimizer: torch.optim.Optimizer | None = None
         self._rule: Rule | None = None
         self._schedule: Schedule | None = None
@@ -291,15 +223,15 @@ class Trainer:
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 self._check_parameter(name, parameter, groups)
-                self._parameters.append(_Parameter(name, parameter, len(self._parameters), groups.pop(id(parameter))))
+                self._parameters.append(Parameter(name, parameter, len(self._parameters), groups.pop(id(parameter))))
         if groups:
             raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, or are frozen")
         if not self._parameters:
             raise Invalid("the model has no parameter to train")
         # What is not trained has to be the same everywhere.
-        frozen = _digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+        frozen = digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
                             if not tensor.requires_grad)
-        first = {entry.name: _buffer_of(entry.parameter) for entry in self._parameters}
+        first = {entry.name: buffer_of(entry.parameter) for entry in self._parameters}
         self.client.declare(
             [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
              for entry in self._parameters],
@@ -515,7 +447,7 @@ class Trainer:
             return
         with torch.no_grad():
             for entry in self._parameters:
-                entry.parameter.copy_(_copied(version.weights[entry.name], entry.parameter))
+                entry.parameter.copy_(copied(version.weights[entry.name], entry.parameter))
         self._take_state(version)
         if reader is not None:
             reader.close()
@@ -526,7 +458,7 @@ class Trainer:
         if version is None:
             return
         for entry in self._parameters:
-            state: dict[str, Any] = {name: _copied(tensors[entry.name], entry.parameter)
+            state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
                                      for name, tensors in version.state.items()}
             if self._rule.counts_steps:
                 state["step"] = torch.tensor(float(version.step))
@@ -534,7 +466,7 @@ class Trainer:
 
     # ---- gradients --------------------------------------------------------------------------------------------------
 
-    def _gradient_is_ready(self, entry: _Parameter) -> None:
+    def _gradient_is_ready(self, entry: Parameter) -> None:
         if not self._in_backward or self._refusal is not None:
             return
         try:
@@ -542,7 +474,7 @@ class Trainer:
         except Error as error:  # raised by backward(): torch 1.13 may not end after one within a checkpointed segment
             self._refusal = error
 
-    def _take(self, entry: _Parameter) -> None:
+    def _take(self, entry: Parameter) -> None:
         """The gradient goes into the client's memory, and its own is free at once."""
         assert self._gradient is not None
         if entry.final:
@@ -563,7 +495,7 @@ class Trainer:
         if not self._pieces_to_come:
             self._send(entry)
 
-    def _send(self, entry: _Parameter) -> None:
+    def _send(self, entry: Parameter) -> None:
         assert self._slot is not None
         if not entry.has_gradient:
             raise Invalid(f'parameter "{entry.name}" has no gradient at step {self.global_step}: the loss does not '

@@ -1,0 +1,80 @@
+"""The parameters of a script's model as tensors of the job: their values, their gradients, their place in the client's
+memory."""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from capstan.errors import Unsupported
+from capstan.tensors import Tensors
+
+
+def copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Tensor:
+    """On the parameter's device."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
+        values = torch.frombuffer(memory, dtype=torch.float32)
+    return values.view(parameter.shape).to(parameter.device, copy=True)  # type: ignore[no-any-return]
+
+
+def buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
+    """The parameter's values and a view of them; the first owns the memory."""
+    values = parameter.detach().cpu().contiguous()
+    memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
+    return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
+
+
+def digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in tensors:
+        values = tensor.detach().cpu().contiguous()
+        digest.update(repr((name, tuple(values.shape), str(values.dtype))).encode())
+        digest.update((ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr()))
+    return int.from_bytes(digest.digest(), "little")
+
+
+class _Sent(torch.Tensor):
+    """Stands where a gradient was, until step(): whoever wants to clip it there must hear that it has left."""
+
+    @classmethod
+    def __torch_function__(cls, *_: object) -> Any:
+        raise Unsupported("the gradients have left: backward() sends them. Clipping by their norm is the job file's "
+                          "optimizer.clip_norm")
+
+
+class Parameter:
+    """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, index: int, group: int) -> None:
+        self.name, self.parameter, self.index, self.group = name, parameter, index, group
+        self.has_gradient = False  # of the slot under way, in the client's memory
+        self.final = False  # all of it is there
+        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(_Sent)
+        self._node: Any = None
+        self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
+
+    def view(self, memory: Tensors) -> torch.Tensor:
+        """This parameter's part of the client's memory."""
+        if memory.address not in self._views:
+            self._views[memory.address] = torch.frombuffer(memory[self.name], dtype=torch.float32).view(
+                self.parameter.shape)
+        return self._views[memory.address]
+
+    def hide_gradient(self) -> None:
+        self.parameter.grad = self._left
+
+    def clear_gradient(self) -> None:
+        self.parameter.grad = None
+
+    def call_when_ready(self, call: Callable[[Parameter], None]) -> None:
+        if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
+            self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
+            return
+        # Before torch 2.1: the node that adds to the gradient, which lives as long as it is held.
+        self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
+        self._node.register_hook(lambda *_: call(self))
