@@ -2,29 +2,28 @@
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "common/catalog.h"
 #include "worker/client/c_border.h"
-#include "worker/client/fork_guard.h"
 
-struct capstan_client {
-  std::unique_ptr<capstan::Client> client;
-  capstan::client::OwnerProcess owner;
+struct capstan_client : capstan::client::Handle<capstan::Client> {
   capstan::Work work;  // of the round, for capstan_work::slots
-  std::array<char, 2048> error{};
 };
 
 namespace {
 
 using capstan::Client;
 using capstan::Invalid;
+using capstan::kGroupsMax;
+using capstan::kTensorsMax;
 using capstan::Result;
 using capstan::Status;
 using capstan::client::Answer;
+using capstan::client::AnswerFor;
 using capstan::client::CheckSize;
 using capstan::client::DeadlineIn;
 using capstan::client::IsMissing;
@@ -33,18 +32,6 @@ using capstan::client::ReadStruct;
 using capstan::client::TextOf;
 using capstan::client::WriteOut;
 using capstan::client::WriteStruct;
-
-constexpr std::size_t kTensorsMax = 1 << 16;
-constexpr std::size_t kGroupsMax = 1024;
-
-template <class Call>
-capstan_code AnswerFor(capstan_client* handle, const Call& call) noexcept {
-  if (handle == nullptr) return CAPSTAN_INVALID;
-  return Answer(handle->error.data(), handle->error.size(), [&]() -> Status {
-    CAPSTAN_RETURN_IF_ERROR(handle->owner.Check());
-    return call(*handle->client);
-  });
-}
 
 Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   CAPSTAN_ASSIGN_OR_RETURN(const capstan_options options, ReadStruct(given, "capstan_options"));
@@ -118,7 +105,9 @@ Result<capstan::WorkerDescription> ReadDescription(const capstan_description* gi
 Result<std::vector<capstan::HyperParameters>> ReadHyperParameters(const capstan_hyper_parameters* groups,
                                                                   std::size_t count) {
   if (groups == nullptr && count > 0) return IsMissing("groups");
-  if (count > kGroupsMax) return Invalid("`count` is " + std::to_string(count) + "; there are at most 1024 groups");
+  if (count > kGroupsMax)
+    return Invalid("`count` is " + std::to_string(count) + "; there are at most " + std::to_string(kGroupsMax) +
+                   " groups");
   std::vector<capstan::HyperParameters> out;
   for (std::size_t i = 0; i < count; ++i) {
     CAPSTAN_ASSIGN_OR_RETURN(const capstan_hyper_parameters* given, ElementOf(groups, i, "capstan_hyper_parameters"));
@@ -176,7 +165,7 @@ Status NextWork(capstan_client* handle, double seconds, capstan_work* work) {
   if (work == nullptr) return IsMissing("work");
   CAPSTAN_RETURN_IF_ERROR(CheckSize(work->size, "capstan_work"));
   CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
-  CAPSTAN_ASSIGN_OR_RETURN(std::optional<capstan::Work> next, handle->client->NextWork(deadline));
+  CAPSTAN_ASSIGN_OR_RETURN(std::optional<capstan::Work> next, handle->object->NextWork(deadline));
   const bool done = !next;
   handle->work = done ? capstan::Work() : std::move(*next);
   capstan_work out = WorkOf(handle->work);
@@ -200,15 +189,13 @@ capstan_code capstan_connect(const capstan_options* options, capstan_client** cl
     *client = nullptr;
     CAPSTAN_ASSIGN_OR_RETURN(const capstan::ClientOptions read, ReadOptions(options));
     auto handle = std::make_unique<capstan_client>();
-    CAPSTAN_ASSIGN_OR_RETURN(handle->client, Client::Connect(read));
+    CAPSTAN_ASSIGN_OR_RETURN(handle->object, Client::Connect(read));
     *client = handle.release();
     return {};
   });
 }
 
-const char* capstan_last_error(const capstan_client* client) {
-  return client == nullptr ? "the handle is a null pointer" : client->error.data();
-}
+const char* capstan_last_error(const capstan_client* client) { return capstan::client::LastError(client); }
 
 capstan_code capstan_job_file(capstan_client* client, const char** text) {
   return AnswerFor(client, [&](const Client& c) { return WriteOut(c.job_file().c_str(), text, "text"); });

@@ -10,12 +10,16 @@
 #include <capstan/status.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
+
+#include "worker/client/fork_guard.h"
 
 namespace capstan::client {
 
@@ -44,6 +48,29 @@ capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noex
     CopyText("an exception of no known kind", error, error_bytes);
   }
   return CAPSTAN_BUSY;
+}
+
+// What a caller in C holds: an object of ours, the process that it belongs to, the text of the last call that failed.
+template <class Object>
+struct Handle {
+  std::unique_ptr<Object> object;
+  OwnerProcess owner;
+  std::array<char, 2048> error{};
+};
+
+// Runs call(object of the handle), in the process that it belongs to.
+template <class Object, class Call>
+capstan_code AnswerFor(Handle<Object>* handle, const Call& call) noexcept {
+  if (handle == nullptr) return CAPSTAN_INVALID;
+  return Answer(handle->error.data(), handle->error.size(), [&]() -> Status {
+    CAPSTAN_RETURN_IF_ERROR(handle->owner.Check());
+    return call(*handle->object);
+  });
+}
+
+template <class Object>
+const char* LastError(const Handle<Object>* handle) {
+  return handle == nullptr ? "the handle is a null pointer" : handle->error.data();
 }
 
 inline Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }

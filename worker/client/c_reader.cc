@@ -2,18 +2,13 @@
 #include <capstan/capstan.h>
 #include <capstan/reader.h>
 
-#include <array>
 #include <memory>
 #include <string>
 
 #include "worker/client/c_border.h"
-#include "worker/client/fork_guard.h"
 
-struct capstan_reader {
-  std::unique_ptr<capstan::Reader> reader;
-  capstan::client::OwnerProcess owner;
+struct capstan_reader : capstan::client::Handle<capstan::Reader> {
   capstan::JobProgress progress;  // for capstan_progress::message
-  std::array<char, 2048> error{};
 };
 
 namespace {
@@ -23,6 +18,7 @@ using capstan::Reader;
 using capstan::Result;
 using capstan::Status;
 using capstan::client::Answer;
+using capstan::client::AnswerFor;
 using capstan::client::CheckSize;
 using capstan::client::DeadlineIn;
 using capstan::client::IsMissing;
@@ -30,15 +26,6 @@ using capstan::client::ReadStruct;
 using capstan::client::TextOf;
 using capstan::client::WriteOut;
 using capstan::client::WriteStruct;
-
-template <class Call>
-capstan_code AnswerFor(capstan_reader* handle, const Call& call) noexcept {
-  if (handle == nullptr) return CAPSTAN_INVALID;
-  return Answer(handle->error.data(), handle->error.size(), [&]() -> Status {
-    CAPSTAN_RETURN_IF_ERROR(handle->owner.Check());
-    return call(*handle->reader);
-  });
-}
 
 Result<capstan::ReaderOptions> ReadOptions(const capstan_reader_options* given) {
   CAPSTAN_ASSIGN_OR_RETURN(const capstan_reader_options options, ReadStruct(given, "capstan_reader_options"));
@@ -82,7 +69,7 @@ Status Pull(Reader* reader, const capstan_pull_options* options, double seconds,
 
 Status Progress(capstan_reader* handle, double seconds, capstan_progress* progress) {
   CAPSTAN_ASSIGN_OR_RETURN(const Reader::Deadline deadline, DeadlineIn(seconds));
-  CAPSTAN_ASSIGN_OR_RETURN(handle->progress, handle->reader->progress(deadline));
+  CAPSTAN_ASSIGN_OR_RETURN(handle->progress, handle->object->progress(deadline));
   capstan_progress out{};
   out.state = static_cast<int32_t>(handle->progress.state);
   out.slot_count = handle->progress.slot_count;
@@ -103,15 +90,13 @@ capstan_code capstan_reader_connect(const capstan_reader_options* options, capst
     *reader = nullptr;
     CAPSTAN_ASSIGN_OR_RETURN(const capstan::ReaderOptions read, ReadOptions(options));
     auto handle = std::make_unique<capstan_reader>();
-    CAPSTAN_ASSIGN_OR_RETURN(handle->reader, Reader::Connect(read));
+    CAPSTAN_ASSIGN_OR_RETURN(handle->object, Reader::Connect(read));
     *reader = handle.release();
     return {};
   });
 }
 
-const char* capstan_reader_last_error(const capstan_reader* reader) {
-  return reader == nullptr ? "the handle is a null pointer" : reader->error.data();
-}
+const char* capstan_reader_last_error(const capstan_reader* reader) { return capstan::client::LastError(reader); }
 
 capstan_code capstan_reader_job_file(capstan_reader* reader, const char** text) {
   return AnswerFor(reader, [&](const Reader& r) { return WriteOut(r.job_file().c_str(), text, "text"); });
