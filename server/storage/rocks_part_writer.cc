@@ -7,6 +7,7 @@
 #include <exception>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/hash.h"
 #include "server/storage/rocks_support.h"
@@ -21,39 +22,64 @@ rocksdb::Slice View(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// More of them were no faster, and the steps meanwhile slower.
+constexpr std::size_t kWriters = 2;
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // of one write past the page cache
+
 std::uint64_t BytesOf(const std::array<Slice, kBlockArraysMax>& arrays) {
   std::uint64_t bytes = 0;
   for (const Slice& array : arrays) bytes += array.size;
   return bytes;
 }
 
-// The blocks [begin, end) of an image, into one file. Two of them share an image, but no block of it.
+// The blocks [begin, end) of an image, into one file. Several share an image, but no block of it.
 class BlockRangeWriter {
  public:
-  BlockRangeWriter(std::string path, const rocksdb::Options& options, SnapshotImage* image,
-                   const std::atomic<bool>* cancelled, std::atomic<bool>* failed)
-      : path_(std::move(path)), options_(options), image_(image), cancelled_(cancelled), failed_(failed) {}
+  BlockRangeWriter(std::string path, const rocksdb::Options& options, SnapshotImage* image, std::size_t begin,
+                   std::size_t end, const std::atomic<bool>* cancelled, std::atomic<bool>* failed)
+      : path_(std::move(path)),
+        options_(options),
+        image_(image),
+        begin_(begin),
+        end_(end),
+        cancelled_(cancelled),
+        failed_(failed) {}
 
-  const std::string& path() const { return path_; }
-
-  Status Write(std::size_t begin, std::size_t end) {
-    Status status = WriteAll(begin, end);
-    if (!status.ok()) failed_->store(true);  // the other one need not go on
+  Status Write() {
+    Status status = WriteCaught();
+    if (!status.ok()) failed_->store(true);  // the others need not go on
     return status;
   }
 
  private:
-  Status WriteAll(std::size_t begin, std::size_t end) {
-    // What was written last is what a shard that starts again reads first: it may stay in memory.
-    rocksdb::SstFileWriter file(rocksdb::EnvOptions(options_), options_, /*column_family=*/nullptr,
-                                /*invalidate_page_cache=*/false);
-    CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Open(path_), path_));
-    for (std::size_t i = begin; i < end; ++i) {
-      if (cancelled_->load()) return Refused("the snapshot was given up");
-      if (failed_->load()) return Unreachable("the other half of the snapshot could not be written");
-      CAPSTAN_RETURN_IF_ERROR(WriteBlock(i, &file));
+  Status WriteCaught() {
+    try {
+      return WriteFile();
+    } catch (const std::exception& failure) {
+      return Unreachable(path_ + ": " + failure.what());
     }
-    return FromRocks(file.Finish(), path_);
+  }
+
+  // Past the page cache where the file system can: training has better use for those pages, and for the time that
+  // filling them takes.
+  Status WriteFile() {
+    rocksdb::EnvOptions env(options_);
+    env.writable_file_max_buffer_size = kDirectBytes;
+    env.use_direct_writes = true;
+    if (rocksdb::SstFileWriter file(env, options_); file.Open(path_).ok()) return WriteBlocks(&file);
+    env.use_direct_writes = false;
+    rocksdb::SstFileWriter file(env, options_);
+    CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Open(path_), path_));
+    return WriteBlocks(&file);
+  }
+
+  Status WriteBlocks(rocksdb::SstFileWriter* file) {
+    for (std::size_t i = begin_; i < end_; ++i) {
+      if (cancelled_->load()) return Refused("the snapshot was given up");
+      if (failed_->load()) return Refused("another range of the snapshot could not be written");
+      CAPSTAN_RETURN_IF_ERROR(WriteBlock(i, file));
+    }
+    return FromRocks(file->Finish(), path_);
   }
 
   Status WriteBlock(std::size_t index, rocksdb::SstFileWriter* file) {
@@ -69,38 +95,39 @@ class BlockRangeWriter {
   std::string path_;
   const rocksdb::Options& options_;
   SnapshotImage* image_;
+  std::size_t begin_, end_;
   const std::atomic<bool>* cancelled_;
   std::atomic<bool>* failed_;
 };
 
-// The block that begins the second half of the bytes.
-std::size_t MiddleOf(const SnapshotImage& image, std::uint64_t bytes) {
+// Where the range of each writer begins, and where the last one ends: ranges of about as many bytes, none of them
+// empty.
+std::vector<std::size_t> Cut(const SnapshotImage& image, std::uint64_t bytes) {
+  std::vector<std::size_t> begins;
   std::uint64_t before = 0;
-  std::size_t middle = 0;
-  while (middle < image.arrays.size() && before * 2 < bytes) before += BytesOf(image.arrays[middle++]);
-  return middle;
+  for (std::size_t i = 0; i < image.arrays.size(); ++i) {
+    if (before * kWriters >= begins.size() * bytes) begins.push_back(i);
+    before += BytesOf(image.arrays[i]);
+  }
+  begins.push_back(image.arrays.size());
+  return begins;
 }
 
-Status WriteHalves(std::size_t middle, std::size_t end, BlockRangeWriter* first, BlockRangeWriter* second) {
-  if (middle == 0) return {};
-  if (middle == end) return first->Write(0, end);
-  Status second_status;
-  std::thread thread([&] {
-    pthread_setname_np(pthread_self(), "disk-half");
-    try {
-      second_status = second->Write(middle, end);
-    } catch (const std::exception& failure) {
-      second_status = Unreachable(second->path() + ": " + failure.what());
-    }
-  });
-  Status status;
-  try {
-    status = first->Write(0, middle);
-  } catch (const std::exception& failure) {
-    status = Unreachable(first->path() + ": " + failure.what());
+Status WriteRanges(std::vector<BlockRangeWriter>* writers) {
+  std::vector<Status> statuses(writers->size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < writers->size(); ++i) {
+    threads.emplace_back([writer = &(*writers)[i], status = &statuses[i]] {
+      pthread_setname_np(pthread_self(), "disk-range");
+      *status = writer->Write();
+    });
   }
-  thread.join();
-  return status.ok() ? second_status : status;
+  for (std::thread& thread : threads) thread.join();
+  Status reason;  // before those that stopped because of it
+  for (const Status& status : statuses) {
+    if (!status.ok() && (reason.ok() || reason.code() == Code::kRefused)) reason = status;
+  }
+  return reason;
 }
 
 Status WriteHeader(const std::string& path, const rocksdb::Options& options, const SnapshotHeader& header) {
@@ -122,15 +149,15 @@ Result<PartFiles> WritePartFiles(const std::string& folder, const rocksdb::Optio
                                  const std::atomic<bool>& cancelled) {
   PartFiles files;
   files.bytes = BytesOf(image);
-  const std::size_t end = image.header.blocks.size();
-  CAPSTAN_CHECK(image.arrays.size() == end);
-  const std::size_t middle = MiddleOf(image, files.bytes);
+  CAPSTAN_CHECK(image.arrays.size() == image.header.blocks.size());
+  const std::vector<std::size_t> begins = Cut(image, files.bytes);
   std::atomic<bool> failed{false};
-  BlockRangeWriter first(folder + "/first.sst", options, &image, &cancelled, &failed);
-  BlockRangeWriter second(folder + "/second.sst", options, &image, &cancelled, &failed);
-  CAPSTAN_RETURN_IF_ERROR(WriteHalves(middle, end, &first, &second));
-  if (middle > 0) files.paths.push_back(first.path());
-  if (middle < end && middle > 0) files.paths.push_back(second.path());
+  std::vector<BlockRangeWriter> writers;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    files.paths.push_back(folder + "/blocks-" + std::to_string(i) + ".sst");
+    writers.emplace_back(files.paths.back(), options, &image, begins[i], begins[i + 1], &cancelled, &failed);
+  }
+  CAPSTAN_RETURN_IF_ERROR(WriteRanges(&writers));
   files.header = std::move(image.header);
   files.paths.push_back(folder + "/header.sst");
   CAPSTAN_RETURN_IF_ERROR(WriteHeader(files.paths.back(), options, files.header));

@@ -1,8 +1,9 @@
 // WritePartFiles: a part of a snapshot as table files that RocksDB takes in as they are.
 //
-// Kind:   one function; it uses a second thread while it runs.
+// Kind:   one function; it uses threads of its own while it runs.
 // Fails:  kUnreachable, the disk; kRefused, `cancelled` became true. The caller removes the files.
-// Why:    files written directly, in two threads, are two to four times as fast as writing through the database.
+// Why:    files written directly, by two threads and past the page cache, are several times as fast as writing through
+//         the database, and take a tenth of the processor's time.
 #pragma once
 
 #include <rocksdb/options.h>
