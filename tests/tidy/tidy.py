@@ -45,7 +45,7 @@ LIBRARIES = [
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server_storage/rocks_*"]),
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/catch\.hpp", ["tests/*"]),
-    ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*"]),
+    ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/number16.cc"]),
 ]
 
 # Headers that the build makes.

@@ -1,0 +1,56 @@
+// Bf16, Half: numbers of 16 bits, as weights, activations and gradients are kept and sent; arithmetic is in float.
+//
+// Kind:   values; pure functions.
+// Parity: narrowing rounds to nearest, ties to even; too large becomes infinity, denormals stay, NaN stays a quiet NaN.
+//         Widening is exact. The same bits on every machine.
+// Why:    Half is IEEE 754 binary16; Bf16 is the upper half of a float: fewer digits, the same range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace capstan {
+
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+struct Half {
+  std::uint16_t bits = 0;
+};
+
+template <class T>
+inline constexpr bool kIs16Bit = std::is_same_v<T, Bf16> || std::is_same_v<T, Half>;
+
+// What arithmetic on T is done in.
+template <class T>
+using Wide = std::conditional_t<kIs16Bit<T>, float, T>;
+
+inline float Widen(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
+float Widen(Half x);
+inline float Widen(float x) { return x; }
+inline double Widen(double x) { return x; }
+
+// Narrow<T>(x): x as a T.
+template <class T>
+T Narrow(Wide<T> x) {
+  static_assert(!kIs16Bit<T>);
+  return x;
+}
+template <>
+inline Bf16 Narrow<Bf16>(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return {static_cast<std::uint16_t>(bits >> 16 | 0x40)};
+  return {static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+template <>
+Half Narrow<Half>(float x);
+
+// Arrays of one length. `from` and `to` may be the same elements of one memory only when T is as wide as a float.
+void WidenAll(std::span<const Bf16> from, float* to);
+void WidenAll(std::span<const Half> from, float* to);
+void NarrowAll(std::span<const float> from, Bf16* to);
+void NarrowAll(std::span<const float> from, Half* to);
+
+}  // namespace capstan
