@@ -38,6 +38,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
   options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+  options.shard.encoding = EncodingOf(config);
   options.listen = ShiftPort(config.cluster.listen, shard % config.cluster.shards_per_server);
   options.advertise = config.cluster.advertise;
   options.coordinator = config.cluster.coordinator;

@@ -34,6 +34,7 @@ std::uint64_t HashTensors(const std::vector<TensorSpec>& tensors, std::uint32_t 
     hasher.Add(std::bit_cast<std::uint32_t>(tensor.init.scale));
     hasher.Add(tensor.decay ? 1 : 0);
     if (tensor.group != 0) hasher.Add(tensor.group);
+    if (tensor.kind == TensorKind::kStatistic) hasher.Add("statistic");
   }
   return hasher.Digest();
 }
@@ -68,6 +69,7 @@ std::string TensorSpec::ToString() const {
   text += std::string("] ") + InitName(init.kind);
   if (init.kind == InitKind::kNormal || init.kind == InitKind::kUniform) text += "(" + std::to_string(init.scale) + ")";
   if (group != 0) text += " group " + std::to_string(group);
+  if (kind == TensorKind::kStatistic) text += " statistic";
   return text + (decay ? "" : " no_decay");
 }
 
@@ -105,11 +107,13 @@ void Catalog::CutBlocks() {
   for (TensorIndex index = 0; index < tensors_.size(); ++index) {
     const std::uint64_t count = tensors_[index].ElementCount();
     const bool shares = count < small;
+    const TensorKind kind = tensors_[index].kind;
     std::uint64_t offset = 0;
     while (offset < count) {
-      const bool fits = open && shares && blocks_.back().count + count <= block_elements_;
+      const bool fits =
+          open && shares && blocks_.back().kind == kind && blocks_.back().count + count <= block_elements_;
       if (!fits) {
-        blocks_.push_back({tensor_offsets_[index] + offset, 0, static_cast<std::uint32_t>(segments_.size()), 0});
+        blocks_.push_back({tensor_offsets_[index] + offset, 0, static_cast<std::uint32_t>(segments_.size()), 0, kind});
       }
       Block& block = blocks_.back();
       const auto taken = static_cast<std::uint32_t>(std::min<std::uint64_t>(count - offset, block_elements_));

@@ -6,14 +6,15 @@
 // Why:    block boundaries come from the catalog alone, so that no number of workers, shards or threads can move a bit.
 //
 // Tensors lie one behind the other, in catalog order, in one flat array of fp32 elements ("flat space"). A block is a
-// contiguous range of it: at most `block_elements` of one large tensor, or several small neighbours (each under a
-// quarter of a block). A segment is one tensor's part of one block: the unit of hyper-parameters and of norms.
+// contiguous range of it: at most `block_elements` of one large tensor, or several small neighbours of one kind (each
+// under a quarter of a block). A segment is one tensor's part of one block: the unit of hyper-parameters and of norms.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/encoding.h"
 #include "common/status.h"
 #include "common/types.h"
 
@@ -35,12 +36,19 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
+// kStatistic: what training observes, as batch-norm's running mean and variance. Each slot pushes a mean over its
+// samples; a step's mean over all samples moves the kept value by kStatisticMomentum of the difference. No optimizer,
+// no clipping, no loss scale, always fp32 on the wire.
+enum class TensorKind : std::uint8_t { kParameter = 0, kStatistic = 1 };
+inline constexpr float kStatisticMomentum = 0.1F;
+
 struct TensorSpec {
   std::string name;
   std::vector<std::int64_t> shape;  // row-major; every extent >= 1
   Init init;
   bool decay = true;        // whether weight decay applies
   std::uint32_t group = 0;  // 0: the job file has the hyper-parameters; g: they come with each push, as the g-th
+  TensorKind kind = TensorKind::kParameter;
 
   std::uint64_t ElementCount() const;
   std::string ToString() const;  // name f32[2,3] normal(0.02)
@@ -60,6 +68,10 @@ struct Block {
   std::uint32_t count = 0;        // elements
   std::uint32_t first_segment = 0;
   std::uint32_t segment_count = 0;
+  TensorKind kind = TensorKind::kParameter;  // of all its tensors
+
+  // How its weights travel, and its leaves' gradients, in a job of this encoding.
+  Encoding EncodingIn(Encoding job) const { return kind == TensorKind::kStatistic ? Encoding::kFp32 : job; }
 };
 
 class Catalog {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/encoding.h"
 #include "common/status.h"
 
 namespace capstan {
@@ -27,7 +28,7 @@ enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagr
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
 enum class Device : std::uint8_t { kCpu };
 // kFp16: gradients come scaled, and the coordinator decides the scale of each step.
-enum class Precision : std::uint8_t { kFp32, kFp16 };
+enum class Precision : std::uint8_t { kFp32, kFp16, kBf16 };
 
 struct JobSection {
   std::string name = "job";
@@ -167,6 +168,9 @@ struct JobConfig {
 
   std::uint32_t shard_count() const { return cluster.servers * cluster.shards_per_server; }
 };
+
+// How the weights and gradients of a job travel. Workers that are programs of their own have fp32.
+Encoding EncodingOf(const JobConfig& config);
 
 // An override is "section.key=value", the value in TOML or a bare string; the last one of a key counts.
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,

@@ -73,8 +73,9 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
   if (c.schedule.kind != ScheduleKind::kConstant && c.schedule.min_lr > c.optimizer.lr) {
     return Problem{"schedule", "min_lr", "min_lr is above [optimizer] lr, and the schedule goes down"};
   }
-  if (c.worker.precision == Precision::kFp16 && c.job.mode != Mode::kSync) {
-    return Problem{"worker", "precision", "precision \"fp16\" is built for mode \"sync\" only, so far"};
+  if (c.worker.precision == Precision::kFp16 && c.job.mode != Mode::kSync && !c.model.built_in()) {
+    return Problem{"worker", "precision",
+                   "precision \"fp16\" of a model.kind \"client\" is built for mode \"sync\" only, so far"};
   }
   if (c.optimizer.nesterov && c.optimizer.momentum == 0) {
     return Problem{"optimizer", "nesterov", "nesterov needs a momentum above 0"};

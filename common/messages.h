@@ -17,6 +17,7 @@
 
 #include "common/buffer.h"
 #include "common/catalog.h"
+#include "common/encoding.h"
 #include "common/reduction_tree.h"
 #include "common/status.h"
 #include "common/types.h"
@@ -286,8 +287,6 @@ struct Leave {
 
 // ---- worker <-> shard ----------------------------------------------------------------------------------------------
 
-enum class Encoding : std::uint8_t { kFp32 = 0 };
-
 // Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves'
 // values. samples = 0: no payload, the node contributes nothing.
 struct Push {
@@ -298,9 +297,10 @@ struct Push {
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
-  std::uint64_t payload_hash = 0;  // XXH3-64
-  Encoding encoding = Encoding::kFp32;
-  std::vector<HyperParameters> hyper;  // of every group, where the worker owns them; else empty
+  std::uint64_t payload_hash = 0;       // XXH3-64
+  Encoding encoding = Encoding::kFp32;  // the job's own for leaves, kFp32 for sums and for statistics
+  std::vector<HyperParameters> hyper;   // of every group, where the worker owns them; else empty
+  float loss_scale = 1.0F;              // of the payload; sync: the step's, else the slot's own
 };
 
 // Payload: the first weights of a block that has tensors of kGiven. Answered with Assigned; the first one counts.
@@ -360,9 +360,11 @@ struct Pull {
   Version version;  // async: the least clock asked for
   std::vector<BlockIndex> blocks;
   std::uint32_t array = 0;  // 0: weights, then the optimizer's states
+  // Of weights; states come as fp32. kFp32 or the job's own. Blocks of statistics come as fp32 whatever is asked.
+  Encoding encoding = Encoding::kFp32;
 };
 
-// Payload: an array of the block, fp32: its weights, or one of the optimizer's states.
+// Payload: an array of the block: its weights, or one of the optimizer's states.
 struct Weights {
   Generation generation;
   Incarnation incarnation;
@@ -375,6 +377,7 @@ struct Weights {
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
   std::uint32_t array = 0;
+  Encoding encoding = Encoding::kFp32;
 };
 
 // ---- shard <-> shard -----------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ void WeightsReader::On(std::size_t shard, const Weights& weights, const Slice& p
   const auto place = std::find(fetch.wanted.begin(), fetch.wanted.end(), weights.block);
   if (place == fetch.wanted.end() || !status_.ok()) return;  // a repeated one
   const Block& block = catalog_->blocks()[weights.block];
-  if (payload.size != block.count * sizeof(float) || Hash64(payload.bytes()) != weights.payload_hash) {
+  if (weights.encoding != Encoding::kFp32 || payload.size != block.count * sizeof(float) ||
+      Hash64(payload.bytes()) != weights.payload_hash) {
     status_ = Corrupt(sources_[shard].address.endpoint + ": block " + std::to_string(weights.block) +
                       " does not match its size or hash");
     return;

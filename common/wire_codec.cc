@@ -150,6 +150,7 @@ void WriteCatalog(const std::vector<TensorSpec>& catalog, Builder message, Fault
     to.setInitScale(tensor.init.scale);
     to.setDecay(tensor.decay);
     to.setGroup(tensor.group);
+    to.setStatistic(tensor.kind == TensorKind::kStatistic);
   }
 }
 
@@ -362,6 +363,7 @@ struct HeaderWriter {
     out.setNodeEnd(m.node.end);
     out.setBlock(m.block);
     out.setEncoding(static_cast<wire::Encoding>(m.encoding));
+    out.setLossScale(m.loss_scale);
     out.setSamples(m.samples);
     out.setPayloadHash(m.payload_hash);
     if (m.hyper.empty()) return;
@@ -425,6 +427,7 @@ struct HeaderWriter {
     out.setVersion(m.version.value);
     WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
     out.setArray(m.array);
+    out.setEncoding(static_cast<wire::Encoding>(m.encoding));
   }
   void operator()(const Weights& m) {
     auto out = root.initWeights();
@@ -439,6 +442,7 @@ struct HeaderWriter {
     out.setLossScale(m.loss_scale);
     out.setPayloadHash(m.payload_hash);
     out.setArray(m.array);
+    out.setEncoding(static_cast<wire::Encoding>(m.encoding));
   }
   void operator()(const Error& m) {
     auto out = root.initError();
@@ -497,6 +501,7 @@ struct HeaderReader {
       tensor.init = {faults.Enum(in.getInitKind(), InitKind::kGiven, "a tensor's init"), in.getInitScale()};
       tensor.decay = in.getDecay();
       tensor.group = in.getGroup();
+      tensor.kind = in.getStatistic() ? TensorKind::kStatistic : TensorKind::kParameter;
       return tensor;
     });
   }
@@ -670,8 +675,9 @@ struct HeaderReader {
             in.getBlock(),
             in.getSamples(),
             in.getPayloadHash(),
-            faults.Enum(in.getEncoding(), Encoding::kFp32, "a push's encoding"),
-            Entries<HyperParameters>(in.getHyper(), "groups", ReadHyperParameters, kGroupsMax)};
+            faults.Enum(in.getEncoding(), Encoding::kFp16, "a push's encoding"),
+            Entries<HyperParameters>(in.getHyper(), "groups", ReadHyperParameters, kGroupsMax),
+            in.getLossScale()};
   }
   Assign Read(wire::Assign::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, in.getBlock(), in.getPayloadHash()};
@@ -707,12 +713,16 @@ struct HeaderReader {
             {in.getSession()},
             {in.getVersion()},
             Numbers<BlockIndex>(in.getBlocks(), "blocks"),
-            in.getArray()};
+            in.getArray(),
+            faults.Enum(in.getEncoding(), Encoding::kFp16, "a pull's encoding")};
   }
   Weights Read(wire::Weights::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getVersion()}, {in.getAsked()},
-            in.getAttempt(),      in.getTentative(),     in.getBlock(),     in.getStop(),
-            in.getLossScale(),    in.getPayloadHash(),   in.getArray()};
+    return {{in.getGeneration()}, {in.getIncarnation()},
+            {in.getVersion()},    {in.getAsked()},
+            in.getAttempt(),      in.getTentative(),
+            in.getBlock(),        in.getStop(),
+            in.getLossScale(),    in.getPayloadHash(),
+            in.getArray(),        faults.Enum(in.getEncoding(), Encoding::kFp16, "the encoding of weights")};
   }
   Error Read(wire::Error::Reader in) {
     return {faults.Enum(in.getCode(), Code::kRefused, "an error's code"),

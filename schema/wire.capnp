@@ -91,6 +91,7 @@ struct TensorSpec {
   decay @3 :Bool;
   initScale @4 :Float32;
   group @5 :UInt32;
+  statistic @6 :Bool;
 }
 
 struct HyperParameters {
@@ -334,6 +335,8 @@ struct Leave {
 
 enum Encoding {
   fp32 @0;
+  bf16 @1;
+  fp16 @2;
 }
 
 struct Push {
@@ -348,6 +351,7 @@ struct Push {
   samples @8 :UInt64;
   payloadHash @9 :UInt64;
   hyper @10 :List(HyperParameters);
+  lossScale @11 :Float32;
 }
 
 struct Assign {
@@ -406,6 +410,7 @@ struct Pull {
   version @3 :UInt64;
   blocks @4 :List(UInt32);
   array @5 :UInt32;
+  encoding @6 :Encoding;
 }
 
 struct Weights {
@@ -420,6 +425,7 @@ struct Weights {
   payloadHash @8 :UInt64;
   asked @9 :UInt64;
   array @10 :UInt32;
+  encoding @11 :Encoding;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

@@ -5,36 +5,42 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "common/number16.h"
 #include "server/initial_weights.h"
 
 namespace capstan::server {
 
 namespace {
 
-std::size_t LargestBlockBytes(const Catalog& catalog) {
+std::size_t LargestBlock(const Catalog& catalog) {
   std::size_t largest = 1;
   for (const Block& block : catalog.blocks()) largest = std::max<std::size_t>(largest, block.count);
-  return largest * sizeof(float);
+  return largest;
 }
 
 }  // namespace
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
-                       std::uint64_t seed, Begin begin)
-    : states_(StateCount(rule.kind)), pool_(LargestBlockBytes(catalog)), indices_(std::move(blocks)) {
+                       std::uint64_t seed, Begin begin, Encoding encoding)
+    : states_(StateCount(rule.kind)),
+      pool_(LargestBlock(catalog) * sizeof(float)),
+      narrow_pool_(LargestBlock(catalog) * sizeof(Bf16)),
+      indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
   std::uint64_t elements = 0;
   for (std::size_t local = 0; local < indices_.size(); ++local) {
     const Block& block = catalog.blocks()[indices_[local]];
     Entry& entry = blocks_[local];
     entry.count = block.count;
+    entry.encoding = block.EncodingIn(encoding);
     entry.published = TakeVersion();
     for (int i = 0; i < states_ && begin == Begin::kVersion0; ++i)
       std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
     for (std::uint32_t s = 0; s < block.segment_count; ++s) {
       const Segment& segment = catalog.segments()[block.first_segment + s];
       const TensorSpec& tensor = catalog.tensors()[segment.tensor];
-      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1});
+      entry.segments.push_back(
+          {segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1, tensor.kind});
       if (begin == Begin::kToBeLoaded) continue;
       InitialWeights(seed, tensor, segment.tensor_offset,
                      std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
@@ -72,7 +78,7 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
   ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
-  if (path_ == WritePath::kCached) HashWeights(entry.count, &entry.next);
+  if (path_ == WritePath::kCached) MakeSendable(entry, &entry.next);
 }
 
 void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars) {
@@ -81,6 +87,7 @@ void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rule
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()));
   entry.next.weights_hash.reset();
+  entry.next.narrow = {};
 }
 
 void BlockStore::PublishPrepared() {
@@ -106,23 +113,47 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span
   }
   ReduceAndUpdate(rules, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
                   squares);
-  HashWeights(entry.count, &target);
+  target.weights_hash.reset();
+  target.narrow = {};
+  MakeSendable(entry, &target);
   entry.published = std::move(target);
 }
 
-void BlockStore::HashWeights(std::uint32_t count, BlockVersion* version) {
-  version->weights_hash = Hash64({version->weights->data(), count * sizeof(float)});
+void BlockStore::MakeSendable(const Entry& entry, BlockVersion* version) {
+  if (entry.encoding == Encoding::kFp32) {
+    HashWeights(entry, version);
+  } else {
+    Narrow(entry, version);
+  }
+}
+
+void BlockStore::HashWeights(const Entry& entry, BlockVersion* version) {
+  version->weights_hash = Hash64({version->weights->data(), entry.count * sizeof(float)});
+}
+
+void BlockStore::Narrow(const Entry& entry, BlockVersion* version) {
+  version->narrow = narrow_pool_.Take();
+  Encode(entry.encoding, {version->weights.As<const float>(), entry.count}, version->narrow->data());
+  version->narrow_hash = Hash64({version->narrow->data(), entry.count * BytesPerNumber(entry.encoding)});
 }
 
 void BlockStore::SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values) {
   BlockVersion& version = blocks_[local].published;
   std::memcpy(version.weights.As<float>() + offset, values.data(), values.size());
   version.weights_hash.reset();
+  version.narrow = {};
 }
 
-Slice BlockStore::Weights(std::size_t local) const {
+BlockStore::Sendable BlockStore::ToSend(std::size_t local, Encoding encoding) {
   const Entry& entry = blocks_[local];
-  return {entry.published.weights, entry.published.weights->data(), entry.count * sizeof(float)};
+  BlockVersion& version = blocks_[local].published;
+  if (encoding == Encoding::kFp32) {
+    if (!version.weights_hash) HashWeights(entry, &version);
+    return {{version.weights, version.weights->data(), entry.count * sizeof(float)}, *version.weights_hash};
+  }
+  CAPSTAN_CHECK(encoding == entry.encoding);
+  if (!version.narrow) Narrow(entry, &version);
+  return {{version.narrow, version.narrow->data(), entry.count * BytesPerNumber(encoding)}, version.narrow_hash};
 }
 
 std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {
@@ -134,12 +165,6 @@ std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {
     arrays[i + 1] = {entry.published.state[i], entry.published.state[i]->data(), bytes};
   }
   return arrays;
-}
-
-std::uint64_t BlockStore::WeightsHash(std::size_t local) {
-  Entry& entry = blocks_[local];
-  if (!entry.published.weights_hash) HashWeights(entry.count, &entry.published);
-  return *entry.published.weights_hash;
 }
 
 std::uint64_t BlockStore::parameter_bytes() const {

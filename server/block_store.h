@@ -1,7 +1,8 @@
 // BlockStore: the versions of a shard's blocks: weights and optimizer state, published and under construction.
 //
 // Kind:   owned by the Shard.
-// Limits: per parameter 4 * (1 + states) bytes published, as much under construction, 4 for the kept sum.
+// Limits: per parameter 4 * (1 + states) bytes published, as much under construction, 4 for the kept sum; where weights
+//         travel as 16-bit numbers, 2 more for each version.
 // Why:    a published version is never written again: replies, snapshots and replicas hold references to it. Step k
 //         builds version k+1 in other buffers and publishes it by swapping references.
 #pragma once
@@ -24,8 +25,9 @@ class BlockStore {
 
   // `blocks`: this shard's, in catalog order; `rule` says which states they have. Weights of version 0 follow from the
   // seed; optimizer state is zero. What is to be loaded has no contents yet: Arrays() says where they go.
+  // `encoding`: how workers pull weights.
   BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
-             Begin begin = Begin::kVersion0);
+             Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32);
 
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
@@ -50,9 +52,16 @@ class BlockStore {
   // Weights of version 0 that do not follow from the seed, before anybody has seen it: in place.
   void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
 
-  // The published weights, to be sent without copying, and their XXH3-64.
-  Slice Weights(std::size_t local) const;
-  std::uint64_t WeightsHash(std::size_t local);
+  // The job's encoding of a block's weights and of its leaves' gradients.
+  Encoding encoding(std::size_t local) const { return blocks_[local].encoding; }
+  // The published weights.
+  Slice Weights(std::size_t local) const { return Arrays(local)[0]; }
+  // The same to be sent without copying, and their XXH3-64. `encoding`: kFp32 or the block's own.
+  struct Sendable {
+    Slice values;
+    std::uint64_t hash = 0;
+  };
+  Sendable ToSend(std::size_t local, Encoding encoding);
   // The published weights and states of a block. Who holds a reference sees them unchanged by any later update.
   std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
   std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
@@ -60,8 +69,8 @@ class BlockStore {
   // XXH3 over weights and state of all blocks.
   std::uint64_t Digest() const;
   BufferPool* pool() { return &pool_; }
-  std::uint64_t pool_bytes() const { return pool_.allocated_bytes(); }
-  std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes(); }
+  std::uint64_t pool_bytes() const { return pool_.allocated_bytes() + narrow_pool_.allocated_bytes(); }
+  std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes() + narrow_pool_.in_use_bytes(); }
   // Of the published version.
   std::uint64_t parameter_bytes() const;
   std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
@@ -72,23 +81,28 @@ class BlockStore {
     BufferRef weights;
     BufferRef state[kStatesMax];
     std::optional<std::uint64_t> weights_hash;  // once it is known
+    BufferRef narrow;                           // the weights in the block's encoding, once they are made; kFp32: none
+    std::uint64_t narrow_hash = 0;
   };
   struct Entry {
     std::uint32_t count = 0;
+    Encoding encoding = Encoding::kFp32;
     std::vector<SegmentRange> segments;
     BlockVersion published, next;
     BufferRef sum;
   };
 
   BlockVersion TakeVersion();
-  // Somebody will pull what was just written: it is hashed while it is in the cache.
-  static void HashWeights(std::uint32_t count, BlockVersion* version);
+  // Somebody will pull what was just written: it is encoded and hashed while it is in the cache.
+  void MakeSendable(const Entry& entry, BlockVersion* version);
+  static void HashWeights(const Entry& entry, BlockVersion* version);
+  void Narrow(const Entry& entry, BlockVersion* version);
   BlockIn In(const BlockVersion& version) const;
   BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
 
   int states_;
   WritePath path_ = WritePath::kCached;  // of a step's new version
-  BufferPool pool_;
+  BufferPool pool_, narrow_pool_;
   std::vector<BlockIndex> indices_;
   std::vector<Entry> blocks_;
 };

@@ -136,6 +136,16 @@ struct AdagradUpdate {
   }
 };
 
+// No optimizer: the kept value follows what the step observed. States, if its block has any, stay what they are.
+template <int kStatesOfBlock>
+struct StatisticUpdate {
+  static constexpr int kStates = kStatesOfBlock;
+  template <class V>
+  void operator()(V observed, V& w, V*) const {
+    w = w + (observed - w) * kStatisticMomentum;
+  }
+};
+
 // Calls use(update) with the optimizer of `group`, its factors computed.
 template <class Use>
 void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, double weight_decay, const Use& use) {
@@ -319,12 +329,37 @@ void UpdateRange(std::size_t count, const Source& source, const Update& update, 
   }
 }
 
-GradientFactors FactorsOf(const UpdateScalars& scalars) {
-  return {scalars.mean_scale, scalars.clip < 1.0F ? scalars.clip : 1.0F};
-}
-
 double DecayOf(const GroupRule& group, const SegmentRange& segment) {
   return segment.decay ? group.rule.weight_decay : 0.0;
+}
+
+// Calls use(update, factors) with what a segment's elements go through.
+template <class Use>
+void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
+  if (segment.kind == TensorKind::kParameter) {
+    const GradientFactors factors{scalars.mean_scale, scalars.clip < 1.0F ? scalars.clip : 1.0F};
+    WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) { use(update, factors); });
+    return;
+  }
+  const GradientFactors factors{scalars.statistic_scale, 1.0F};
+  switch (StateCount(group.rule.kind)) {
+    case 0: return use(StatisticUpdate<0>{}, factors);
+    case 1: return use(StatisticUpdate<1>{}, factors);
+    default: return use(StatisticUpdate<2>{}, factors);
+  }
+}
+
+// What is reported of a segment.
+double SquaresOf(const SegmentRange& segment, const SquareLanes& lanes) {
+  const double squares = lanes.Fold();
+  return segment.kind == TensorKind::kStatistic && std::isfinite(squares) ? 0.0 : squares;
+}
+
+// `count` values of one node from `begin` on.
+void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, float* out) {
+  if (input.encoding == Encoding::kFp32) return CopySum(InputOf(input), begin, count, out);
+  Decode(input.encoding, input.values + begin * BytesPerNumber(input.encoding), count, out);
+  CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
 // The sum of `node` for `count` elements from `begin` on; takes its part of the cover off the front of `rest`.
@@ -334,7 +369,7 @@ bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, s
   const StagedInput& next = rest->front();
   if (next.node == node) {
     *rest = rest->subspan(1);
-    if (next.samples > 0) CopySum(InputOf(next), begin, count, out);
+    if (next.samples > 0) CopyValue(next, begin, count, out);
     return next.samples > 0;
   }
   const SlotIndex split = SplitPoint(node);
@@ -361,18 +396,18 @@ template <class Source>
 double UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
                      const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SquareLanes squares;
-  WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) {
+  WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     const Arrays at(in, out, update.kStates, segment.offset);
-    UpdateRange(segment.count, Advance(source, segment.offset), update, FactorsOf(scalars), at, &squares);
+    UpdateRange(segment.count, Advance(source, segment.offset), update, factors, at, &squares);
   });
-  return squares.Fold();
+  return SquaresOf(segment, squares);
 }
 
-// More inputs: tile by tile, the tree's sum first.
+// More inputs, or some of 16 bits: tile by tile, the tree's sum first.
 double UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                             SlotIndex slots, const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SquareLanes squares;
-  WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) {
+  WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     float sum[kTileElements];
     const std::size_t end = std::size_t{segment.offset} + segment.count;
     for (std::size_t begin = segment.offset; begin < end; begin += kTileElements) {
@@ -380,10 +415,10 @@ double UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars
       std::span<const StagedInput> rest = cover;
       SumTile({0, slots}, &rest, begin, count, sum);
       const Arrays at(in, out, update.kStates, begin);
-      UpdateRange(count, OneInput{sum, 1.0F}, update, FactorsOf(scalars), at, &squares);
+      UpdateRange(count, OneInput{sum, 1.0F}, update, factors, at, &squares);
     }
   });
-  return squares.Fold();
+  return SquaresOf(segment, squares);
 }
 
 }  // namespace
@@ -393,10 +428,20 @@ WritePath WritePathFor(std::uint64_t bytes_per_update) {
 }
 
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out) {
-  if (left.samples > 0 && right.samples > 0) {
-    CopySum(TwoInputs{InputOf(left), InputOf(right)}, 0, count, out);
-  } else if (left.samples > 0 || right.samples > 0) {
-    CopySum(InputOf(left.samples > 0 ? left : right), 0, count, out);
+  const bool both = left.samples > 0 && right.samples > 0;
+  if (!both) {
+    if (left.samples > 0 || right.samples > 0) CopyValue(left.samples > 0 ? left : right, 0, count, out);
+    return;
+  }
+  if (left.encoding == Encoding::kFp32 && right.encoding == Encoding::kFp32) {
+    return CopySum(TwoInputs{InputOf(left), InputOf(right)}, 0, count, out);
+  }
+  for (std::size_t begin = 0; begin < count; begin += kTileElements) {
+    const std::size_t some = std::min(kTileElements, count - begin);
+    float values[2][kTileElements];
+    CopyValue(left, begin, some, values[0]);
+    CopyValue(right, begin, some, values[1]);
+    CopySum(TwoInputs{{values[0], 1.0F}, {values[1], 1.0F}}, 0, some, out + begin);
   }
 }
 
@@ -406,8 +451,10 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
   CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
   std::array<const StagedInput*, 2> live{};
   std::size_t live_count = 0;
+  bool narrow = false;  // some values have 16 bits
   for (const StagedInput& input : cover) {
     if (input.samples == 0) continue;
+    narrow = narrow || input.encoding != Encoding::kFp32;
     if (live_count < live.size()) live[live_count] = &input;
     ++live_count;
   }
@@ -415,13 +462,13 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
-    if (live_count == 1) {
+    if (narrow || live_count > 2) {
+      segment_squares[i] = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
+    } else if (live_count == 1) {
       segment_squares[i] = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
-    } else if (live_count == 2) {  // whatever the tree, what has samples is added left to right
+    } else {  // whatever the tree, what has samples is added left to right
       const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
       segment_squares[i] = UpdateSegment(group, scalars, both, segments[i], in, out);
-    } else {
-      segment_squares[i] = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
     }
   }
 }

@@ -1,9 +1,10 @@
 // ReduceAndUpdate: one fused pass over a block that adds its contributions and runs the optimizer.
 //
 // Shapes: every array has the block's elements; segments are ranges of it, and the block is the union of them.
-// Types:  fp32; sums of squares in double. Payloads need no alignment.
+// Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
 // Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer.
 //         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's.
+//         Statistics: tree sum, * statistic_scale, and w + (that - w) * kStatisticMomentum.
 // Limits: no allocation; stack below 10 KiB per level of the reduction tree.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` shows how
 //         near that comes to what memory gives.
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "common/catalog.h"
 #include "common/reduction_tree.h"
 #include "common/types.h"
 #include "server/optimizer.h"
@@ -23,9 +25,10 @@ inline constexpr int kStatesMax = 2;
 
 // What changes from update to update.
 struct UpdateScalars {
-  std::uint64_t step = 1;   // counts applied updates (skipped ones not); 1 for the first
-  float mean_scale = 1.0F;  // float(1 / (samples * loss scale)), computed once in double
-  float clip = 1.0F;        // factor of clipping by global norm; 1 or more: none
+  std::uint64_t step = 1;        // counts applied updates (skipped ones not); 1 for the first
+  float mean_scale = 1.0F;       // float(1 / (samples * loss scale)), computed once in double
+  float statistic_scale = 1.0F;  // float(1 / samples)
+  float clip = 1.0F;             // factor of clipping by global norm; 1 or more: none
 };
 
 // The value of one node of the tree. A leaf carries its slot's mean gradient, its value is values * fp32(samples); a
@@ -34,6 +37,7 @@ struct StagedInput {
   Node node;
   std::uint64_t samples = 0;
   const std::byte* values = nullptr;
+  Encoding encoding = Encoding::kFp32;  // of a leaf; sums are fp32
 };
 
 // One tensor's part of a block.
@@ -42,6 +46,7 @@ struct SegmentRange {
   std::uint32_t count = 0;
   bool decay = true;        // whether weight decay applies
   std::uint32_t group = 0;  // whose rule it is: an index
+  TensorKind kind = TensorKind::kParameter;
 };
 
 // Arrays beyond StateCount(kind) are not looked at.
@@ -70,7 +75,8 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
 
 // `cover`: disjoint nodes of the tree over [0, slots), from left to right, that cover it; some samples are not 0.
 // `rules`: of one kind, one for each group that a segment names.
-// segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; non-finite when a gradient is.
+// segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; of statistics 0. Non-finite
+// when a value is.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares);

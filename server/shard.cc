@@ -1,6 +1,7 @@
 #include "server/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "common/hash.h"
@@ -161,7 +162,15 @@ Status Shard::CheckPush(const Push& push, const Slice& payload) const {
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
     return Invalid("a push of " + std::to_string(push.samples) + " samples is above the limit");
   }
-  const std::size_t wanted = push.samples == 0 ? 0 : store_->count(local->second) * sizeof(float);
+  if (!std::isnormal(push.loss_scale) || push.loss_scale < 0) {
+    return Invalid("a push of loss scale " + std::to_string(push.loss_scale) + "; it is a number above 0");
+  }
+  const Encoding encoding = push.node.IsLeaf() ? store_->encoding(local->second) : Encoding::kFp32;
+  if (push.samples != 0 && push.encoding != encoding) {
+    return Invalid("block " + std::to_string(push.block) + " takes " + NameOf(encoding) + " of this node, not " +
+                   NameOf(push.encoding));
+  }
+  const std::size_t wanted = push.samples == 0 ? 0 : store_->count(local->second) * BytesPerNumber(encoding);
   if (payload.size != wanted) {
     return Invalid("block " + std::to_string(push.block) + " takes " + std::to_string(wanted) + " bytes, not " +
                    std::to_string(payload.size));
@@ -214,13 +223,22 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
     AckFor(from, push.step);  // tells the credit; when the window moves, it is told again
     return;
   }
+  if (push.loss_scale != parameters_.loss_scale) {
+    metrics_->pushes_invalid.Add(1);
+    Refuse(from, Code::kInvalid,
+           "a push of loss scale " + std::to_string(push.loss_scale) + "; the step's is " +
+               std::to_string(parameters_.loss_scale),
+           out, push.block);
+    return;
+  }
   if (Status status = hyper_parameters_.Take(push.step, push.node, push.hyper); !status.ok()) {
     metrics_->pushes_invalid.Add(1);
     Refuse(from, Code::kInvalid, status.message(), out, push.block);
     return;
   }
-  const Result<StagedBlock::Outcome> outcome = block.staged.Add(push.node, push.samples, push.payload_hash, payload,
-                                                                slot_count_, store_->count(local), store_->pool());
+  const Result<StagedBlock::Outcome> outcome =
+      block.staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, slot_count_,
+                       store_->count(local), store_->pool());
   if (!outcome.ok()) {
     metrics_->pushes_invalid.Add(1);
     Refuse(from, Code::kInvalid, outcome.status().message(), out, push.block);
@@ -291,6 +309,7 @@ UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float
   UpdateScalars scalars;
   scalars.step = updates + 1;
   scalars.mean_scale = static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(loss_scale)));
+  scalars.statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples));
   scalars.clip = clip_;
   return scalars;
 }
@@ -432,6 +451,13 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
            out);
     return;
   }
+  if (pull.encoding != Encoding::kFp32 && (pull.encoding != options_.encoding || pull.array != 0)) {
+    Refuse(from, Code::kInvalid,
+           std::string("a pull asks for ") + NameOf(pull.encoding) + " of array " + std::to_string(pull.array) +
+               "; weights come as fp32 or as the job's " + NameOf(options_.encoding) + ", states as fp32",
+           out);
+    return;
+  }
   PullAdmission admission = AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
   if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
   switch (admission) {
@@ -463,9 +489,16 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
     weights.stop = parameters_.stop;
     weights.loss_scale = parameters_.loss_scale;
     weights.array = pull.array;
-    Slice values = store_->Arrays(local)[pull.array];
-    weights.payload_hash = pull.array == 0 ? store_->WeightsHash(local) : Hash64(values.bytes());
-    out->Send(peer, std::move(weights), std::move(values));
+    BlockStore::Sendable sendable;
+    if (pull.array == 0) {
+      weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : store_->encoding(local);
+      sendable = store_->ToSend(local, weights.encoding);
+    } else {
+      sendable.values = store_->Arrays(local)[pull.array];
+      sendable.hash = Hash64(sendable.values.bytes());
+    }
+    weights.payload_hash = sendable.hash;
+    out->Send(peer, std::move(weights), std::move(sendable.values));
   }
 }
 

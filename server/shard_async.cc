@@ -6,15 +6,8 @@
 namespace capstan::server {
 
 PushRecord Shard::RecordOf(const Push& push, const Slice& payload) const {
-  return {push.block,
-          push.node.begin,
-          push.step.value,
-          push.samples,
-          parameters_.learning_rate,
-          parameters_.loss_scale,
-          push.payload_hash,
-          payload,
-          push.hyper};
+  return {push.block,      push.node.begin,   push.step.value, push.samples, parameters_.learning_rate,
+          push.loss_scale, push.payload_hash, payload,         push.hyper};
 }
 
 void Shard::ApplyPush(const PushRecord& push) {
@@ -22,7 +15,7 @@ void Shard::ApplyPush(const PushRecord& push) {
   BlockProgress& block = progress_[local];
   if (push.samples > 0) {
     std::vector<double> squares(store_->segment_count(local));
-    const StagedInput input{Node{0, 1}, push.samples, push.payload.data};
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store_->encoding(local)};
     store_->ApplyNow(local, input, MakeGroupRules(options_.optimizer, push.learning_rate, push.hyper),
                      Scalars(block.updates, push.samples, push.loss_scale), squares);
     ++block.updates;

@@ -113,8 +113,10 @@ void Shard::On(LogRead result, Instant now, Outbox* out) {
 
 Status Shard::CheckReplay(const PushRecord& push) const {
   const auto local = local_of_.find(push.block);
-  const bool fits = local != local_of_.end() && push.slot < slot_count_ &&
-                    push.payload.size == (push.samples == 0 ? 0 : store_->count(local->second) * sizeof(float));
+  const bool fits =
+      local != local_of_.end() && push.slot < slot_count_ &&
+      push.payload.size ==
+          (push.samples == 0 ? 0 : store_->count(local->second) * BytesPerNumber(store_->encoding(local->second)));
   if (fits && push.hyper.size() != catalog_->group_count()) {
     return Corrupt("a record of the log has hyper-parameters of " + std::to_string(push.hyper.size()) +
                    " groups, the job's tensors are of " + std::to_string(catalog_->group_count()));

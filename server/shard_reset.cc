@@ -47,7 +47,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   snapshot_done_.reset();
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
-  store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin);
+  store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin, options_.encoding);
   first_weights_ = FirstWeights(*catalog_, mine,
                                 reset.snapshot.IsNone() ? FirstWeights::Begin::kVersion0 : FirstWeights::Begin::kLater);
   first_pin_waits_ = false;
@@ -173,9 +173,12 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
   }
 }
 
-// The account of PROTOCOL.md 6: two versions of weights and state, the kept sum, and a window of staged payloads.
+// The account of PROTOCOL.md 6: two versions of weights and state (and of weights as they travel), the kept sum,
+// and a window of staged payloads.
 Status Shard::CheckMemory(std::uint64_t elements, Outbox* out) const {
-  const std::uint64_t per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options_.optimizer.kind))) + 4;
+  const std::uint64_t narrow = options_.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options_.encoding);
+  const std::uint64_t per_element =
+      8 * (1 + static_cast<std::uint64_t>(StateCount(options_.optimizer.kind))) + 4 + narrow;
   const std::uint64_t window = std::uint64_t{options_.window_blocks} * options_.block_elements * sizeof(float);
   const std::uint64_t log = Durable() ? 2 * options_.log_bytes_max : 0;  // gathered, and being appended
   const std::uint64_t bytes = elements * per_element + window + log;

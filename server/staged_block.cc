@@ -6,10 +6,6 @@ namespace capstan::server {
 
 namespace {
 
-StagedInput InputOf(Node node, std::uint64_t samples, const Slice& payload) {
-  return {node, samples, samples == 0 ? nullptr : payload.data};
-}
-
 std::string NodeName(Node node) {
   return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) + ")";
 }
@@ -22,8 +18,8 @@ Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
 }  // namespace
 
 Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
-                                              Slice payload, SlotIndex slot_count, std::uint32_t count,
-                                              BufferPool* sums) {
+                                              Slice payload, Encoding encoding, SlotIndex slot_count,
+                                              std::uint32_t count, BufferPool* sums) {
   CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
   for (const Held& held : held_) {
     if (held.node == node && held.samples != samples) return Disagreement(node, held.samples, samples);
@@ -35,7 +31,7 @@ Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, 
   }
   if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
   std::erase_if(held_, [&](const Held& held) { return node.Contains(held.node); });
-  Insert({node, samples, std::move(payload), false});
+  Insert({node, samples, std::move(payload), encoding, false});
   MergeAround(node, slot_count, count, sums);
   SlotIndex covered = 0;
   for (const Held& held : held_) covered += held.node.end - held.node.begin;
@@ -80,13 +76,12 @@ void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t cou
 StagedBlock::Held StagedBlock::Merge(const Held& left, const Held& right, std::uint32_t count, BufferPool* sums) {
   const Node parent{left.node.begin, right.node.end};
   const std::uint64_t samples = left.samples + right.samples;
-  if (samples == 0) return {parent, 0, {}, false};
+  if (samples == 0) return {parent, 0, {}, Encoding::kFp32, false};
   // A sum of ours that nobody else holds is added into in place.
   BufferRef out = left.pooled ? left.payload.owner : right.pooled ? right.payload.owner : sums->Take();
-  AddNodes(InputOf(left.node, left.samples, left.payload), InputOf(right.node, right.samples, right.payload), count,
-           out.As<float>());
+  AddNodes(left.Input(), right.Input(), count, out.As<float>());
   const std::byte* data = out->data();
-  return {parent, samples, Slice{std::move(out), data, count * sizeof(float)}, true};
+  return {parent, samples, Slice{std::move(out), data, count * sizeof(float)}, Encoding::kFp32, true};
 }
 
 std::uint64_t StagedBlock::samples() const {
@@ -98,7 +93,7 @@ std::uint64_t StagedBlock::samples() const {
 std::vector<StagedInput> StagedBlock::Inputs() const {
   std::vector<StagedInput> inputs;
   inputs.reserve(held_.size());
-  for (const Held& held : held_) inputs.push_back(InputOf(held.node, held.samples, held.payload));
+  for (const Held& held : held_) inputs.push_back(held.Input());
   return inputs;
 }
 

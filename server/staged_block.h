@@ -24,8 +24,8 @@ class StagedBlock {
 
   // Takes a node in. `sums` supplies buffers for sums of siblings; `count` is the block's element count.
   // kMismatch: an equal node came with another payload; the first is kept.
-  Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, SlotIndex slot_count,
-                      std::uint32_t count, BufferPool* sums);
+  Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,
+                      SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
 
   bool complete() const { return complete_; }
   // Samples of all slots; meaningful when complete.
@@ -44,8 +44,11 @@ class StagedBlock {
   struct Held {
     Node node;
     std::uint64_t samples = 0;
-    Slice payload;        // empty when samples is 0
+    Slice payload;  // empty when samples is 0
+    Encoding encoding = Encoding::kFp32;
     bool pooled = false;  // the payload is a sum of ours, not a received frame
+
+    StagedInput Input() const { return {node, samples, samples == 0 ? nullptr : payload.data, encoding}; }
   };
   struct Seen {  // every node received in this step, for comparison with a second copy
     Node node;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/loss_scale.h"
 #include "common/metrics_check.h"
-#include "server/loss_scale.h"
 #include "server/schedule.h"
 
 namespace capstan::server {
@@ -155,7 +155,12 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const bool apply = finite && record.samples > 0;
   verdict.action = record.action = apply ? StepAction::kApply : StepAction::kSkip;
   verdict.next = ParametersOf(config, first.step.Next(), parameters.updates + (apply ? 1 : 0));
-  if (scaled) SetLossScale(parameters, finite, &verdict.next);
+  if (scaled) {
+    LossScale scale{parameters.loss_scale, parameters.good_steps};
+    scale.Count(finite);
+    verdict.next.loss_scale = scale.scale;
+    verdict.next.good_steps = scale.good_steps;
+  }
   const double clip_norm = config.optimizer.clip_norm;
   if (apply && clip_norm > 0 && attempt == 0) {
     const auto clip = static_cast<float>(clip_norm / (gradient.norm + 1e-6));

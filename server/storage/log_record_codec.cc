@@ -18,7 +18,7 @@ constexpr const char* kWhat = "capstan coordinator log";
 
 Json ToJson(const TensorSpec& tensor) {
   return Json::array({tensor.name, tensor.shape, static_cast<unsigned>(tensor.init.kind), FloatBits(tensor.init.scale),
-                      tensor.decay, tensor.group});
+                      tensor.decay, tensor.group, static_cast<unsigned>(tensor.kind)});
 }
 
 Json ToJson(const JobRecord& record) {
@@ -65,14 +65,19 @@ bool ReadExtent(const Json* json, std::int64_t* extent) {
   return true;
 }
 
+// 5 entries: from before groups; 6: from before kinds.
 bool ReadTensor(const Json* json, TensorSpec* tensor) {
-  unsigned kind = 0;
-  const bool good = (json->size() == 5 || json->size() == 6) && ReadText(Element(*json, 0), &tensor->name) &&
-                    ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadExtent) &&
-                    ReadNumber(Element(*json, 2), &kind, static_cast<unsigned>(InitKind::kGiven)) &&
-                    ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay) &&
-                    (json->size() == 5 || ReadNumber(Element(*json, 5), &tensor->group));  // 5: from before groups
-  tensor->init.kind = static_cast<InitKind>(kind);
+  unsigned init = 0, kind = 0;
+  const std::size_t entries = json->size();
+  const bool good =
+      entries >= 5 && entries <= 7 && ReadText(Element(*json, 0), &tensor->name) &&
+      ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadExtent) &&
+      ReadNumber(Element(*json, 2), &init, static_cast<unsigned>(InitKind::kGiven)) &&
+      ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay) &&
+      (entries < 6 || ReadNumber(Element(*json, 5), &tensor->group)) &&
+      (entries < 7 || ReadNumber(Element(*json, 6), &kind, static_cast<unsigned>(TensorKind::kStatistic)));
+  tensor->init.kind = static_cast<InitKind>(init);
+  tensor->kind = static_cast<TensorKind>(kind);
   return good;
 }
 

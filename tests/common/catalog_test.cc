@@ -47,6 +47,19 @@ TEST_CASE("neighbours under a quarter of a block share one, others never do", "[
   CHECK(BlockSizes(Make({3, 3, 3, 3, 3, 3}, 16)) == std::vector<std::uint32_t>{15, 3});  // full: a new one
 }
 
+TEST_CASE("statistics share no block with weights, and their numbers travel as fp32", "[common][catalog]") {
+  std::vector<TensorSpec> tensors{{"a", {1}, {}}, {"b", {1}, {}}, {"mean", {1}, {}}, {"var", {1}, {}}, {"c", {1}, {}}};
+  tensors[2].kind = tensors[3].kind = TensorKind::kStatistic;
+  const Catalog catalog = Catalog::Create(tensors, 16).value();
+  REQUIRE(catalog.blocks().size() == 3);
+  CHECK(catalog.blocks()[1].kind == TensorKind::kStatistic);
+  CHECK(catalog.blocks()[1].segment_count == 2);
+  CHECK(catalog.blocks()[1].EncodingIn(Encoding::kBf16) == Encoding::kFp32);
+  CHECK(catalog.blocks()[2].EncodingIn(Encoding::kBf16) == Encoding::kBf16);
+  tensors[2].kind = tensors[3].kind = TensorKind::kParameter;
+  CHECK(Catalog::Create(tensors, 16).value().hash() != catalog.hash());
+}
+
 TEST_CASE("a scalar is a tensor of one element", "[common][catalog]") {
   Result<Catalog> catalog = Catalog::Create({Tensor("scalar", {})}, 8);
   REQUIRE(catalog.ok());

@@ -155,7 +155,7 @@ TEST_CASE("a model of the workers' own has no sizes, no data and no settings of 
   CHECK_THAT(Message(own, {"worker.accumulate=2"}), Contains("\"accumulate\" in [worker] goes with"));
   CHECK(Parse(own, {"worker.precision=fp16"}).worker.precision == Precision::kFp16);
   CHECK_THAT(Message(own, {"worker.precision=fp16", "job.mode=async"}),
-             Contains("\"fp16\" is built for mode \"sync\""));
+             Contains("\"client\" is built for mode \"sync\""));
   CHECK_THAT(Message(own, {"data.pth=x"}), Contains("did you mean \"path\"?"));
   CHECK_THAT(Message(own, {"model.hidden=[8]"}), Contains("\"hidden\" in [model] goes with kind = \"mlp\" only"));
   CHECK_THAT(Message(own, {"model.dropout=0.1"}), Contains("goes with kind = \"gpt\" or \"mlp\" only"));

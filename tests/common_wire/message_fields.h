@@ -21,7 +21,7 @@ namespace capstan::testing {
 inline auto Fields(JobId& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Node& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Init& m) { auto& [a, b] = m; return std::tie(a, b); }
-inline auto Fields(TensorSpec& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
+inline auto Fields(TensorSpec& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(HyperParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(Metric& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
@@ -53,15 +53,15 @@ inline auto Fields(Join& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std:
 inline auto Fields(View& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p); }
 inline auto Fields(Beat& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
 inline auto Fields(Leave& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
-inline auto Fields(Push& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
+inline auto Fields(Push& m) { auto& [a, b, c, d, e, f, g, h, i, j, k] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k); }
 inline auto Fields(Assign& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(Assigned& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(EndSlot& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(CoverageQuery& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(Staged::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Staged& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
-inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
-inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k); }
+inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
 inline auto Fields(Error& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 // clang-format on
 
@@ -70,7 +70,8 @@ inline auto Fields(Error& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(
 inline unsigned CountOf(InitKind) { return 5; }
 inline unsigned CountOf(StepAction) { return 2; }
 inline unsigned CountOf(JobPhase) { return 4; }
-inline unsigned CountOf(Encoding) { return 1; }
+inline unsigned CountOf(Encoding) { return 3; }
+inline unsigned CountOf(TensorKind) { return 2; }
 inline unsigned CountOf(Code) { return 9; }
 
 // ---- random contents -----------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ struct InProcessJob {
     options.shard.mode = config.job.mode;
     options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
     options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+    options.shard.encoding = EncodingOf(config);
     options.listen = "127.0.0.1:0";
     options.coordinator = address();
     options.on_end = [this] { (void)ends.Push(1).ok(); };

@@ -5,6 +5,7 @@
 //         minus the mean gradient, and a test can say what it must be.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct ShardBenchOptions {
   std::uint32_t block_elements = 4;               // while small ones do not share one
   std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  Encoding encoding = Encoding::kFp32;
+  std::vector<std::size_t> statistics = {};    // tensors that are
   const MemorySnapshotStore* found = nullptr;  // what is in its directory
   Acknowledge acknowledge = Acknowledge::kReceived;
   MemoryPushLog* log = nullptr;  // that outlives it; null: one of its own
@@ -46,6 +49,7 @@ class ShardBench {
     core.acknowledge = options_.acknowledge;
     core.log_records_max = options_.log_records_max;
     core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
+    core.encoding = options_.encoding;
     core.window_blocks = options_.window_blocks;
     core.block_elements = options_.block_elements;
     core.config_hash = 11;
@@ -116,6 +120,10 @@ class ShardBench {
     for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
       const std::uint32_t group = options_.groups == 0 ? 0 : static_cast<std::uint32_t>(i) % options_.groups + 1;
       reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true, group});
+      const auto& statistics = options_.statistics;
+      if (std::find(statistics.begin(), statistics.end(), i) != statistics.end()) {
+        reset.catalog.back().kind = TensorKind::kStatistic;
+      }
     }
     return reset;
   }
@@ -169,7 +177,8 @@ class ShardBench {
             samples,
             samples == 0 ? 0 : Hash64(payload.bytes()),
             Encoding::kFp32,
-            hyper};
+            hyper,
+            1.0F};
   }
   void Stage(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, float value,
              PeerId from = kWorker) {

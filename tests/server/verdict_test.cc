@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/loss_scale.h"
 #include "common/random.h"
-#include "server/loss_scale.h"
 #include "server/schedule.h"
 
 namespace capstan::server {
@@ -72,13 +72,10 @@ TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, do
   // torch.cuda.amp.GradScaler(growth_interval=3): its scale after each update().
   const bool finite[] = {true, true, true, false, false, true, true, true, true};
   const float wanted[] = {65536, 65536, 131072, 65536, 32768, 32768, 32768, 65536, 65536};
-  StepParameters parameters;
-  parameters.loss_scale = kFirstLossScale;
+  LossScale scale;
   for (int i = 0; i < 9; ++i) {
-    StepParameters next;
-    SetLossScale(parameters, finite[i], &next, 3);
-    CHECK(next.loss_scale == wanted[i]);
-    parameters = next;
+    scale.Count(finite[i], 3);
+    CHECK(scale.scale == wanted[i]);
   }
 }
 

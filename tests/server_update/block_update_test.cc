@@ -315,5 +315,83 @@ TEST_CASE("a gradient that is not finite shows in its segment's squares only", "
   }
 }
 
+TEST_CASE("leaves of 16-bit numbers have the bits of the same values in fp32", "[server][update]") {
+  for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
+    for (const SlotIndex slots : {1U, 2U, 3U, 5U}) {
+      for (const std::uint32_t count : {1U, 15U, 33U, 5000U}) {
+        CAPTURE(NameOf(encoding), slots, count);
+        Case c(count, AllRules()[6], slots, count);
+        std::vector<Contribution> wide;
+        std::vector<std::vector<std::byte>> narrow;
+        std::vector<StagedInput> inputs;
+        for (const Contribution& leaf : c.leaves) {
+          Floats values(count);
+          for (std::uint32_t i = 0; i < count; ++i) values[i] = leaf.value(i);
+          RoundTo(encoding, {values.data(), count});
+          wide.emplace_back(leaf.node(), leaf.samples(), values);
+          narrow.emplace_back(count * BytesPerNumber(encoding) + 1);
+          Encode(encoding, {values.data(), count}, narrow.back().data() + 1);
+          inputs.push_back({leaf.node(), leaf.samples(), narrow.back().data() + 1, encoding});
+        }
+        const BlockArrays expected = c.Updated(wide);
+        BlockArrays after = c.before;
+        ReduceAndUpdate({&c.group, 1}, c.scalars, inputs, slots, c.segments, c.before.in(), after.out(), after.squares);
+        REQUIRE(after.SameVersion(expected));
+        REQUIRE(after.sum == expected.sum);
+        REQUIRE(after.squares == expected.squares);
+        if (slots < 2) continue;
+        Floats sum(count, 42.0F), expected_sum(count, 43.0F);
+        AddNodes(wide[0].input(), wide[1].input(), count, expected_sum.data());
+        AddNodes(inputs[0], inputs[1], count, sum.data());
+        REQUIRE(sum == expected_sum);
+        AddNodes(inputs[0], wide[1].input(), count, sum.data());
+        REQUIRE(sum == expected_sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("a statistic moves a tenth of the way to what was observed, and nothing else touches it",
+          "[server][update]") {
+  for (const OptimizerRule& rule : AllRules()) {
+    for (const SlotIndex slots : {1U, 2U, 3U}) {
+      constexpr std::uint32_t kCount = 70;
+      Case c(11, rule, slots, kCount);
+      for (SegmentRange& segment : c.segments) segment.kind = TensorKind::kStatistic;
+      std::uint64_t samples = 0;
+      for (const Contribution& leaf : c.leaves) samples += leaf.samples();
+      c.scalars.mean_scale = 1e-6F;  // a loss scale; and clipping
+      c.scalars.clip = 0.01F;
+      c.scalars.statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples));
+      const BlockArrays after = c.Updated(c.leaves);
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        double observed = 0;
+        for (const Contribution& leaf : c.leaves) {
+          observed += static_cast<double>(leaf.value(i)) * static_cast<double>(leaf.samples());
+        }
+        observed /= static_cast<double>(samples);
+        const double before = static_cast<double>(c.before.weights[i]);
+        REQUIRE(static_cast<double>(after.weights[i]) == Approx(before + 0.1 * (observed - before)).margin(1e-6));
+      }
+      for (int s = 0; s < StateCount(rule.kind); ++s) REQUIRE(after.state[s] == c.before.state[s]);
+      for (const double squares : after.squares) REQUIRE(squares == 0.0);
+      BlockArrays again = c.before;
+      UpdateFromSum({&c.group, 1}, c.scalars, after.sum.data(), c.segments, c.before.in(), again.out());
+      REQUIRE(again.weights == after.weights);
+    }
+  }
+}
+
+TEST_CASE("a statistic that is not finite shows in its segment's squares", "[server][update]") {
+  Case c(12, AllRules()[6], 2, 40);
+  for (SegmentRange& segment : c.segments) segment.kind = TensorKind::kStatistic;
+  Floats values(40, 1.0F);
+  values[39] = std::numeric_limits<float>::infinity();
+  c.leaves.front() = Contribution(c.leaves.front().node(), 4, values);
+  const BlockArrays after = c.Updated(c.leaves);
+  REQUIRE(after.squares[0] == 0.0);
+  REQUIRE_FALSE(std::isfinite(after.squares[1]));
+}
+
 }  // namespace
 }  // namespace capstan::server

@@ -100,6 +100,7 @@ void Cluster::StartShard(std::uint32_t index) {
   options.seed = 5;
   options.config_hash = HashJobConfig(config_);
   options.optimizer = server::MakeOptimizerRule(config_.optimizer);
+  options.encoding = EncodingOf(config_);
   options.window_blocks = options_.window_blocks;
   options.block_elements = options_.block_elements;
   SimShard& shard = shards_[index];
@@ -145,9 +146,9 @@ void Cluster::TearLog(std::size_t index) {
 
 void Cluster::StartWorker(const std::string& name) {
   const std::uint64_t node = kWorkers + ++worker_lives_;
-  workers_.emplace(
-      node, std::make_unique<SimWorker>(SimWorker::Settings{node, name, &options_, &tensors_, catalog_.get(),
-                                                            pool_.get(), &random_, PeerId{kCoordinator}, flaw_}));
+  workers_.emplace(node, std::make_unique<SimWorker>(
+                             SimWorker::Settings{node, name, &options_, &tensors_, catalog_.get(), pool_.get(),
+                                                 &random_, PeerId{kCoordinator}, flaw_, EncodingOf(config_)}));
   markers_->WorkerStarts(Look());
   Trace("worker " + name + " starts as " + std::to_string(node));
 }

@@ -70,6 +70,10 @@ struct ClusterOptions {
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event
+
+  // Since edition 5.
+  Precision precision = Precision::kFp32;  // of weights and gradients on their way
+  bool statistics = false;                 // every other tensor is one
 };
 
 struct Mutant;

@@ -25,6 +25,7 @@ JobConfig MakeConfig(const ClusterOptions& options) {
   config.snapshot.every_seconds = options.snapshot_every_seconds;
   config.data.kind = DataKind::kSynthetic;
   config.model.kind = ModelKind::kMlp;
+  config.worker.precision = options.precision;
   config.limits.stall = 0;
   config.limits.join = 30;
   config.limits.lease = 4;
@@ -38,6 +39,7 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
     tensors.push_back(
         {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
     if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kGiven, 0.0F};
+    if (options.statistics && i % 2 == 1) tensors.back().kind = TensorKind::kStatistic;
   }
   return tensors;
 }

@@ -69,6 +69,10 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.groups = pick(4) == 0;
   options.given = pick(4) == 0;
   options.given_kinds = 1 + pick(3);
+  if (edition < 5) return options;
+  random = RandomStream(seed, 7);
+  if (pick(3) == 0) options.precision = pick(2) == 0 ? Precision::kBf16 : Precision::kFp16;
+  options.statistics = pick(3) == 0;
   return options;
 }
 
@@ -91,6 +95,8 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.clip_norm = options.clip_norm;
   calm.empty_slots = options.empty_slots;
   calm.groups = options.groups;
+  calm.precision = options.precision;
+  calm.statistics = options.statistics;
   calm.given = options.given;
   calm.given_from = options.given_from;
   calm.snapshot_every_steps = 0;
@@ -101,6 +107,7 @@ std::string ReferenceKey(const ClusterOptions& options) {
   return std::to_string(options.slots) + "/" + std::to_string(options.steps) + "/" +
          std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
+         std::to_string(static_cast<int>(options.precision)) + "/" + std::to_string(options.statistics) + "/" +
          std::to_string(options.tensor_sizes.size()) + "/" +
          (options.given ? std::to_string(options.given_from) : "seed");
 }
@@ -116,6 +123,8 @@ std::string Describe(const ClusterOptions& options) {
     std::snprintf(number, sizeof number, "%.3g", value);
     if (value > 0) text += std::string(", ") + name + " " + number;
   };
+  if (options.precision != Precision::kFp32) text += options.precision == Precision::kBf16 ? ", bf16" : ", fp16";
+  if (options.statistics) text += ", statistics";
   if (options.given) text += ", " + std::to_string(options.given_kinds) + " kinds of given weights";
   add("clip", options.clip_norm);
   add("groups", options.groups ? 2 : 0);

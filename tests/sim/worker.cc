@@ -58,6 +58,7 @@ void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
   declaration.catalog = *settings_.tensors;
   declaration.mode = settings_.options->mode;
   declaration.steps = settings_.options->steps;
+  declaration.encoding = settings_.encoding;
   declaration.numeric_class = "simulated";
   if (settings_.options->given) declaration.given = FirstWeights();
   session_->Declare(std::move(declaration), now, out);
@@ -74,6 +75,7 @@ BufferRef SimWorker::FirstWeights() const {
 void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
   has_work_ = true;
   work_ = std::move(ready.work);
+  loss_scale_ = ready.loss_scale;
   arrived_.assign(settings_.catalog->blocks().size(), ready.weights_held);
   busy_until_ = now + Instant(static_cast<std::int64_t>(settings_.random->Below(60'000'000)));
   const double slow = settings_.options->slow_computing;
@@ -88,7 +90,7 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
     return;
   }
   const Block& block = settings_.catalog->blocks()[arrived.block];
-  std::memcpy(weights_.data() + block.flat_offset, arrived.payload.data, arrived.payload.size);
+  Decode(block.EncodingIn(settings_.encoding), arrived.payload.data, block.count, weights_.data() + block.flat_offset);
   arrived_[arrived.block] = true;
 }
 
@@ -129,6 +131,17 @@ void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
   }
 }
 
+// The gradient of a slot, as it would arrive; of statistics what was observed.
+void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
+  for (const Block& block : settings_.catalog->blocks()) {
+    const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_;
+    for (std::uint64_t i = block.flat_offset; i < block.flat_offset + block.count; ++i) {
+      gradient[i] = GradientOf(weights_[i], work_.step, data, i) * scale;
+    }
+    RoundTo(block.EncodingIn(settings_.encoding), {gradient + block.flat_offset, block.count});
+  }
+}
+
 void SimWorker::Compute(Instant now, Outbox* out) {
   const ClusterOptions& options = *settings_.options;
   const Catalog& catalog = *settings_.catalog;
@@ -138,9 +151,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
   for (std::size_t index = 0; index < work_.slots.size(); ++index) {
     const SlotIndex slot = work_.slots[index];
     BufferRef gradient = settings_.gradients->Take();
-    for (std::uint64_t i = 0; i < catalog.element_count(); ++i) {
-      gradient.As<float>()[i] = GradientOf(weights_[i], work_.step, DataOf(slot, index), i);
-    }
+    ComputeSlot(DataOf(slot, index), gradient.As<float>());
     if (settings_.flaw == Flaw::kSumInSlotOrder) {
       gradients.push_back(settings_.gradients->Take());
       std::memcpy(gradients.back()->data(), gradient->data(), catalog.element_count() * sizeof(float));
@@ -154,12 +165,14 @@ void SimWorker::Compute(Instant now, Outbox* out) {
     for (const SlotSums::Part& part : sums.parts()) {
       Slice payload;
       if (part.gradient) {
-        payload = {part.gradient, part.gradient->data() + block.flat_offset * sizeof(float),
-                   block.count * sizeof(float)};
+        std::byte* const place = part.gradient->data() + block.flat_offset * sizeof(float);
+        const Encoding encoding = part.node.IsLeaf() ? block.EncodingIn(settings_.encoding) : Encoding::kFp32;
+        Encode(encoding, {part.gradient.As<float>() + block.flat_offset, block.count}, place);
+        payload = {part.gradient, place, block.count * BytesPerNumber(encoding)};
       }
       const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
-      session_->Push(work_.round, part.node, static_cast<BlockIndex>(i), part.samples, hash, std::move(payload), now,
-                     out);
+      session_->Push(work_.round, part.node, static_cast<BlockIndex>(i), part.samples, loss_scale_, hash,
+                     std::move(payload), now, out);
     }
   }
   for (SlotIndex slot : work_.slots) {

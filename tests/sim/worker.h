@@ -28,6 +28,7 @@ class SimWorker {
     RandomStream* random = nullptr;
     PeerId coordinator;
     Flaw flaw = Flaw::kNone;
+    Encoding encoding = Encoding::kFp32;
   };
   explicit SimWorker(Settings settings);
 
@@ -59,6 +60,7 @@ class SimWorker {
   void OnEvent(client::Session::Finished&, Instant, Outbox*) { exited_ = true; }
   void OnEvent(client::Session::Failed& failed, Instant, Outbox*);
   void Compute(Instant now, Outbox* out);
+  void ComputeSlot(std::uint32_t data, float* gradient) const;
   std::uint32_t DataOf(SlotIndex slot, std::size_t index) const;
   void SumFromTheLast(const std::vector<BufferRef>& gradients, const std::vector<client::SlotSums::Part>& parts) const;
 
@@ -67,6 +69,7 @@ class SimWorker {
   std::vector<float> weights_;
   bool has_work_ = false;
   client::Work work_;
+  float loss_scale_ = 1.0F;
   std::vector<bool> arrived_;
   Instant busy_until_{};
   bool idle_call_due_ = true;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <span>
 
 #include "common/float_control.h"
 #include "common/hash.h"
 #include "common/hyper_parameters.h"
 #include "common/job_config.h"
+#include "common/loss_scale.h"
 #include "common/metrics_check.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/gradient_check.h"
@@ -33,7 +35,8 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, c
                      tensor.shape,
                      {static_cast<InitKind>(tensor.initial), tensor.scale},
                      tensor.weight_decay && DecayApplies(optimizer, tensor.name),
-                     tensor.group});
+                     tensor.group,
+                     tensor.statistic ? TensorKind::kStatistic : TensorKind::kParameter});
   }
   return specs;
 }
@@ -76,6 +79,9 @@ class NetworkClient : public Client {
   Status Declare(const WorkerDescription& description) override;
   Result<std::optional<Work>> NextWork(Deadline deadline) override;
   const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
+  const std::uint16_t* narrow_weights() const override {
+    return narrow_weights_ ? narrow_weights_.As<const std::uint16_t>() : nullptr;
+  }
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
   Status SetHyperParameters(const std::vector<HyperParameters>& groups) override;
@@ -110,6 +116,9 @@ class NetworkClient : public Client {
   Status SettleHyperParameters(const char* call);
   void FinishBlock(BlockIndex block);
   void PushBlock(BlockIndex block);
+  std::span<float> GradientOf(const Block& block) {  // of the slot under way
+    return {slot_gradient_.As<float>() + block.flat_offset, block.count};
+  }
   Status CheckWholeGradient();
   void RefuseGradient();
   Status Misuse(const std::string& what);
@@ -122,6 +131,8 @@ class NetworkClient : public Client {
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
+  Encoding encoding_ = Encoding::kFp32;  // the job's
+  BufferRef narrow_weights_;             // null: fp32
 
   bool finished_ = false, ended_ = false;
   Status failure_;
@@ -132,6 +143,8 @@ class NetworkClient : public Client {
   double clip_norm_ = 0.0;
   NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
   bool left_out_ = false;  // the slot's gradient is not finite and contributes nothing
+  bool scales_ = false;    // in fp16: each slot has a loss scale of its own
+  std::map<std::uint32_t, LossScale> scale_of_slot_;
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
@@ -163,22 +176,29 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);
   weights_ = pool_->Take();
+  encoding_ = EncodingOf(config);
+  if (encoding_ != Encoding::kFp32) {
+    narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
+  }
   checks_ = config.job.mode != Mode::kSync;
   clip_norm_ = config.optimizer.clip_norm;
   on_nonfinite_ = config.job.on_nonfinite;
-  holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip);
+  scales_ = checks_ && config.worker.precision == Precision::kFp16;
+  holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip || scales_);
   client::Declaration declaration;
   declaration.catalog = std::move(specs);
   declaration.numeric_class = description.numeric_class;
   declaration.numeric_fingerprint = description.numeric_fingerprint;
   declaration.data_fingerprint = description.data_fingerprint;
   declaration.mode = config.job.mode;
+  declaration.encoding = encoding_;
   declaration.steps = config.job.steps;
   declaration.given = std::move(given);
   if (config.limits.stall > 0) {
     declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
   }
-  loop_->Send(client::DeclareCommand{std::move(declaration), weights_.As<float>()});
+  loop_->Send(client::DeclareCommand{std::move(declaration), weights_.As<float>(),
+                                     narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr});
   return {};
 }
 
@@ -196,6 +216,7 @@ void NetworkClient::On(Session::WorkReady& ready) {
   void_ = false;
   round_ = work.round;
   work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale};
+  if (scales_) work_.loss_scale = scale_of_slot_[work.slots.front()].scale;
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
   slots_begun_ = 0;
@@ -295,6 +316,10 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 // The gradient of a block is final: it is added along the tree and, in the round's last slot, leaves.
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
+  // What is added or checked here is what would have travelled, had each slot been pushed by itself.
+  if (slot_gradient_ && (sums_->slots().size() > 1 || holds_back_)) {
+    RoundTo(block.EncodingIn(encoding_), GradientOf(block));
+  }
   sums_->RangeReady(block.flat_offset, block.count);
   if (sums_->at_last_slot() && !holds_back_) PushBlock(index);
 }
@@ -303,11 +328,15 @@ void NetworkClient::PushBlock(BlockIndex index) {
   if (void_ || !failure_.ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, 0, {}};
+    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, work_.loss_scale, 0, {}};
     if (part.gradient && !left_out_) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
       if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
       push.payload = {part.gradient, std::as_bytes(gradient).data(), gradient.size_bytes()};
+      if (const Encoding encoding = block.EncodingIn(encoding_); part.node.IsLeaf() && encoding != Encoding::kFp32) {
+        Encode(encoding, gradient, part.gradient->data() + block.flat_offset * sizeof(float));  // in place
+        push.payload.size = block.count * BytesPerNumber(encoding);
+      }
       push.payload_hash = Hash64(push.payload.bytes());  // here, while it is in this core's cache
     }
     loop_->Send(std::move(push));
@@ -324,16 +353,30 @@ void NetworkClient::RefuseGradient() {
 // Clips by the norm of the whole, and leaves it out when it is not finite.
 Status NetworkClient::CheckWholeGradient() {
   if (slot_samples_ == 0) return {};
-  const std::span<float> gradient(slot_gradient_.As<float>(), catalog_->element_count());
-  const double squares = client::SumOfSquares(gradient);
-  if (!std::isfinite(squares)) {
+  double squares = 0.0;
+  bool finite = true;
+  for (const Block& block : catalog_->blocks()) {
+    const double squares_here = client::SumOfSquares(GradientOf(block));
+    finite = finite && std::isfinite(squares_here);
+    if (block.kind == TensorKind::kParameter) squares += squares_here;
+  }
+  bool can_shrink = false;
+  if (scales_) {
+    LossScale& scale = scale_of_slot_[work_.slots[slots_begun_ - 1]];
+    can_shrink = scale.scale > kLeastLossScale;
+    scale.Count(finite);
+  }
+  if (!finite) {
     left_out_ = true;
-    if (on_nonfinite_ == NonFinitePolicy::kStop) RefuseGradient();
+    if (on_nonfinite_ == NonFinitePolicy::kStop && !can_shrink) RefuseGradient();
     return failure_;
   }
-  const auto clip = static_cast<float>(clip_norm_ / (std::sqrt(squares) + 1e-6));
-  if (clip_norm_ > 0 && clip < 1.0F) {
-    for (float& value : gradient) value *= clip;
+  const double norm = std::sqrt(squares) / static_cast<double>(work_.loss_scale);
+  const auto clip = static_cast<float>(clip_norm_ / (norm + 1e-6));
+  if (clip_norm_ == 0 || clip >= 1.0F) return {};
+  for (const Block& block : catalog_->blocks()) {
+    if (block.kind != TensorKind::kParameter) continue;
+    for (float& value : GradientOf(block)) value *= clip;
   }
   return {};
 }

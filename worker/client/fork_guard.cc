@@ -27,6 +27,7 @@ class ForkGuard : public Client {
     return client_->NextWork(deadline);
   }
   const float* weights() const override { return owner_.IsThis() ? client_->weights() : nullptr; }
+  const std::uint16_t* narrow_weights() const override { return owner_.IsThis() ? client_->narrow_weights() : nullptr; }
   std::uint64_t element_count() const override { return owner_.IsThis() ? client_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());

@@ -279,7 +279,8 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   if (place == link->blocks.end() || *place != weights.block) return;
   const auto index = static_cast<std::size_t>(place - link->blocks.begin());
   if (link->arrived[index] || index >= link->asked) return;
-  if (payload.size != catalog_->blocks()[weights.block].count * sizeof(float)) return;
+  if (weights.encoding != EncodingOf(weights.block)) return;
+  if (payload.size != catalog_->blocks()[weights.block].count * BytesPerNumber(weights.encoding)) return;
   if (Hash64(payload.bytes()) != weights.payload_hash) return;  // damaged on the way: the retry asks again
   if (Synchronous() && weights.stop) {
     stop_ = true;
@@ -373,15 +374,16 @@ void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Out
 
 // ---- gradients -----------------------------------------------------------------------------------------------------
 
-void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, std::uint64_t payload_hash,
-                   Slice payload, Instant now, Outbox* out) {
+void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
+                   std::uint64_t payload_hash, Slice payload, Instant now, Outbox* out) {
   if (round != round_ || !announced_ || block >= placement_.size()) return;
   if (Synchronous() && Covered(block, node)) return;
   const ShardIndex shard = placement_[block];
   ShardLink& link = links_[shard];
   PendingPush push;
-  push.header = {generation_,  link.address.incarnation, session_,         PushStep(), node, block, samples,
-                 payload_hash, Encoding::kFp32,          hyper_parameters_};
+  const Encoding encoding = node.IsLeaf() ? EncodingOf(block) : Encoding::kFp32;
+  push.header = {generation_, link.address.incarnation, session_,  PushStep(), node, block, samples, payload_hash,
+                 encoding,    hyper_parameters_,        loss_scale};
   push.payload = std::move(payload);
   push.round = round;
   if (link.credit_step != push.header.step || link.credit == 0) {
@@ -478,7 +480,7 @@ void Session::Tick(Instant now, Outbox* out) {
       if (end.shard == shard) out->Send(link.peer, end.header);
     }
     if (round_state_ != RoundState::kPulling || link.asked == link.pulled) continue;
-    Pull pull{generation_, link.address.incarnation, session_, Version{step_.value}, {}};
+    Pull pull{generation_, link.address.incarnation, session_, Version{step_.value}, {}, 0, declaration_->encoding};
     for (std::size_t i = 0; i < link.asked; ++i) {
       if (!link.arrived[i]) pull.blocks.push_back(link.blocks[i]);
     }

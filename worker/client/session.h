@@ -50,6 +50,7 @@ struct Declaration {
   std::uint64_t numeric_fingerprint = 0;
   std::uint64_t data_fingerprint = 0;
   Mode mode = Mode::kSync;
+  Encoding encoding = Encoding::kFp32;     // of weights and of leaves, but those of statistics
   Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
   std::uint64_t steps = 0;                 // a slot's last sequence number in modes without global steps
   BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
@@ -109,9 +110,10 @@ class Session {
   // The application's calls.
   void Declare(Declaration declaration, Instant now, Outbox* out);
   void Ready(Instant now, Outbox* out);
-  // `payload` is kept until the block is staged; its bytes must not change until then.
-  void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, std::uint64_t payload_hash,
-            Slice payload, Instant now, Outbox* out);
+  // `payload` is kept until the block is staged; its bytes must not change until then. A leaf's numbers are encoded as
+  // its block's are, a sum's are fp32.
+  void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
+            std::uint64_t payload_hash, Slice payload, Instant now, Outbox* out);
   void EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
@@ -178,6 +180,7 @@ class Session {
   bool ChooseSyncWork(Instant now, Outbox* out);
   bool ChooseAsyncWork(Instant now, Outbox* out);
   void AskCoverage(Instant now, Outbox* out);
+  Encoding EncodingOf(BlockIndex block) const { return catalog_->blocks()[block].EncodingIn(declaration_->encoding); }
   bool Synchronous() const { return declaration_->mode == Mode::kSync; }
   // The number that names a push: the step, or the sequence number of the slot.
   Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }

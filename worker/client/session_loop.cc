@@ -97,8 +97,8 @@ bool SessionLoop::CarrySome() {
 
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
-    session_->Push(push->round, push->node, push->block, push->samples, push->payload_hash, std::move(push->payload),
-                   now, &out_);
+    session_->Push(push->round, push->node, push->block, push->samples, push->loss_scale, push->payload_hash,
+                   std::move(push->payload), now, &out_);
   } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, std::move(end->report), now, &out_);
   } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
@@ -109,6 +109,8 @@ void SessionLoop::Carry(Command& command, Instant now) {
     session_->Barrier(now, &out_);
   } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {
     weights_ = declare->weights;
+    narrow_ = declare->narrow;
+    encoding_ = declare->declaration.encoding;
     Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
     if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
     session_->Declare(std::move(declare->declaration), now, &out_);
@@ -135,8 +137,11 @@ void SessionLoop::HandOverEvents() {
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
           if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
-            const std::uint64_t offset = catalog_->blocks()[body.block].flat_offset;
-            std::memcpy(weights_ + offset, body.payload.data, body.payload.size);
+            const Block& block = catalog_->blocks()[body.block];
+            void* const place = block.EncodingIn(encoding_) == Encoding::kFp32
+                                    ? static_cast<void*>(weights_ + block.flat_offset)
+                                    : narrow_ + block.flat_offset;
+            std::memcpy(place, body.payload.data, body.payload.size);
             (void)events_.Push(BlockArrived{body.block}).ok();
           } else {
             (void)events_.Push(std::move(body)).ok();

@@ -29,7 +29,9 @@ namespace capstan::client {
 // What the application asks of the loop.
 struct DeclareCommand {
   Declaration declaration;
-  float* weights = nullptr;  // flat space; lives as long as the loop
+  // Flat space; they live as long as the loop. Blocks of 16-bit numbers go to `narrow`.
+  float* weights = nullptr;
+  std::uint16_t* narrow = nullptr;
 };
 struct ReadyCommand {};
 struct PushCommand {
@@ -37,6 +39,7 @@ struct PushCommand {
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
+  float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
   Slice payload;
 };
@@ -103,6 +106,8 @@ class SessionLoop {
   std::unique_ptr<Session> session_;
   std::unique_ptr<Catalog> catalog_;
   float* weights_ = nullptr;
+  std::uint16_t* narrow_ = nullptr;
+  Encoding encoding_ = Encoding::kFp32;
   Outbox out_;
   std::string waiting_for_;
   Instant waiting_since_{};

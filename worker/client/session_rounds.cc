@@ -134,7 +134,7 @@ void Session::BeginPull(Instant now, Outbox* out) {
 // Asks for further blocks in forward order, a window at a time.
 void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
   if (link->asked - link->pulled > kPullWindow / 2 || link->asked == link->blocks.size()) return;
-  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}};
+  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}, 0, declaration_->encoding};
   const std::size_t window = link->pulled == 0 ? kFirstPull : kPullWindow;
   while (link->asked < link->blocks.size() && link->asked - link->pulled < window) {
     pull.blocks.push_back(link->blocks[link->asked++]);

@@ -51,6 +51,9 @@ struct TensorDeclaration {
   // 0: its hyper-parameters are the job file's. Otherwise they are of this group, from 1 on: SetHyperParameters. Either
   // all tensors have a group or none has.
   std::uint32_t group = 0;
+  // Not trained but observed, as batch-norm's running mean: a slot's "gradient" is the mean that it saw over its
+  // samples, unscaled; a step moves the kept value by a tenth of the way to the mean over all samples.
+  bool statistic = false;
 };
 
 struct WorkerDescription {
@@ -124,6 +127,9 @@ class [[gnu::visibility("default")]] Client {
   // All tensors one behind the other, as declared; null before. Valid to read for tensors that WaitWeights has answered
   // for, until the next call of NextWork.
   virtual const float* weights() const = 0;
+  // The same as numbers of 16 bits, where the job's precision is bf16 or fp16; else null. weights() then has statistics
+  // alone.
+  virtual const std::uint16_t* narrow_weights() const = 0;
   virtual std::uint64_t element_count() const = 0;
   // Until the weights of tensors [first, last] of this round are there.
   virtual Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) = 0;

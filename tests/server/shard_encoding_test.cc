@@ -1,0 +1,107 @@
+// Weights and gradients that travel as 16-bit numbers, and statistics that do not.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "common/encoding.h"
+#include "tests/server/shard_bench.h"
+
+namespace capstan::server {
+namespace {
+
+// Blocks 0 and 2 are weights, block 1 is a statistic.
+ShardBenchOptions SixteenBits(Encoding encoding) {
+  return {.slots = 2, .tensors = {4, 4, 2}, .encoding = encoding, .statistics = {1}};
+}
+
+class NarrowBench : public ShardBench {
+ public:
+  explicit NarrowBench(Encoding encoding) : ShardBench(SixteenBits(encoding)), encoding_(encoding) { Start(); }
+
+  Slice Encoded(std::size_t count, float value, Encoding encoding) {
+    Slice payload = Values(count, value);
+    const std::vector<float> values(count, value);
+    Encode(encoding, values, payload.owner->data());
+    payload.size = count * BytesPerNumber(encoding);
+    return payload;
+  }
+  void StageAs(Encoding encoding, BlockIndex block, Node node, std::uint64_t samples, float value) {
+    Slice payload = Encoded(SizeOf(block), value, encoding);
+    Push push = MakePush(0, block, node, samples, payload);
+    push.encoding = encoding;
+    FromWorker(push, std::move(payload));
+  }
+  Encoding EncodingOf(BlockIndex block) const { return block == 1 ? Encoding::kFp32 : encoding_; }
+  // The weights of a block as they arrive.
+  std::vector<float> PullAs(Encoding asked, std::uint64_t version, BlockIndex block, Encoding* arrived) {
+    Forget();
+    payloads.clear();
+    Pull pull = MakePull(version, {block});
+    pull.encoding = asked;
+    FromWorker(pull);
+    const std::vector<Weights> answers = Take<Weights>();
+    REQUIRE(answers.size() == 1);
+    *arrived = answers[0].encoding;
+    REQUIRE(payloads.back().size == SizeOf(block) * BytesPerNumber(*arrived));
+    REQUIRE(Hash64(payloads.back().bytes()) == answers[0].payload_hash);
+    std::vector<float> values(SizeOf(block));
+    Decode(*arrived, payloads.back().data, values.size(), values.data());
+    return values;
+  }
+
+ private:
+  Encoding encoding_;
+};
+
+TEST_CASE("leaves of 16-bit numbers make the step that their values make, and weights come back rounded",
+          "[server][shard][encoding]") {
+  for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
+    CAPTURE(NameOf(encoding));
+    NarrowBench bench(encoding);
+    for (BlockIndex block = 0; block < 3; ++block) {
+      bench.StageAs(bench.EncodingOf(block), block, {0, 1}, 1, -1.0F);
+      bench.StageAs(bench.EncodingOf(block), block, {1, 2}, 2, -4.0F);
+    }
+    bench.FromWorker(bench.MakeEnd(0, 0, 1));
+    bench.FromWorker(bench.MakeEnd(0, 1, 2));
+    REQUIRE(bench.shard->prepared());
+    bench.FromCoordinator(bench.MakeCommit(0));
+    // Descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic goes a tenth of the way.
+    CHECK(bench.WeightOf(0) == 3.0F);
+    CHECK(bench.WeightOf(1) == -3.0F * kStatisticMomentum);
+    Encoding arrived{};
+    CHECK(bench.PullAs(encoding, 1, 0, &arrived) == std::vector<float>(4, 3.0F));
+    CHECK(arrived == encoding);
+    CHECK(bench.PullAs(encoding, 1, 1, &arrived) == std::vector<float>(4, -3.0F * kStatisticMomentum));
+    CHECK(arrived == Encoding::kFp32);
+    CHECK(bench.PullAs(Encoding::kFp32, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
+    CHECK(arrived == Encoding::kFp32);
+    CHECK(bench.PullAs(encoding, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
+    CHECK(arrived == encoding);
+  }
+}
+
+TEST_CASE("sums above leaves come as fp32, beside leaves of 16 bits", "[server][shard][encoding]") {
+  NarrowBench bench(Encoding::kBf16);
+  bench.StageAs(Encoding::kFp32, 0, {0, 2}, 3, -9.0F);
+  CHECK(bench.Take<Staged>().back().held.size() == 1);
+}
+
+TEST_CASE("numbers of another width than the job's are invalid, and a statistic's are fp32",
+          "[server][shard][encoding]") {
+  NarrowBench bench(Encoding::kBf16);
+  bench.StageAs(Encoding::kFp32, 0, {0, 1}, 1, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  bench.StageAs(Encoding::kFp16, 0, {0, 1}, 1, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  bench.StageAs(Encoding::kBf16, 0, {0, 2}, 1, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  bench.StageAs(Encoding::kBf16, 1, {0, 1}, 1, 1.0F);
+  CHECK(bench.Refused(Code::kInvalid));
+  Pull pull = bench.MakePull(0, {0});
+  pull.encoding = Encoding::kFp16;
+  bench.FromWorker(pull);
+  CHECK(bench.Refused(Code::kInvalid));
+}
+
+}  // namespace
+}  // namespace capstan::server
