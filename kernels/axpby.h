@@ -1,17 +1,18 @@
 // Axpby: y = a x + b y.
 //
 // Shapes: x, y [count].
-// Types:  float and double.
+// Types:  float, double, Bf16, Half.
 #pragma once
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 
 namespace capstan::kernels {
 
 // With b = 0, y is written without being read.
-template <class Real>
-void Axpby(CpuContext& context, std::int64_t count, Real a, const Real* x, Real b, Real* y);
+template <class T>
+void Axpby(CpuContext& context, std::int64_t count, Wide<T> a, const T* x, Wide<T> b, T* y);
 
 }  // namespace capstan::kernels

@@ -1,29 +1,30 @@
 // BiasActivationBackward: the way back through y = activation(x + bias).
 //
 // Shapes: x, dy [rows, columns], dense; bias gradient [columns].
-// Types:  float and double.
+// Types:  float, double, Bf16, Half; the bias gradient in Wide<T>, a sum of dx before it is rounded.
 // Parity: a column is added in ascending rows, in groups of kRowGroup, the groups' sums in order.
 // Why:    one pass over dy for both the activation's derivative and the bias gradient.
 #pragma once
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 #include "kernels/matmul.h"
 
 namespace capstan::kernels {
 
-template <class Real>
+template <class T>
 struct BiasActivationGradient {
   std::int64_t rows = 0, columns = 0;
   Activation activation = Activation::kNone;
-  const Real* x = nullptr;        // kGelu: before the activation; kRelu: before or after; kNone: unused
-  Real* dy = nullptr;             // becomes dx in place
-  Real* bias_gradient = nullptr;  // beta * old + sum over rows of dx
-  Real beta = 0;                  // 0: written without being read
+  const T* x = nullptr;              // kGelu: before the activation; kRelu: before or after; kNone: unused
+  T* dy = nullptr;                   // becomes dx in place
+  Wide<T>* bias_gradient = nullptr;  // beta * old + sum over rows of dx
+  Wide<T> beta = 0;                  // 0: written without being read
 };
 
-template <class Real>
-void BiasActivationBackward(CpuContext& context, const BiasActivationGradient<Real>& gradient);
+template <class T>
+void BiasActivationBackward(CpuContext& context, const BiasActivationGradient<T>& gradient);
 
 }  // namespace capstan::kernels

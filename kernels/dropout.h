@@ -1,12 +1,13 @@
 // Dropout: sets each element to 0 with a probability and divides the others by the probability of staying.
 //
 // Shapes: x, any array; in place. The gradient is the same call on dy.
-// Types:  float and double.
+// Types:  float, double, Bf16, Half.
 // Parity: whether element i stays depends on (key, i) alone, so the mask is made again instead of stored.
 #pragma once
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 
 namespace capstan::kernels {
@@ -16,12 +17,12 @@ struct DropoutMask {
   double probability = 0;  // of 0, in [0, 1); with 0 nothing is touched
 };
 
-template <class Real>
-void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, Real* x);
+template <class T>
+void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T* x);
 
 // Elements [first, first + count) on the calling thread, x pointing at the first of them; `first` is a multiple of
 // kPhiloxGroup.
-template <class Real>
-void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, Real* x);
+template <class T>
+void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, T* x);
 
 }  // namespace capstan::kernels

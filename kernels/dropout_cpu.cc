@@ -3,6 +3,7 @@
 #include "common/status.h"
 #include "kernels/dropout.h"
 #include "kernels/philox_batch.h"
+#include "kernels/wide_rows.h"
 
 namespace capstan::kernels {
 namespace {
@@ -12,22 +13,24 @@ constexpr std::int64_t kPiece = 8 * kPhiloxGroup;  // numbers on the stack at on
 
 }  // namespace
 
-template <class Real>
-void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, Real* x) {
+template <class T>
+void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, T* x) {
   const auto threshold = static_cast<std::uint32_t>(mask.probability * 0x1p32);
-  const Real scale = static_cast<Real>(1.0 / (1.0 - mask.probability));
+  const auto scale = static_cast<Wide<T>>(1.0 / (1.0 - mask.probability));
   std::uint32_t bits[kPiece];
+  Wide<T> scratch[WideScratch<T>(kPiece) + 1];
   for (std::int64_t done = 0; done < count; done += kPiece) {
     const std::int64_t piece = std::min(kPiece, count - done);
     const std::int64_t rounded = (piece + kPhiloxGroup - 1) / kPhiloxGroup * kPhiloxGroup;
     PhiloxFill(mask.key, first + static_cast<std::uint64_t>(done), rounded, bits);
-    Real* values = x + done;
-    for (std::int64_t i = 0; i < piece; ++i) values[i] = bits[i] < threshold ? Real(0) : values[i] * scale;
+    Wide<T>* values = WideRowInPlace(x + done, piece, scratch);
+    for (std::int64_t i = 0; i < piece; ++i) values[i] = bits[i] < threshold ? Wide<T>(0) : values[i] * scale;
+    Round(values, piece, x + done);
   }
 }
 
-template <class Real>
-void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, Real* x) {
+template <class T>
+void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T* x) {
   CAPSTAN_CHECK(mask.probability >= 0 && mask.probability < 1);
   if (mask.probability == 0) return;
   context.ParallelFor((count + kTask - 1) / kTask, [&](std::int64_t task, int) {
@@ -38,7 +41,11 @@ void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, R
 
 template void DropoutOnThisThread(const DropoutMask&, std::uint64_t, std::int64_t, float*);
 template void DropoutOnThisThread(const DropoutMask&, std::uint64_t, std::int64_t, double*);
+template void DropoutOnThisThread(const DropoutMask&, std::uint64_t, std::int64_t, Bf16*);
+template void DropoutOnThisThread(const DropoutMask&, std::uint64_t, std::int64_t, Half*);
 template void Dropout(CpuContext&, const DropoutMask&, std::int64_t, float*);
 template void Dropout(CpuContext&, const DropoutMask&, std::int64_t, double*);
+template void Dropout(CpuContext&, const DropoutMask&, std::int64_t, Bf16*);
+template void Dropout(CpuContext&, const DropoutMask&, std::int64_t, Half*);
 
 }  // namespace capstan::kernels

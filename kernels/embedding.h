@@ -2,39 +2,40 @@
 //
 // Shapes: tokens [sequences, length]; token_table [vocabulary, width]; position_table [length or more, width];
 //         y, dy [sequences, length, width].
-// Types:  float and double.
+// Types:  float, double, Bf16, Half; gradients of the tables in Wide<T>.
 // Parity: a row's gradient is added in ascending order of (sequence, position). No atomics: a task owns columns.
 #pragma once
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 
 namespace capstan::kernels {
 
-template <class Real>
+template <class T>
 struct EmbeddingArgs {
   std::int64_t sequences = 0, length = 0, width = 0;
   const std::int32_t* tokens = nullptr;  // each in [0, vocabulary)
-  const Real* token_table = nullptr;
-  const Real* position_table = nullptr;
-  Real* y = nullptr;
+  const T* token_table = nullptr;
+  const T* position_table = nullptr;
+  T* y = nullptr;
 };
 
-template <class Real>
-void Embedding(CpuContext& context, const EmbeddingArgs<Real>& args);
+template <class T>
+void Embedding(CpuContext& context, const EmbeddingArgs<T>& args);
 
-template <class Real>
+template <class T>
 struct EmbeddingGradient {
   std::int64_t sequences = 0, length = 0, width = 0;
   const std::int32_t* tokens = nullptr;
-  const Real* dy = nullptr;
-  Real* token_gradient = nullptr;     // is added to: in a tied model it already holds the head's part
-  Real* position_gradient = nullptr;  // position_beta * old + gradient, for the first `length` positions
-  Real position_beta = 0;
+  const T* dy = nullptr;
+  Wide<T>* token_gradient = nullptr;     // is added to: in a tied model it already holds the head's part
+  Wide<T>* position_gradient = nullptr;  // position_beta * old + gradient, for the first `length` positions
+  Wide<T> position_beta = 0;
 };
 
-template <class Real>
-void EmbeddingBackward(CpuContext& context, const EmbeddingGradient<Real>& args);
+template <class T>
+void EmbeddingBackward(CpuContext& context, const EmbeddingGradient<T>& args);
 
 }  // namespace capstan::kernels

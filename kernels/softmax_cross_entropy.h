@@ -1,22 +1,23 @@
 // SoftmaxCrossEntropy: loss = -log softmax(logits)[target], summed over rows, and its gradient in place of the logits.
 //
 // Shapes: logits [rows, classes] with stride >= classes; targets [rows], each in [0, classes).
-// Types:  float and double; the loss is added in double.
+// Types:  float, double, Bf16, Half; the loss is added in double.
 // Parity: sums over a row in the order of lanes.h; the rows' losses in ascending order.
 #pragma once
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 
 namespace capstan::kernels {
 
-template <class Real>
+template <class T>
 struct SoftmaxCrossEntropyArgs {
   std::int64_t rows = 0, classes = 0, stride = 0;
-  Real* logits = nullptr;  // becomes gradient_scale * (softmax - one-hot)
+  T* logits = nullptr;  // becomes gradient_scale * (softmax - one-hot)
   const std::int32_t* targets = nullptr;
-  Real gradient_scale = 1;
+  Wide<T> gradient_scale = 1;
 };
 
 struct LossResult {
@@ -24,7 +25,7 @@ struct LossResult {
   std::int64_t correct = 0;  // rows whose target has the largest logit
 };
 
-template <class Real>
-LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<Real>& args);
+template <class T>
+LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args);
 
 }  // namespace capstan::kernels

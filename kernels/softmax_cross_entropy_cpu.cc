@@ -3,6 +3,7 @@
 #include "kernels/elementary.h"
 #include "kernels/lanes.h"
 #include "kernels/softmax_cross_entropy.h"
+#include "kernels/wide_rows.h"
 
 namespace capstan::kernels {
 namespace {
@@ -28,13 +29,21 @@ RowLoss Row(Real* logits, std::int64_t classes, std::int32_t target, Real gradie
 
 }  // namespace
 
-template <class Real>
-LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<Real>& args) {
-  RowLoss* rows = context.Workspace<RowLoss>(static_cast<std::size_t>(args.rows));
-  context.ParallelFor((args.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+template <class T>
+LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args) {
+  const std::int64_t lane_scratch = WideScratch<T>(args.classes);
+  const std::size_t row_bytes = static_cast<std::size_t>(args.rows) * sizeof(RowLoss);
+  std::byte* work = context.Workspace<std::byte>(
+      row_bytes + static_cast<std::size_t>(lane_scratch * context.threads()) * sizeof(Wide<T>));
+  RowLoss* rows = reinterpret_cast<RowLoss*>(work);
+  Wide<T>* scratch = reinterpret_cast<Wide<T>*>(work + row_bytes);
+  context.ParallelFor((args.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int lane) {
     const std::int64_t last = std::min(args.rows, (task + 1) * kTaskRows);
     for (std::int64_t row = task * kTaskRows; row < last; ++row) {
-      rows[row] = Row(args.logits + row * args.stride, args.classes, args.targets[row], args.gradient_scale);
+      T* logits = args.logits + row * args.stride;
+      Wide<T>* wide = WideRowInPlace(logits, args.classes, scratch + lane * lane_scratch);
+      rows[row] = Row(wide, args.classes, args.targets[row], args.gradient_scale);
+      Round(wide, args.classes, logits);
     }
   });
   LossResult result;
@@ -47,5 +56,7 @@ LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArg
 
 template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<float>&);
 template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<double>&);
+template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Bf16>&);
+template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Half>&);
 
 }  // namespace capstan::kernels

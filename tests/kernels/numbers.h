@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
 
+#include "common/number16.h"
 #include "common/random.h"
 
 namespace capstan::kernels {
@@ -16,13 +18,13 @@ template <class Real>
 std::vector<Real> RandomNumbers(std::int64_t count, std::uint64_t seed) {
   RandomStream stream(seed);
   std::vector<Real> values(static_cast<std::size_t>(count));
-  for (Real& value : values) value = static_cast<Real>(2 * stream.Unit() - 1);
+  for (Real& value : values) value = Narrow<Real>(static_cast<Wide<Real>>(2 * stream.Unit() - 1));
   return values;
 }
 
 template <class Real>
 std::vector<Real> Poison(std::int64_t count) {
-  return std::vector<Real>(static_cast<std::size_t>(count), std::numeric_limits<Real>::quiet_NaN());
+  return std::vector<Real>(static_cast<std::size_t>(count), Narrow<Real>(std::numeric_limits<Wide<Real>>::quiet_NaN()));
 }
 
 inline std::vector<std::int32_t> RandomIndices(std::int64_t count, std::int32_t bound, std::uint64_t seed) {
@@ -45,13 +47,32 @@ double RelativeDistance(const std::vector<A>& x, const std::vector<B>& y) {
   double difference = 0, norm = 0;
   if (x.size() != y.size()) return std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - static_cast<double>(y[i]);
+    const double d = static_cast<double>(Widen(x[i])) - static_cast<double>(Widen(y[i]));
     difference += d * d;
-    norm += static_cast<double>(y[i]) * static_cast<double>(y[i]);
+    norm += static_cast<double>(Widen(y[i])) * static_cast<double>(Widen(y[i]));
   }
   const double distance = std::sqrt(difference / std::max(norm, 1e-300));
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
+
+template <class T>
+std::vector<double> Doubles(const std::vector<T>& x) {
+  std::vector<double> wide;
+  for (const T& value : x) wide.push_back(static_cast<double>(Widen(value)));
+  return wide;
+}
+
+template <class T>
+bool SameBits(const std::vector<T>& x, const std::vector<T>& y) {
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+}
+
+// How far, in norm, an array of T may be from what it should hold when each element was rounded once: the most that a
+// rounding to nearest can do, and for float some steps of arithmetic.
+template <class T>
+constexpr double kRounded = std::is_same_v<T, Bf16>   ? 0x1p-8
+                            : std::is_same_v<T, Half> ? 0x1p-11
+                                                      : 1e-6;
 
 // Central differences of f at x.
 inline std::vector<double> NumericGradient(std::vector<double> x,

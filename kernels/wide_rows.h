@@ -1,0 +1,60 @@
+// WideRow, WideRowInPlace, WideResult, Round: a row of any type of number as a row of Wide<T>, in which kernels
+// compute.
+//
+// Types:  for float and double the row itself, and nothing is copied. For Bf16 and Half a copy in `scratch`, which has
+//         as many elements as the row; WideScratch says how many that takes.
+// Parity: widening is exact, and a result is rounded once, by Round.
+// Why:    a kernel is written once, on wide numbers; the copy stays in the first cache.
+#pragma once
+
+#include <cstdint>
+
+#include "common/number16.h"
+
+namespace capstan::kernels {
+
+// Elements of scratch for rows of `count` in all.
+template <class T>
+constexpr std::int64_t WideScratch(std::int64_t count) {
+  return kIs16Bit<T> ? count : 0;
+}
+
+// To read.
+template <class T>
+inline const Wide<T>* WideRow(const T* row, std::int64_t count, Wide<T>* scratch) {
+  if constexpr (kIs16Bit<T>) {
+    WidenAll({row, static_cast<std::size_t>(count)}, scratch);
+    return scratch;
+  } else {
+    return row;
+  }
+}
+
+// To read and to change; ends with Round.
+template <class T>
+inline Wide<T>* WideRowInPlace(T* row, std::int64_t count, Wide<T>* scratch) {
+  if constexpr (kIs16Bit<T>) {
+    WidenAll({row, static_cast<std::size_t>(count)}, scratch);
+    return scratch;
+  } else {
+    return row;
+  }
+}
+
+// To write without reading; ends with Round.
+template <class T>
+inline Wide<T>* WideResult(T* row, Wide<T>* scratch) {
+  if constexpr (kIs16Bit<T>) {
+    return scratch;
+  } else {
+    return row;
+  }
+}
+
+// `row` takes what was made in its wide form.
+template <class T>
+inline void Round(const Wide<T>* wide, std::int64_t count, T* row) {
+  if constexpr (kIs16Bit<T>) NarrowAll({wide, static_cast<std::size_t>(count)}, row);
+}
+
+}  // namespace capstan::kernels
