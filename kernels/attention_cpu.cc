@@ -36,8 +36,9 @@ struct Tile {
 std::int64_t TileCount(const AttentionShape& shape) { return (shape.length + kTileRows - 1) / kTileRows; }
 
 // Numbers a lane needs for products and for `tiles` score tiles.
+template <class Real>
 std::int64_t LaneScratch(const AttentionShape& shape, std::int64_t tiles) {
-  return kMatmulScratch + (tiles * kTileRows * shape.length + 15) / 16 * 16;
+  return kMatmulScratch<Real> + (tiles * kTileRows * shape.length + 15) / 16 * 16;
 }
 
 template <class Real>
@@ -71,7 +72,7 @@ void DropRow(const AttentionShape& shape, const DropoutMask& dropout, std::int64
 
 template <class Real>
 void ForwardTile(const AttentionArgs<Real>& args, const Head& head, const Tile& tile, Real* scratch) {
-  Real* scores = scratch + kMatmulScratch;
+  Real* scores = scratch + kMatmulScratch<Real>;
   Scores(head, tile, args.shape, args.qkv, scores, scratch);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
@@ -131,7 +132,7 @@ void BackwardTile(const AttentionGradient<Real>& args, const Head& head, const T
   const Operand<Real> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
   const Real add = tile.keys < shape.length ? Real(1) : Real(0);  // the last tile comes first and sees all keys
 
-  Real* p = scratch + kMatmulScratch;
+  Real* p = scratch + kMatmulScratch<Real>;
   Real* dp = p + tile.rows * tile.keys;
   Scores(head, tile, shape, args.qkv, p, scratch);
   const auto product = [scratch](const Product<Real>& arguments) { MatmulOnThisThread(arguments, scratch); };
@@ -172,7 +173,7 @@ void BackwardTile(const AttentionGradient<Real>& args, const Head& head, const T
 
 template <class Real>
 void CausalAttention(CpuContext& context, const AttentionArgs<Real>& args) {
-  const std::int64_t tiles = TileCount(args.shape), lane_scratch = LaneScratch(args.shape, 1);
+  const std::int64_t tiles = TileCount(args.shape), lane_scratch = LaneScratch<Real>(args.shape, 1);
   Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(lane_scratch * context.threads()));
   context.ParallelFor(args.shape.sequences * args.shape.heads * tiles, [&](std::int64_t task, int lane) {
     // The longest tiles first, so that the threads end together.
@@ -183,7 +184,7 @@ void CausalAttention(CpuContext& context, const AttentionArgs<Real>& args) {
 
 template <class Real>
 void CausalAttentionBackward(CpuContext& context, const AttentionGradient<Real>& args) {
-  const std::int64_t lane_scratch = LaneScratch(args.shape, 2);
+  const std::int64_t lane_scratch = LaneScratch<Real>(args.shape, 2);
   Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(lane_scratch * context.threads()));
   context.ParallelFor(args.shape.sequences * args.shape.heads, [&](std::int64_t index, int lane) {
     const Head head(args.shape, index);

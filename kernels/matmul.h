@@ -2,10 +2,13 @@
 //
 // Shapes: op(A) [m,k], op(B) [k,n], C [m,n]; row-major with strides. bias [n], added to each row. `activated`
 //         [m,n] with C's stride takes activation(C); C keeps the values before it. C overlaps neither A nor B.
-// Types:  float and double.
+// Types:  float and double; Bf16 and Half with C of their own type, rounded from float when all is added (`activated`
+//         from C before it was rounded), or with C in float.
 // Parity: element (i,j) is a sum over k in ascending order: one fused multiply-add after the other within blocks of
 //         kMatmulDepth, the blocks' sums added in order. So its bits depend on k alone: not on the vector width of the
 //         machine, the number of threads, or what other rows and columns are computed in the same call.
+//         Bf16 on "avx512-bf16": two of k at a time, in the processor's order, in blocks of 2 kMatmulDepth, and
+//         denormals count as zero; so the bits are of k and of that name.
 // Why:    own, because BLAS libraries promise none of that: OpenBLAS chooses its order by processor, and falls back to
 //         SSE code on processors younger than itself.
 #pragma once
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 
 namespace capstan::kernels {
@@ -22,35 +26,40 @@ inline constexpr std::int64_t kMatmulDepth = 256;
 enum class Transpose : std::uint8_t { kNo, kYes };
 enum class Activation : std::uint8_t { kNone, kRelu, kGelu };
 
-template <class Real>
+template <class T>
 struct Operand {
-  const Real* data = nullptr;
+  const T* data = nullptr;
   std::int64_t stride = 0;  // elements from one stored row to the next
   Transpose transpose = Transpose::kNo;
 };
 
-template <class Real>
+// Out: T or Wide<T>.
+template <class T, class Out = T>
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
-  Operand<Real> a, b;
-  Real* c = nullptr;
+  Operand<T> a, b;
+  Out* c = nullptr;
   std::int64_t c_stride = 0;
-  Real alpha = 1;
-  Real beta = 0;               // 0: C is written without being read
-  const Real* bias = nullptr;  // null: none
+  Wide<T> alpha = 1;
+  Wide<T> beta = 0;         // 0: C is written without being read
+  const T* bias = nullptr;  // null: none
   Activation activation = Activation::kNone;
-  Real* activated = nullptr;  // may be C itself
+  Out* activated = nullptr;  // may be C itself
 };
 
-template <class Real>
-void Matmul(CpuContext& context, const Product<Real>& product);
+template <class T, class Out>
+void Matmul(CpuContext& context, const Product<T, Out>& product);
 
-// The same on the calling thread alone, for kernels whose tasks are products; `scratch` has kMatmulScratch elements.
-inline constexpr std::int64_t kMatmulScratch = (704 + 64) * kMatmulDepth;
-template <class Real>
-void MatmulOnThisThread(const Product<Real>& product, Real* scratch);
+// The same on the calling thread alone, for kernels whose tasks are products; `scratch` has kMatmulScratch<T> elements.
+template <class T, class Out>
+void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch);
 
-// "avx512" or "avx2": what this machine runs. The bits are the same.
+inline constexpr std::int64_t kMatmulTileScratch = (704 + 64) * kMatmulDepth;
+inline constexpr std::int64_t kMatmulCutScratch = 672 * 512;  // sums of the part of a 16-bit C that is made at once
+template <class T>
+inline constexpr std::int64_t kMatmulScratch = kMatmulTileScratch + (kIs16Bit<T> ? kMatmulCutScratch : 0);
+
+// "avx512-bf16", "avx512" or "avx2": what this machine runs. The bits are the same, but for Bf16 on the first.
 std::string MatmulDispatchName();
 
 }  // namespace capstan::kernels

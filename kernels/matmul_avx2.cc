@@ -31,7 +31,17 @@ struct Avx2Double {
 
 }  // namespace
 
-void ProductAvx2(const Product<float>& product, float* scratch) { TileProduct<Avx2Float>(product, scratch); }
-void ProductAvx2(const Product<double>& product, double* scratch) { TileProduct<Avx2Double>(product, scratch); }
+void ProductAvx2(const Product<float>& product, float* scratch) {
+  TileProduct<Avx2Float, FloatReader>(product, scratch);
+}
+void ProductAvx2(const Product<double>& product, double* scratch) {
+  TileProduct<Avx2Double, DoubleReader>(product, scratch);
+}
+void ProductAvx2(const Product<Bf16, float>& product, float* scratch) {
+  TileProduct<Avx2Float, Bf16Reader>(product, scratch);
+}
+void ProductAvx2(const Product<Half, float>& product, float* scratch) {
+  TileProduct<Avx2Float, HalfReader>(product, scratch);
+}
 
 }  // namespace capstan::kernels

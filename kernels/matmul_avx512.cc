@@ -32,7 +32,17 @@ struct Avx512Double {
 
 }  // namespace
 
-void ProductAvx512(const Product<float>& product, float* scratch) { TileProduct<Avx512Float>(product, scratch); }
-void ProductAvx512(const Product<double>& product, double* scratch) { TileProduct<Avx512Double>(product, scratch); }
+void ProductAvx512(const Product<float>& product, float* scratch) {
+  TileProduct<Avx512Float, FloatReader>(product, scratch);
+}
+void ProductAvx512(const Product<double>& product, double* scratch) {
+  TileProduct<Avx512Double, DoubleReader>(product, scratch);
+}
+void ProductAvx512(const Product<Bf16, float>& product, float* scratch) {
+  TileProduct<Avx512Float, Bf16Reader>(product, scratch);
+}
+void ProductAvx512(const Product<Half, float>& product, float* scratch) {
+  TileProduct<Avx512Float, HalfReader>(product, scratch);
+}
 
 }  // namespace capstan::kernels

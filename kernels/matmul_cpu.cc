@@ -3,11 +3,17 @@
 #include "kernels/activation_math.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_simd.h"
+#include "kernels/wide_rows.h"
 
 namespace capstan::kernels {
 namespace {
 
 constexpr std::int64_t kTaskRowsMin = 240, kTaskColumnsMin = 128;
+// Rows of the widest tile.
+template <class T>
+constexpr std::int64_t kPanelRows = std::is_same_v<T, Bf16> ? 14 : 12;
+constexpr std::int64_t kStripColumns = 32;
+constexpr std::int64_t kCutRowsMax = 672;  // a multiple of both
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -17,24 +23,40 @@ bool HasAvx512() {
   return has;
 }
 
+// Where products of pairs are twice as fast as fused multiply-adds. Intel's processors have them too, at half the speed
+// of those: there widening is faster.
+bool HasFastPairs() {
+  static const bool has = HasAvx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+  return has;
+}
+
+// Everything but the activation.
+template <class T>
+void Dispatch(const Product<T, Wide<T>>& product, Wide<T>* scratch) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (HasFastPairs()) return ProductAvx512Bf16(product, scratch);
+  }
+  if (HasAvx512()) {
+    ProductAvx512(product, scratch);
+  } else {
+    ProductAvx2(product, scratch);
+  }
+}
+
 template <class Real>
-void Activate(const Product<Real>& product) {
-  for (std::int64_t i = 0; i < product.m; ++i) {
-    const Real* in = product.c + i * product.c_stride;
-    Real* out = product.activated + i * product.c_stride;
-    if (product.activation == Activation::kRelu) {
-      for (std::int64_t j = 0; j < product.n; ++j) out[j] = ReluOf(in[j]);
-    } else {
-      for (std::int64_t j = 0; j < product.n; ++j) out[j] = GeluOf(in[j]);
-    }
+void Activate(Activation activation, std::int64_t count, const Real* in, Real* out) {
+  if (activation == Activation::kRelu) {
+    for (std::int64_t j = 0; j < count; ++j) out[j] = ReluOf(in[j]);
+  } else {
+    for (std::int64_t j = 0; j < count; ++j) out[j] = GeluOf(in[j]);
   }
 }
 
 // Rows [row, row + rows) and columns [column, column + columns) of `whole`.
-template <class Real>
-Product<Real> Part(const Product<Real>& whole, std::int64_t row, std::int64_t rows, std::int64_t column,
-                   std::int64_t columns) {
-  Product<Real> part = whole;
+template <class T, class Out>
+Product<T, Out> Part(const Product<T, Out>& whole, std::int64_t row, std::int64_t rows, std::int64_t column,
+                     std::int64_t columns) {
+  Product<T, Out> part = whole;
   part.m = rows;
   part.n = columns;
   part.a.data += whole.a.transpose == Transpose::kYes ? row : row * whole.a.stride;
@@ -45,44 +67,94 @@ Product<Real> Part(const Product<Real>& whole, std::int64_t row, std::int64_t ro
   return part;
 }
 
-}  // namespace
-
-template <class Real>
-void MatmulOnThisThread(const Product<Real>& product, Real* scratch) {
-  if (HasAvx512()) {
-    ProductAvx512(product, scratch);
-  } else {
-    ProductAvx2(product, scratch);
+// A 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded when all is added.
+template <class T>
+void RoundedProduct(const Product<T>& product, float* scratch) {
+  float* sums = scratch + kMatmulTileScratch;
+  const std::int64_t columns = product.n;
+  if (product.beta != 0) {
+    for (std::int64_t i = 0; i < product.m; ++i) {
+      WideRow(product.c + i * product.c_stride, columns, sums + i * columns);
+    }
   }
-  if (product.activation != Activation::kNone) Activate(product);
+  Dispatch(Product<T, float>{.m = product.m,
+                             .n = columns,
+                             .k = product.k,
+                             .a = product.a,
+                             .b = product.b,
+                             .c = sums,
+                             .c_stride = columns,
+                             .alpha = product.alpha,
+                             .beta = product.beta,
+                             .bias = product.bias},
+           scratch);
+  for (std::int64_t i = 0; i < product.m; ++i, sums += columns) {
+    Round(sums, columns, product.c + i * product.c_stride);
+    if (product.activation == Activation::kNone) continue;
+    Activate(product.activation, columns, sums, sums);
+    Round(sums, columns, product.activated + i * product.c_stride);
+  }
 }
 
-template <class Real>
-void Matmul(CpuContext& context, const Product<Real>& product) {
+}  // namespace
+
+template <class T, class Out>
+void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch) {
+  if constexpr (std::is_same_v<Out, Wide<T>>) {
+    Dispatch(product, scratch);
+    for (std::int64_t i = 0; product.activation != Activation::kNone && i < product.m; ++i) {
+      const std::int64_t row = i * product.c_stride;
+      Activate(product.activation, product.n, product.c + row, product.activated + row);
+    }
+  } else {
+    // Parts of equal size, whose sums fit.
+    const std::int64_t parts = (product.m + kCutRowsMax - 1) / kCutRowsMax;
+    const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, kPanelRows<T>);
+    const std::int64_t columns = kMatmulCutScratch / rows / kStripColumns * kStripColumns;
+    for (std::int64_t row = 0; row < product.m; row += rows) {
+      for (std::int64_t column = 0; column < product.n; column += columns) {
+        RoundedProduct(
+            Part(product, row, std::min(rows, product.m - row), column, std::min(columns, product.n - column)),
+            scratch);
+      }
+    }
+  }
+}
+
+template <class T, class Out>
+void Matmul(CpuContext& context, const Product<T, Out>& product) {
   const int threads = context.threads();
-  Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(kMatmulScratch * threads));
+  Wide<T>* scratch = context.Workspace<Wide<T>>(static_cast<std::size_t>(kMatmulScratch<T> * threads));
   if (threads == 1) return MatmulOnThisThread(product, scratch);
   // The cut does not move a bit, so it may follow the number of threads: some tasks for each, of whole tiles.
   const std::int64_t wanted = 4 * threads;
   const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
   const std::int64_t column_tasks =
       std::clamp<std::int64_t>(product.n / kTaskColumnsMin, 1, (wanted + row_tasks - 1) / row_tasks);
-  const std::int64_t rows = RoundUp((product.m + row_tasks - 1) / row_tasks, 12);
-  const std::int64_t columns = RoundUp((product.n + column_tasks - 1) / column_tasks, 32);
+  const std::int64_t rows = RoundUp((product.m + row_tasks - 1) / row_tasks, kPanelRows<T>);
+  const std::int64_t columns = RoundUp((product.n + column_tasks - 1) / column_tasks, kStripColumns);
   context.ParallelFor(row_tasks * column_tasks, [&](std::int64_t index, int lane) {
     const std::int64_t row = index / column_tasks * rows, column = index % column_tasks * columns;
     if (row >= product.m || column >= product.n) return;
     MatmulOnThisThread(
         Part(product, row, std::min(rows, product.m - row), column, std::min(columns, product.n - column)),
-        scratch + lane * kMatmulScratch);
+        scratch + lane * kMatmulScratch<T>);
   });
 }
 
 template void Matmul(CpuContext&, const Product<float>&);
 template void Matmul(CpuContext&, const Product<double>&);
+template void Matmul(CpuContext&, const Product<Bf16>&);
+template void Matmul(CpuContext&, const Product<Bf16, float>&);
+template void Matmul(CpuContext&, const Product<Half>&);
+template void Matmul(CpuContext&, const Product<Half, float>&);
 template void MatmulOnThisThread(const Product<float>&, float*);
 template void MatmulOnThisThread(const Product<double>&, double*);
+template void MatmulOnThisThread(const Product<Bf16>&, float*);
+template void MatmulOnThisThread(const Product<Bf16, float>&, float*);
+template void MatmulOnThisThread(const Product<Half>&, float*);
+template void MatmulOnThisThread(const Product<Half, float>&, float*);
 
-std::string MatmulDispatchName() { return HasAvx512() ? "avx512" : "avx2"; }
+std::string MatmulDispatchName() { return HasFastPairs() ? "avx512-bf16" : HasAvx512() ? "avx512" : "avx2"; }
 
 }  // namespace capstan::kernels

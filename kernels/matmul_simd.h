@@ -5,10 +5,15 @@
 
 namespace capstan::kernels {
 
-// Everything of `product` but the activation, on the calling thread; `scratch` has kMatmulScratch elements.
+// Everything of `product` but the activation, on the calling thread; `scratch` has kMatmulTileScratch elements.
 void ProductAvx2(const Product<float>& product, float* scratch);
 void ProductAvx2(const Product<double>& product, double* scratch);
+void ProductAvx2(const Product<Bf16, float>& product, float* scratch);
+void ProductAvx2(const Product<Half, float>& product, float* scratch);
 void ProductAvx512(const Product<float>& product, float* scratch);
 void ProductAvx512(const Product<double>& product, double* scratch);
+void ProductAvx512(const Product<Bf16, float>& product, float* scratch);
+void ProductAvx512(const Product<Half, float>& product, float* scratch);
+void ProductAvx512Bf16(const Product<Bf16, float>& product, float* scratch);
 
 }  // namespace capstan::kernels

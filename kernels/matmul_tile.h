@@ -29,51 +29,51 @@ struct TileTarget {
   const Real* bias;  // null: none (yet)
 };
 
-template <int kCount, class Real>
-inline void CopyFixed(const Real* __restrict from, Real* __restrict to) {
-  __builtin_memcpy(to, from, kCount * sizeof(Real));
+// Packed numbers that hold `depths` of k.
+template <class Reader>
+constexpr std::int64_t PackedDepths(std::int64_t depths) {
+  return (depths + Reader::kStep - 1) / Reader::kStep;
+}
+
+// out[k * kWidth + r] = packed number k of column r, for r < count; `in` is [depths][...] with `stride`.
+template <class Reader, int kWidth>
+void PackRows(const typename Reader::Source* in, std::int64_t stride, std::int64_t count, std::int64_t depths,
+              typename Reader::Packed* out) {
+  for (std::int64_t k = 0; k < depths; k += Reader::kStep, in += Reader::kStep * stride, out += kWidth) {
+    if (count == kWidth) {
+      Reader::template Row<kWidth>(in, stride, depths - k, out);
+    } else {
+      for (std::int64_t r = 0; r < count; ++r) out[r] = Reader::One(in + r, stride, depths - k);
+    }
+  }
 }
 
 // A's rows [row, row + rows) and depths [depth, depth + depths) as panels of S::kRows rows, in each [depth][row].
-template <class S, class Real>
-void PackA(const Operand<Real>& a, std::int64_t row, std::int64_t rows, std::int64_t depth, std::int64_t depths,
-           Real* out) {
-  for (std::int64_t first = 0; first < rows; first += S::kRows, out += S::kRows * depths) {
+template <class S, class Reader>
+void PackA(const Operand<typename Reader::Source>& a, std::int64_t row, std::int64_t rows, std::int64_t depth,
+           std::int64_t depths, typename Reader::Packed* out) {
+  for (std::int64_t first = 0; first < rows; first += S::kRows, out += S::kRows * PackedDepths<Reader>(depths)) {
     const std::int64_t count = rows - first < S::kRows ? rows - first : S::kRows;
     if (a.transpose == Transpose::kNo) {
-      Interleave(a.data + (row + first) * a.stride + depth, a.stride, count, depths, out, S::kRows);
-      continue;
-    }
-    const Real* in = a.data + depth * a.stride + row + first;
-    for (std::int64_t k = 0; k < depths; ++k) {
-      if (count == S::kRows) {
-        CopyFixed<S::kRows>(in + k * a.stride, out + k * S::kRows);
-      } else {
-        for (std::int64_t r = 0; r < count; ++r) out[k * S::kRows + r] = in[k * a.stride + r];
-      }
+      Interleave<Reader>(a.data + (row + first) * a.stride + depth, a.stride, count, depths, out, S::kRows);
+    } else {
+      PackRows<Reader, S::kRows>(a.data + depth * a.stride + row + first, a.stride, count, depths, out);
     }
   }
 }
 
 // B's depths and columns [column, column + columns) as one strip [depth][kStripWidth], filled up with zeros.
-template <class S, class Real>
-void PackB(const Operand<Real>& b, std::int64_t column, std::int64_t columns, std::int64_t depth, std::int64_t depths,
-           Real* out) {
+template <class S, class Reader>
+void PackB(const Operand<typename Reader::Source>& b, std::int64_t column, std::int64_t columns, std::int64_t depth,
+           std::int64_t depths, typename Reader::Packed* out) {
   constexpr int kWidth = kStripWidth<S>;
+  if (columns < kWidth) {
+    for (std::int64_t i = 0; i < PackedDepths<Reader>(depths) * kWidth; ++i) out[i] = 0;
+  }
   if (b.transpose == Transpose::kNo) {
-    const Real* in = b.data + depth * b.stride + column;
-    for (std::int64_t k = 0; k < depths; ++k) {
-      if (columns == kWidth) {
-        CopyFixed<kWidth>(in + k * b.stride, out + k * kWidth);
-      } else {
-        for (int j = 0; j < kWidth; ++j) out[k * kWidth + j] = j < columns ? in[k * b.stride + j] : Real(0);
-      }
-    }
+    PackRows<Reader, kWidth>(b.data + depth * b.stride + column, b.stride, columns, depths, out);
   } else {
-    if (columns < kWidth) {
-      for (std::int64_t i = 0; i < depths * kWidth; ++i) out[i] = 0;
-    }
-    Interleave(b.data + column * b.stride + depth, b.stride, columns, depths, out, kWidth);
+    Interleave<Reader>(b.data + column * b.stride + depth, b.stride, columns, depths, out, kWidth);
   }
 }
 
@@ -126,20 +126,19 @@ void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const T
   }
 }
 
-// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched.
+// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched. A bias is of
+// full width already.
 template <class S, class Real>
 void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b,
               const TileTarget<Real>& target) {
   constexpr int kWidth = kStripWidth<S>;
   alignas(64) Real copy[S::kRows * kWidth];
-  alignas(64) Real bias[kWidth] = {};
   for (int r = 0; r < rows; ++r) {
     for (int j = 0; j < kWidth; ++j) {
       copy[r * kWidth + j] = target.beta != Real(0) && j < columns ? target.c[r * target.stride + j] : Real(0);
     }
   }
-  for (int j = 0; j < columns && target.bias != nullptr; ++j) bias[j] = target.bias[j];
-  TileTarget<Real> inner{copy, kWidth, target.alpha, target.beta, target.bias != nullptr ? bias : nullptr};
+  TileTarget<Real> inner{copy, kWidth, target.alpha, target.beta, target.bias};
   TileOf<S, S::kRows>(rows, depths, a, b, inner);
   for (int r = 0; r < rows; ++r) {
     for (int j = 0; j < columns; ++j) target.c[r * target.stride + j] = copy[r * kWidth + j];
@@ -147,9 +146,10 @@ void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const R
 }
 
 // All of `product` but the activation.
-template <class S, class Real>
-void TileProduct(const Product<Real>& product, Real* scratch) {
+template <class S, class Reader, class Real>
+void TileProduct(const Product<typename Reader::Source, Real>& product, Real* scratch) {
   constexpr int kWidth = kStripWidth<S>;
+  constexpr std::int64_t kDepth = kMatmulDepth * Reader::kStep;
   const auto address = reinterpret_cast<std::uintptr_t>(scratch);
   Real* strip = scratch + ((64 - address % 64) % 64) / sizeof(Real);  // vectors of B never straddle cache lines
   Real* block = strip + kWidth * kMatmulDepth;
@@ -158,24 +158,25 @@ void TileProduct(const Product<Real>& product, Real* scratch) {
   const std::int64_t block_rows = ((product.m + blocks - 1) / blocks + S::kRows - 1) / S::kRows * S::kRows;
   for (std::int64_t row = 0; row < product.m; row += block_rows) {
     const std::int64_t rows = product.m - row < block_rows ? product.m - row : block_rows;
-    for (std::int64_t depth = 0; depth == 0 || depth < product.k; depth += kMatmulDepth) {
+    for (std::int64_t depth = 0; depth == 0 || depth < product.k; depth += kDepth) {
       const std::int64_t rest = product.k - depth;
-      const std::int64_t depths = rest < kMatmulDepth ? rest : kMatmulDepth;
-      const bool last = rest <= kMatmulDepth;
-      PackA<S>(product.a, row, rows, depth, depths, block);
+      const std::int64_t depths = rest < kDepth ? rest : kDepth, packed = PackedDepths<Reader>(depths);
+      const bool biased = rest <= kDepth && product.bias != nullptr;
+      PackA<S, Reader>(product.a, row, rows, depth, depths, block);
       for (std::int64_t column = 0; column < product.n; column += kWidth) {
         const int columns = static_cast<int>(product.n - column < kWidth ? product.n - column : kWidth);
-        PackB<S>(product.b, column, columns, depth, depths, strip);
+        PackB<S, Reader>(product.b, column, columns, depth, depths, strip);
+        alignas(64) Real bias[kWidth] = {};
+        for (int j = 0; biased && j < columns; ++j) bias[j] = WidenOne(product.bias[column + j]);
         for (std::int64_t r = 0; r < rows; r += S::kRows) {
           const int count = static_cast<int>(rows - r < S::kRows ? rows - r : S::kRows);
           const TileTarget<Real> target{product.c + (row + r) * product.c_stride + column, product.c_stride,
-                                        product.alpha, depth == 0 ? product.beta : Real(1),
-                                        last && product.bias != nullptr ? product.bias + column : nullptr};
-          const Real* panel = block + r * depths;
+                                        product.alpha, depth == 0 ? product.beta : Real(1), biased ? bias : nullptr};
+          const Real* panel = block + r * packed;
           if (columns == kWidth) {
-            TileOf<S, S::kRows>(count, depths, panel, strip, target);
+            TileOf<S, S::kRows>(count, packed, panel, strip, target);
           } else {
-            EdgeTile<S>(count, columns, depths, panel, strip, target);
+            EdgeTile<S>(count, columns, packed, panel, strip, target);
           }
         }
       }
