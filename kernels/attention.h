@@ -2,7 +2,8 @@
 //
 // Shapes: qkv, dqkv [sequences, length, 3, heads, head_width], dense; out, dout [sequences, length, heads, head_width];
 //         log_sum [sequences, heads, length].
-// Types:  float and double.
+// Types:  float, double, Bf16, Half; log_sum in Wide<T>. Scores and sums are Wide<T>; the probabilities and the scores'
+//         gradient are rounded to T before they are multiplied, gradients of k and v once when all is added.
 // Parity: products as in matmul.h, sums over a row as in lanes.h, gradients of k and v over tiles of query rows from
 //         the last to the first. dropout decides by the element's place in a [sequences, heads, length, stride] array,
 //         stride being length rounded up to 64.
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 
+#include "common/number16.h"
 #include "kernels/context.h"
 #include "kernels/dropout.h"
 
@@ -21,30 +23,30 @@ struct AttentionShape {
   std::int64_t sequences = 0, length = 0, heads = 0, head_width = 0;
 };
 
-template <class Real>
+template <class T>
 struct AttentionArgs {
   AttentionShape shape;
   DropoutMask dropout;  // of the probabilities
-  const Real* qkv = nullptr;
-  Real* out = nullptr;
-  Real* log_sum = nullptr;  // log of the sum of e^score, kept for the backward pass
+  const T* qkv = nullptr;
+  T* out = nullptr;
+  Wide<T>* log_sum = nullptr;  // log of the sum of e^score, kept for the backward pass
 };
 
-template <class Real>
-void CausalAttention(CpuContext& context, const AttentionArgs<Real>& args);
+template <class T>
+void CausalAttention(CpuContext& context, const AttentionArgs<T>& args);
 
-template <class Real>
+template <class T>
 struct AttentionGradient {
   AttentionShape shape;
   DropoutMask dropout;
-  const Real* qkv = nullptr;
-  const Real* out = nullptr;
-  const Real* log_sum = nullptr;
-  const Real* dout = nullptr;
-  Real* dqkv = nullptr;  // written
+  const T* qkv = nullptr;
+  const T* out = nullptr;
+  const Wide<T>* log_sum = nullptr;
+  const T* dout = nullptr;
+  T* dqkv = nullptr;  // written
 };
 
-template <class Real>
-void CausalAttentionBackward(CpuContext& context, const AttentionGradient<Real>& args);
+template <class T>
+void CausalAttentionBackward(CpuContext& context, const AttentionGradient<T>& args);
 
 }  // namespace capstan::kernels

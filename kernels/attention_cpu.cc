@@ -6,6 +6,7 @@
 #include "kernels/lanes.h"
 #include "kernels/matmul.h"
 #include "kernels/philox_batch.h"
+#include "kernels/wide_rows.h"
 
 namespace capstan::kernels {
 namespace {
@@ -35,31 +36,49 @@ struct Tile {
 
 std::int64_t TileCount(const AttentionShape& shape) { return (shape.length + kTileRows - 1) / kTileRows; }
 
-// Numbers a lane needs for products and for `tiles` score tiles.
-template <class Real>
-std::int64_t LaneScratch(const AttentionShape& shape, std::int64_t tiles) {
-  return kMatmulScratch<Real> + (tiles * kTileRows * shape.length + 15) / 16 * 16;
-}
+// The memory of one lane, for products and for `tiles` score tiles.
+template <class T>
+struct LaneScratch {
+  // `memory` has Size(shape, tiles) elements.
+  LaneScratch(const AttentionShape& shape, std::int64_t tiles, Wide<T>* memory)
+      : product(memory),
+        scores(product + kMatmulScratch<T>),
+        rounded(reinterpret_cast<T*>(scores + tiles * TileSize(shape))),
+        rows(scores + tiles * TileSize(shape) + WideScratch<T>(TileSize(shape))),
+        key_gradients(rows + WideScratch<T>(2 * shape.head_width)) {}
+
+  static std::int64_t Size(const AttentionShape& shape, std::int64_t tiles) {
+    const std::int64_t rows = 2 * shape.head_width + 2 * shape.length * shape.head_width;
+    return kMatmulScratch<T> + tiles * TileSize(shape) + WideScratch<T>(TileSize(shape) + (rows + 15) / 16 * 16);
+  }
+  static std::int64_t TileSize(const AttentionShape& shape) { return (kTileRows * shape.length + 15) / 16 * 16; }
+
+  Wide<T>* product;
+  Wide<T>* scores;         // score tiles
+  T* rounded;              // one of them as T
+  Wide<T>* rows;           // two rows of a head
+  Wide<T>* key_gradients;  // of k and v, while they are added
+};
 
 template <class Real>
 Real ScoreScale(const AttentionShape& shape) {
   return static_cast<Real>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
 }
 
-// scores = scale * q k' for the tile, dense [rows, keys]; q and k point at the head's first row.
-template <class Real>
-void Scores(const Head& head, const Tile& tile, const AttentionShape& shape, const Real* qkv, Real* scores,
-            Real* scratch) {
-  const Real* q = qkv + head.qkv;
-  const Real* k = q + head.out_stride;
-  MatmulOnThisThread(Product<Real>{.m = tile.rows,
-                                   .n = tile.keys,
-                                   .k = shape.head_width,
-                                   .a = {q + tile.first * head.qkv_stride, head.qkv_stride},
-                                   .b = {k, head.qkv_stride, Transpose::kYes},
-                                   .c = scores,
-                                   .c_stride = tile.keys,
-                                   .alpha = ScoreScale<Real>(shape)},
+// scores = scale * q k' for the tile, dense [rows, keys].
+template <class T>
+void Scores(const Head& head, const Tile& tile, const AttentionShape& shape, const T* qkv, Wide<T>* scores,
+            Wide<T>* scratch) {
+  const T* q = qkv + head.qkv;
+  const T* k = q + head.out_stride;
+  MatmulOnThisThread(Product<T, Wide<T>>{.m = tile.rows,
+                                         .n = tile.keys,
+                                         .k = shape.head_width,
+                                         .a = {q + tile.first * head.qkv_stride, head.qkv_stride},
+                                         .b = {k, head.qkv_stride, Transpose::kYes},
+                                         .c = scores,
+                                         .c_stride = tile.keys,
+                                         .alpha = ScoreScale<Wide<T>>(shape)},
                      scratch);
 }
 
@@ -70,10 +89,11 @@ void DropRow(const AttentionShape& shape, const DropoutMask& dropout, std::int64
   DropoutOnThisThread(dropout, static_cast<std::uint64_t>(row * stride), count, x);
 }
 
-template <class Real>
-void ForwardTile(const AttentionArgs<Real>& args, const Head& head, const Tile& tile, Real* scratch) {
-  Real* scores = scratch + kMatmulScratch<Real>;
-  Scores(head, tile, args.shape, args.qkv, scores, scratch);
+template <class T>
+void ForwardTile(const AttentionArgs<T>& args, const Head& head, const Tile& tile, const LaneScratch<T>& scratch) {
+  using Real = Wide<T>;
+  Real* scores = scratch.scores;
+  Scores(head, tile, args.shape, args.qkv, scores, scratch.product);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
     Real* p = scores + r * tile.keys;
@@ -86,28 +106,32 @@ void ForwardTile(const AttentionArgs<Real>& args, const Head& head, const Tile& 
     args.log_sum[row] = largest + Log(sum);
     DropRow(args.shape, args.dropout, row, seen, p);
   }
-  const Real* v = args.qkv + head.qkv + 2 * head.out_stride;
-  MatmulOnThisThread(Product<Real>{.m = tile.rows,
-                                   .n = args.shape.head_width,
-                                   .k = tile.keys,
-                                   .a = {scores, tile.keys},
-                                   .b = {v, head.qkv_stride},
-                                   .c = args.out + head.out + tile.first * head.out_stride,
-                                   .c_stride = head.out_stride},
-                     scratch);
+  const T* v = args.qkv + head.qkv + 2 * head.out_stride;
+  MatmulOnThisThread(Product<T>{.m = tile.rows,
+                                .n = args.shape.head_width,
+                                .k = tile.keys,
+                                .a = {RoundedRow(scores, tile.rows * tile.keys, scratch.rounded), tile.keys},
+                                .b = {v, head.qkv_stride},
+                                .c = args.out + head.out + tile.first * head.out_stride,
+                                .c_stride = head.out_stride},
+                     scratch.product);
 }
 
 // From scores and dp (the gradient of the dropped probabilities) to dropped probabilities and the scores' gradient,
-// both in place.
-template <class Real>
-void SoftmaxBackward(const AttentionGradient<Real>& args, const Head& head, const Tile& tile, Real* p, Real* dp) {
+// both in place. `rows` as of LaneScratch.
+template <class T>
+void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const Tile& tile, Wide<T>* rows, Wide<T>* p,
+                     Wide<T>* dp) {
+  using Real = Wide<T>;
+  const std::int64_t width = args.shape.head_width;
   const Real scale = ScoreScale<Real>(args.shape);
   for (std::int64_t r = 0; r < tile.rows; ++r, p += tile.keys, dp += tile.keys) {
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
     const std::int64_t out_row = head.out + (tile.first + r) * head.out_stride;
     const Real log_sum = args.log_sum[row];
     // The sum over j of p dp, by way of the output.
-    const Real mean = Dot(args.out + out_row, args.dout + out_row, args.shape.head_width);
+    const Real mean =
+        Dot(WideRow(args.out + out_row, width, rows), WideRow(args.dout + out_row, width, rows + width), width);
     DropRow(args.shape, args.dropout, row, seen, dp);
     for (std::int64_t j = 0; j < seen; ++j) {
       p[j] = Exp(p[j] - log_sum);
@@ -119,84 +143,123 @@ void SoftmaxBackward(const AttentionGradient<Real>& args, const Head& head, cons
   }
 }
 
-template <class Real>
-void BackwardTile(const AttentionGradient<Real>& args, const Head& head, const Tile& tile, Real* scratch) {
-  const AttentionShape& shape = args.shape;
-  const std::int64_t width = shape.head_width, stride = head.qkv_stride;
-  const Real* q = args.qkv + head.qkv;
-  const Real* k = q + head.out_stride;
-  const Real* v = k + head.out_stride;
-  Real* dq = args.dqkv + head.qkv;
-  Real* dk = dq + head.out_stride;
-  Real* dv = dk + head.out_stride;
-  const Operand<Real> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
-  const Real add = tile.keys < shape.length ? Real(1) : Real(0);  // the last tile comes first and sees all keys
+// Where the gradients of a head's k and v are added up: at their place, or in scratch if T is too narrow for that.
+template <class T>
+struct KeyGradients {
+  KeyGradients(const AttentionGradient<T>& args, const Head& head, const LaneScratch<T>& scratch) {
+    if constexpr (kIs16Bit<T>) {
+      stride = args.shape.head_width;
+      dk = scratch.key_gradients;
+      dv = dk + args.shape.length * stride;
+    } else {
+      stride = head.qkv_stride;
+      dk = args.dqkv + head.qkv + head.out_stride;
+      dv = dk + head.out_stride;
+    }
+  }
 
-  Real* p = scratch + kMatmulScratch<Real>;
-  Real* dp = p + tile.rows * tile.keys;
-  Scores(head, tile, shape, args.qkv, p, scratch);
-  const auto product = [scratch](const Product<Real>& arguments) { MatmulOnThisThread(arguments, scratch); };
-  product({.m = tile.rows,
-           .n = tile.keys,
-           .k = width,
-           .a = dout,
-           .b = {v, stride, Transpose::kYes},
-           .c = dp,
-           .c_stride = tile.keys});
-  SoftmaxBackward(args, head, tile, p, dp);
-  product({.m = tile.keys,
-           .n = width,
-           .k = tile.rows,
-           .a = {p, tile.keys, Transpose::kYes},
-           .b = dout,
-           .c = dv,
-           .c_stride = stride,
-           .beta = add});
-  product({.m = tile.rows,
-           .n = width,
-           .k = tile.keys,
-           .a = {dp, tile.keys},
-           .b = {k, stride},
-           .c = dq + tile.first * stride,
-           .c_stride = stride});
-  product({.m = tile.keys,
-           .n = width,
-           .k = tile.rows,
-           .a = {dp, tile.keys, Transpose::kYes},
-           .b = {q + tile.first * stride, stride},
-           .c = dk,
-           .c_stride = stride,
-           .beta = add});
+  // Nothing more is added.
+  void Finish(const AttentionGradient<T>& args, const Head& head) const {
+    for (std::int64_t row = 0; kIs16Bit<T> && row < args.shape.length; ++row) {
+      T* out = args.dqkv + head.qkv + head.out_stride + row * head.qkv_stride;
+      Round(dk + row * stride, args.shape.head_width, out);
+      Round(dv + row * stride, args.shape.head_width, out + head.out_stride);
+    }
+  }
+
+  Wide<T>* dk;
+  Wide<T>* dv;
+  std::int64_t stride;
+};
+
+template <class T>
+void BackwardTile(const AttentionGradient<T>& args, const Head& head, const Tile& tile, const KeyGradients<T>& keys,
+                  const LaneScratch<T>& scratch) {
+  const AttentionShape& shape = args.shape;
+  const std::int64_t width = shape.head_width, stride = head.qkv_stride, size = tile.rows * tile.keys;
+  const T* q = args.qkv + head.qkv;
+  const T* k = q + head.out_stride;
+  const T* v = k + head.out_stride;
+  const Operand<T> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
+  // The last tile comes first and sees all keys.
+  const Wide<T> add = tile.keys < shape.length ? Wide<T>(1) : Wide<T>(0);
+
+  Wide<T>* p = scratch.scores;
+  Wide<T>* dp = p + size;
+  Scores(head, tile, shape, args.qkv, p, scratch.product);
+  const auto wide_product = [&](const Product<T, Wide<T>>& arguments) {
+    MatmulOnThisThread(arguments, scratch.product);
+  };
+  wide_product({.m = tile.rows,
+                .n = tile.keys,
+                .k = width,
+                .a = dout,
+                .b = {v, stride, Transpose::kYes},
+                .c = dp,
+                .c_stride = tile.keys});
+  SoftmaxBackward(args, head, tile, scratch.rows, p, dp);
+  wide_product({.m = tile.keys,
+                .n = width,
+                .k = tile.rows,
+                .a = {RoundedRow(p, size, scratch.rounded), tile.keys, Transpose::kYes},
+                .b = dout,
+                .c = keys.dv,
+                .c_stride = keys.stride,
+                .beta = add});
+  const T* slopes = RoundedRow(dp, size, scratch.rounded);
+  MatmulOnThisThread(Product<T>{.m = tile.rows,
+                                .n = width,
+                                .k = tile.keys,
+                                .a = {slopes, tile.keys},
+                                .b = {k, stride},
+                                .c = args.dqkv + head.qkv + tile.first * stride,
+                                .c_stride = stride},
+                     scratch.product);
+  wide_product({.m = tile.keys,
+                .n = width,
+                .k = tile.rows,
+                .a = {slopes, tile.keys, Transpose::kYes},
+                .b = {q + tile.first * stride, stride},
+                .c = keys.dk,
+                .c_stride = keys.stride,
+                .beta = add});
 }
 
 }  // namespace
 
-template <class Real>
-void CausalAttention(CpuContext& context, const AttentionArgs<Real>& args) {
-  const std::int64_t tiles = TileCount(args.shape), lane_scratch = LaneScratch<Real>(args.shape, 1);
-  Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(lane_scratch * context.threads()));
+template <class T>
+void CausalAttention(CpuContext& context, const AttentionArgs<T>& args) {
+  const std::int64_t tiles = TileCount(args.shape), lane_size = LaneScratch<T>::Size(args.shape, 1);
+  Wide<T>* memory = context.Workspace<Wide<T>>(static_cast<std::size_t>(lane_size * context.threads()));
   context.ParallelFor(args.shape.sequences * args.shape.heads * tiles, [&](std::int64_t task, int lane) {
     // The longest tiles first, so that the threads end together.
     ForwardTile(args, Head(args.shape, task / tiles), Tile(args.shape, tiles - 1 - task % tiles),
-                scratch + lane * lane_scratch);
+                LaneScratch<T>(args.shape, 1, memory + lane * lane_size));
   });
 }
 
-template <class Real>
-void CausalAttentionBackward(CpuContext& context, const AttentionGradient<Real>& args) {
-  const std::int64_t lane_scratch = LaneScratch<Real>(args.shape, 2);
-  Real* scratch = context.Workspace<Real>(static_cast<std::size_t>(lane_scratch * context.threads()));
+template <class T>
+void CausalAttentionBackward(CpuContext& context, const AttentionGradient<T>& args) {
+  const std::int64_t lane_size = LaneScratch<T>::Size(args.shape, 2);
+  Wide<T>* memory = context.Workspace<Wide<T>>(static_cast<std::size_t>(lane_size * context.threads()));
   context.ParallelFor(args.shape.sequences * args.shape.heads, [&](std::int64_t index, int lane) {
     const Head head(args.shape, index);
+    const LaneScratch<T> scratch(args.shape, 2, memory + lane * lane_size);
+    const KeyGradients<T> keys(args, head, scratch);
     for (std::int64_t tile = TileCount(args.shape) - 1; tile >= 0; --tile) {
-      BackwardTile(args, head, Tile(args.shape, tile), scratch + lane * lane_scratch);
+      BackwardTile(args, head, Tile(args.shape, tile), keys, scratch);
     }
+    keys.Finish(args, head);
   });
 }
 
 template void CausalAttention(CpuContext&, const AttentionArgs<float>&);
 template void CausalAttention(CpuContext&, const AttentionArgs<double>&);
+template void CausalAttention(CpuContext&, const AttentionArgs<Bf16>&);
+template void CausalAttention(CpuContext&, const AttentionArgs<Half>&);
 template void CausalAttentionBackward(CpuContext&, const AttentionGradient<float>&);
 template void CausalAttentionBackward(CpuContext&, const AttentionGradient<double>&);
+template void CausalAttentionBackward(CpuContext&, const AttentionGradient<Bf16>&);
+template void CausalAttentionBackward(CpuContext&, const AttentionGradient<Half>&);
 
 }  // namespace capstan::kernels

@@ -1,5 +1,5 @@
-// WideRow, WideRowInPlace, WideResult, Round: a row of any type of number as a row of Wide<T>, in which kernels
-// compute.
+// WideRow, WideRowInPlace, WideResult, Round, RoundedRow: a row of any type of number as a row of Wide<T>, in which
+// kernels compute, and back.
 //
 // Types:  for float and double the row itself, and nothing is copied. For Bf16 and Half a copy in `scratch`, which has
 //         as many elements as the row; WideScratch says how many that takes.
@@ -55,6 +55,17 @@ inline Wide<T>* WideResult(T* row, Wide<T>* scratch) {
 template <class T>
 inline void Round(const Wide<T>* wide, std::int64_t count, T* row) {
   if constexpr (kIs16Bit<T>) NarrowAll({wide, static_cast<std::size_t>(count)}, row);
+}
+
+// What was made, as T: in `scratch`, or where it is.
+template <class T>
+inline const T* RoundedRow(const Wide<T>* wide, std::int64_t count, T* scratch) {
+  if constexpr (kIs16Bit<T>) {
+    Round(wide, count, scratch);
+    return scratch;
+  } else {
+    return wide;
+  }
 }
 
 }  // namespace capstan::kernels

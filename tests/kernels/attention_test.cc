@@ -15,12 +15,13 @@ std::int64_t Elements(const AttentionShape& s) { return s.sequences * s.length *
 template <class Real>
 struct Forward {
   Forward(CpuContext& context, const AttentionShape& s, const DropoutMask& dropout, const std::vector<Real>& qkv)
-      : out(Poison<Real>(Elements(s))), log_sum(Poison<Real>(s.sequences * s.heads * s.length)) {
+      : out(Poison<Real>(Elements(s))), log_sum(Poison<Wide<Real>>(s.sequences * s.heads * s.length)) {
     CausalAttention(
         context, AttentionArgs<Real>{
                      .shape = s, .dropout = dropout, .qkv = qkv.data(), .out = out.data(), .log_sum = log_sum.data()});
   }
-  std::vector<Real> out, log_sum;
+  std::vector<Real> out;
+  std::vector<Wide<Real>> log_sum;
 };
 
 template <class Real>
@@ -128,6 +129,30 @@ TEST_CASE("attention of the size that is trained passes the adjoint test and doe
   const auto gradient_one = Backward(one, s, dropout, narrow, first, narrow_dout);
   CHECK(gradient_one == Backward(two, s, dropout, narrow, first, narrow_dout));
   CHECK(RelativeDistance(gradient_one, gradient) < 3e-6);
+}
+
+TEMPLATE_TEST_CASE("attention on 16-bit numbers follows that of double on the same numbers", "[kernels][attention]",
+                   Bf16, Half) {
+  using T = TestType;
+  constexpr double kBound = std::is_same_v<T, Bf16> ? 1e-2 : 2e-3;
+  CpuContext one(1), two(2);
+  for (const double probability : {0.0, 0.3}) {
+    for (const AttentionShape s : {AttentionShape{1, 1, 1, 1}, {2, 15, 3, 17}, {1, 257, 2, 31}, {2, 131, 1, 33}}) {
+      CAPTURE(s.length, probability);
+      const DropoutMask dropout{.key = 7, .probability = probability};
+      const auto qkv = RandomNumbers<T>(3 * Elements(s), 1), dout = RandomNumbers<T>(Elements(s), 2);
+      const Forward<T> ours(one, s, dropout, qkv), again(two, s, dropout, qkv);
+      CHECK(SameBits(ours.out, again.out));
+      CHECK(SameBits(ours.log_sum, again.log_sum));
+      const Forward<double> wide(one, s, dropout, Doubles(qkv));
+      CHECK(RelativeDistance(ours.out, wide.out) < kBound);
+      CHECK(RelativeDistance(ours.log_sum, wide.log_sum) < 1e-5);
+      const auto gradient = Backward(one, s, dropout, qkv, ours, dout);
+      CHECK(SameBits(gradient, Backward(two, s, dropout, qkv, ours, dout)));
+      const auto expected = Backward(one, s, dropout, Doubles(qkv), wide, Doubles(dout));
+      CHECK(RelativeDistance(gradient, expected) < kBound);
+    }
+  }
 }
 
 }  // namespace
