@@ -41,35 +41,35 @@ struct Layer {
 };
 
 // What one layer leaves for the way back. `in` and `middle` are the residual stream before its two branches.
-template <class Real>
+template <class T>
 struct LayerState {
-  Real* in;
-  NormState<Real> norm_1;
-  Real* qkv;
-  Real* attended;
-  Real* log_sum;
-  Real* middle;
-  NormState<Real> norm_2;
-  Real* expanded;   // before GELU
-  Real* activated;  // after
+  T* in;
+  NormState<T> norm_1;
+  T* qkv;
+  T* attended;
+  Wide<T>* log_sum;
+  T* middle;
+  NormState<T> norm_2;
+  T* expanded;   // before GELU
+  T* activated;  // after
 };
 
-template <class Real>
+template <class T>
 struct State {
   std::int64_t samples, length, rows;  // rows = samples * length
-  std::vector<LayerState<Real>> layers;
-  Real* branch;  // the end of a branch, before it joins the residual stream
-  Real* out;     // the residual stream at the end
-  NormState<Real> norm;
-  Real* logits;  // [rows, vocabulary]; becomes their gradient
+  std::vector<LayerState<T>> layers;
+  T* branch;  // the end of a branch, before it joins the residual stream
+  T* out;     // the residual stream at the end
+  NormState<T> norm;
+  T* logits;  // [rows, vocabulary]; becomes their gradient
   // Way back.
-  Real* d_stream;  // of the residual stream
-  Real* d_narrow;  // [rows, width]
-  Real* d_wide;    // [rows, 4 width]
+  T* d_stream;  // of the residual stream
+  T* d_narrow;  // [rows, width]
+  T* d_wide;    // [rows, 4 width]
 };
 
-template <class Context, class Real>
-class Gpt final : public Model<Real> {
+template <class Context, class T>
+class Gpt final : public Model<T> {
  public:
   Gpt(Context& context, const GptShape& shape)
       : context_(context),
@@ -84,27 +84,27 @@ class Gpt final : public Model<Real> {
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
 
-  LossSums Train(const Real* weights, Real* gradients, const Batch& batch, const StepKey& key,
+  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
     CheckBatch(batch);
     Place(batch.samples, shape_.context, Purpose::kTrain);
     Forward(weights, batch.tokens, &key, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    const LossSums sums = Loss(batch.targets, static_cast<Real>(options.gradient_scale));
-    const Real beta = options.mode == GradientMode::kAdd ? Real(1) : Real(0);
+    const LossSums sums = Loss(batch.targets, static_cast<Wide<T>>(options.gradient_scale));
+    const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     Backward(weights, {gradients, beta}, batch.tokens, key, hooks);
     return sums;
   }
 
-  LossSums Evaluate(const Real* weights, const Batch& batch, const Hooks& hooks) override {
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) override {
     CheckBatch(batch);
     Place(batch.samples, shape_.context, Purpose::kEvaluate);
     Forward(weights, batch.tokens, nullptr, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    return Loss(batch.targets, Real(1));
+    return Loss(batch.targets, Wide<T>(1));
   }
 
-  Result<std::span<const Real>> NextTokenLogits(const Real* weights, std::span<const std::int32_t> tokens) override {
+  Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) override {
     const auto length = static_cast<std::int64_t>(tokens.size());
     if (length < 1 || length > shape_.context) {
       return Invalid("a text of " + std::to_string(length) + " tokens; the model's context is 1 to " +
@@ -116,7 +116,7 @@ class Gpt final : public Model<Real> {
     Place(1, length, Purpose::kEvaluate);
     Forward(weights, tokens, nullptr, {});
     Head(weights, state_.norm.y + (length - 1) * shape_.width, 1);
-    return std::span<const Real>(state_.logits, static_cast<std::size_t>(shape_.vocabulary));
+    return std::span<const T>(state_.logits, static_cast<std::size_t>(shape_.vocabulary));
   }
 
  private:
@@ -141,14 +141,15 @@ class Gpt final : public Model<Real> {
     state_.length = length;
     state_.rows = rows;
     arena_.Place([&](Arena<Context>& arena) {
-      const auto take = [&](std::int64_t columns) { return arena.template Take<Real>(rows * columns); };
-      const auto take_norm = [&] { return NormState<Real>{take(width), take(1), take(1)}; };
-      for (LayerState<Real>& layer : state_.layers) {
+      const auto take = [&](std::int64_t columns) { return arena.template Take<T>(rows * columns); };
+      const auto take_wide = [&](std::int64_t columns) { return arena.template Take<Wide<T>>(rows * columns); };
+      const auto take_norm = [&] { return NormState<T>{take(width), take_wide(1), take_wide(1)}; };
+      for (LayerState<T>& layer : state_.layers) {
         layer = {.in = take(width),
                  .norm_1 = take_norm(),
                  .qkv = take(3 * width),
                  .attended = take(width),
-                 .log_sum = take(shape_.heads),
+                 .log_sum = take_wide(shape_.heads),
                  .middle = take(width),
                  .norm_2 = take_norm(),
                  .expanded = take(4 * width),
@@ -177,16 +178,16 @@ class Gpt final : public Model<Real> {
   }
 
   // key null: no dropout.
-  void Forward(const Real* weights, std::span<const std::int32_t> tokens, const StepKey* key, const Hooks& hooks) {
+  void Forward(const T* weights, std::span<const std::int32_t> tokens, const StepKey* key, const Hooks& hooks) {
     NeedWeights(hooks, tokens_, positions_);
-    Real* stream = state_.layers.front().in;
-    Embedding(context_, kernels::EmbeddingArgs<Real>{.sequences = state_.samples,
-                                                     .length = state_.length,
-                                                     .width = shape_.width,
-                                                     .tokens = tokens.data(),
-                                                     .token_table = weights + tokens_.offset,
-                                                     .position_table = weights + positions_.offset,
-                                                     .y = stream});
+    T* stream = state_.layers.front().in;
+    Embedding(context_, kernels::EmbeddingArgs<T>{.sequences = state_.samples,
+                                                  .length = state_.length,
+                                                  .width = shape_.width,
+                                                  .tokens = tokens.data(),
+                                                  .token_table = weights + tokens_.offset,
+                                                  .position_table = weights + positions_.offset,
+                                                  .y = stream});
     if (key != nullptr) {
       Dropout(context_, MaskOf(*key, 0, shape_.dropout), state_.rows * shape_.width, stream);
     }
@@ -197,19 +198,19 @@ class Gpt final : public Model<Real> {
 
   // From the residual stream (for layers after the first: the last layer's `middle` and its branch) to `middle` and
   // `branch`.
-  void ForwardLayer(std::size_t index, const Real* weights, const StepKey* key, const Hooks& hooks) {
+  void ForwardLayer(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
     const Layer& layer = layers_[index];
-    const LayerState<Real>& state = state_.layers[index];
+    const LayerState<T>& state = state_.layers[index];
     const std::int64_t rows = state_.rows;
     NeedWeights(hooks, layer.norm_1.weight, layer.qkv.bias);
-    const Real* before = index == 0 ? state.in : state_.layers[index - 1].middle;
+    const T* before = index == 0 ? state.in : state_.layers[index - 1].middle;
     layer.norm_1.Forward(context_, weights, rows, before, index == 0 ? nullptr : state_.branch, state.in, state.norm_1);
     layer.qkv.Forward(context_, weights, rows, state.norm_1.y, state.qkv);
-    CausalAttention(context_, kernels::AttentionArgs<Real>{.shape = Heads(),
-                                                           .dropout = Mask(key, index, DropoutPlace::kAttention),
-                                                           .qkv = state.qkv,
-                                                           .out = state.attended,
-                                                           .log_sum = state.log_sum});
+    CausalAttention(context_, kernels::AttentionArgs<T>{.shape = Heads(),
+                                                        .dropout = Mask(key, index, DropoutPlace::kAttention),
+                                                        .qkv = state.qkv,
+                                                        .out = state.attended,
+                                                        .log_sum = state.log_sum});
     NeedWeights(hooks, layer.projection.weight, layer.projection.bias);
     layer.projection.Forward(context_, weights, rows, state.attended, state_.branch);
     Dropout(context_, Mask(key, index, DropoutPlace::kProjection), rows * shape_.width, state_.branch);
@@ -223,86 +224,85 @@ class Gpt final : public Model<Real> {
   }
 
   // logits = x wte' for `rows` rows of x.
-  void Head(const Real* weights, const Real* x, std::int64_t rows) {
-    Matmul(context_, kernels::Product<Real>{.m = rows,
-                                            .n = shape_.vocabulary,
-                                            .k = shape_.width,
-                                            .a = {x, shape_.width},
-                                            .b = {weights + tokens_.offset, shape_.width, kernels::Transpose::kYes},
-                                            .c = state_.logits,
-                                            .c_stride = shape_.vocabulary});
+  void Head(const T* weights, const T* x, std::int64_t rows) {
+    Matmul(context_, kernels::Product<T>{.m = rows,
+                                         .n = shape_.vocabulary,
+                                         .k = shape_.width,
+                                         .a = {x, shape_.width},
+                                         .b = {weights + tokens_.offset, shape_.width, kernels::Transpose::kYes},
+                                         .c = state_.logits,
+                                         .c_stride = shape_.vocabulary});
   }
 
-  LossSums Loss(std::span<const std::int32_t> targets, Real scale) {
+  LossSums Loss(std::span<const std::int32_t> targets, Wide<T> scale) {
     const kernels::LossResult result =
-        SoftmaxCrossEntropy(context_, kernels::SoftmaxCrossEntropyArgs<Real>{.rows = state_.rows,
-                                                                             .classes = shape_.vocabulary,
-                                                                             .stride = shape_.vocabulary,
-                                                                             .logits = state_.logits,
-                                                                             .targets = targets.data(),
-                                                                             .gradient_scale = scale});
+        SoftmaxCrossEntropy(context_, kernels::SoftmaxCrossEntropyArgs<T>{.rows = state_.rows,
+                                                                          .classes = shape_.vocabulary,
+                                                                          .stride = shape_.vocabulary,
+                                                                          .logits = state_.logits,
+                                                                          .targets = targets.data(),
+                                                                          .gradient_scale = scale});
     return {result.loss, state_.rows, result.correct};
   }
 
-  void Backward(const Real* weights, const GradientTarget<Real>& target, std::span<const std::int32_t> tokens,
+  void Backward(const T* weights, const GradientTarget<T>& target, std::span<const std::int32_t> tokens,
                 const StepKey& key, const Hooks& hooks) {
     if (hooks.backward_begins) hooks.backward_begins();
     HeadBackward(weights, target);
     norm_.Backward(context_, weights, target, state_.rows, state_.out, state_.norm, state_.d_narrow, state_.d_stream,
-                   Real(0));
+                   Wide<T>(0));
     GradientReady(hooks, norm_.weight, norm_.bias);
     for (std::size_t i = layers_.size(); i-- > 0;) {
       BackwardMlp(i, weights, target, key, hooks);
       BackwardAttention(i, weights, target, key, hooks);
     }
     Dropout(context_, MaskOf(key, 0, shape_.dropout), state_.rows * shape_.width, state_.d_stream);
-    EmbeddingBackward(context_,
-                      kernels::EmbeddingGradient<Real>{.sequences = state_.samples,
-                                                       .length = state_.length,
-                                                       .width = shape_.width,
-                                                       .tokens = tokens.data(),
-                                                       .dy = state_.d_stream,
-                                                       .token_gradient = target.gradients + tokens_.offset,
-                                                       .position_gradient = target.gradients + positions_.offset,
-                                                       .position_beta = target.beta});
+    EmbeddingBackward(context_, kernels::EmbeddingGradient<T>{.sequences = state_.samples,
+                                                              .length = state_.length,
+                                                              .width = shape_.width,
+                                                              .tokens = tokens.data(),
+                                                              .dy = state_.d_stream,
+                                                              .token_gradient = target.gradients + tokens_.offset,
+                                                              .position_gradient = target.gradients + positions_.offset,
+                                                              .position_beta = target.beta});
     GradientReady(hooks, tokens_, positions_);
   }
 
   // d_narrow = dlogits wte, and the head's part of the token table's gradient.
-  void HeadBackward(const Real* weights, const GradientTarget<Real>& target) {
+  void HeadBackward(const T* weights, const GradientTarget<T>& target) {
     const std::int64_t vocabulary = shape_.vocabulary, width = shape_.width;
-    Matmul(context_, kernels::Product<Real>{.m = state_.rows,
-                                            .n = width,
-                                            .k = vocabulary,
-                                            .a = {state_.logits, vocabulary},
-                                            .b = {weights + tokens_.offset, width},
-                                            .c = state_.d_narrow,
-                                            .c_stride = width});
-    Matmul(context_, kernels::Product<Real>{.m = vocabulary,
-                                            .n = width,
-                                            .k = state_.rows,
-                                            .a = {state_.logits, vocabulary, kernels::Transpose::kYes},
-                                            .b = {state_.norm.y, width},
-                                            .c = target.gradients + tokens_.offset,
-                                            .c_stride = width,
-                                            .beta = target.beta});
+    Matmul(context_, kernels::Product<T>{.m = state_.rows,
+                                         .n = width,
+                                         .k = vocabulary,
+                                         .a = {state_.logits, vocabulary},
+                                         .b = {weights + tokens_.offset, width},
+                                         .c = state_.d_narrow,
+                                         .c_stride = width});
+    Matmul(context_, kernels::Product<T, Wide<T>>{.m = vocabulary,
+                                                  .n = width,
+                                                  .k = state_.rows,
+                                                  .a = {state_.logits, vocabulary, kernels::Transpose::kYes},
+                                                  .b = {state_.norm.y, width},
+                                                  .c = target.gradients + tokens_.offset,
+                                                  .c_stride = width,
+                                                  .beta = target.beta});
   }
 
   // The gradient of a branch's end: the stream's, through the mask. `branch` is free on the way back.
-  Real* BranchGradient(const kernels::DropoutMask& mask) {
+  T* BranchGradient(const kernels::DropoutMask& mask) {
     if (mask.probability == 0) return state_.d_stream;
     const std::int64_t count = state_.rows * shape_.width;
-    Axpby(context_, count, Real(1), state_.d_stream, Real(0), state_.branch);
+    Axpby(context_, count, Wide<T>(1), state_.d_stream, Wide<T>(0), state_.branch);
     Dropout(context_, mask, count, state_.branch);
     return state_.branch;
   }
 
-  void BackwardMlp(std::size_t index, const Real* weights, const GradientTarget<Real>& target, const StepKey& key,
+  void BackwardMlp(std::size_t index, const T* weights, const GradientTarget<T>& target, const StepKey& key,
                    const Hooks& hooks) {
     const Layer& layer = layers_[index];
-    const LayerState<Real>& state = state_.layers[index];
+    const LayerState<T>& state = state_.layers[index];
     const std::int64_t rows = state_.rows;
-    Real* d_branch = BranchGradient(Mask(&key, index, DropoutPlace::kContract));
+    T* d_branch = BranchGradient(Mask(&key, index, DropoutPlace::kContract));
     layer.contract.BackwardParameters(context_, target, rows, state.activated, d_branch);
     GradientReady(hooks, layer.contract.weight, layer.contract.bias);
     layer.contract.BackwardInput(context_, weights, rows, d_branch, state_.d_wide);
@@ -311,32 +311,32 @@ class Gpt final : public Model<Real> {
     GradientReady(hooks, layer.expand.weight, layer.expand.bias);
     layer.expand.BackwardInput(context_, weights, rows, state_.d_wide, state_.d_narrow);
     layer.norm_2.Backward(context_, weights, target, rows, state.middle, state.norm_2, state_.d_narrow, state_.d_stream,
-                          Real(1));
+                          Wide<T>(1));
     GradientReady(hooks, layer.norm_2.weight, layer.norm_2.bias);
   }
 
-  void BackwardAttention(std::size_t index, const Real* weights, const GradientTarget<Real>& target, const StepKey& key,
+  void BackwardAttention(std::size_t index, const T* weights, const GradientTarget<T>& target, const StepKey& key,
                          const Hooks& hooks) {
     const Layer& layer = layers_[index];
-    const LayerState<Real>& state = state_.layers[index];
+    const LayerState<T>& state = state_.layers[index];
     const std::int64_t rows = state_.rows;
-    Real* d_branch = BranchGradient(Mask(&key, index, DropoutPlace::kProjection));
+    T* d_branch = BranchGradient(Mask(&key, index, DropoutPlace::kProjection));
     layer.projection.BackwardParameters(context_, target, rows, state.attended, d_branch);
     GradientReady(hooks, layer.projection.weight, layer.projection.bias);
     layer.projection.BackwardInput(context_, weights, rows, d_branch, state_.d_narrow);
     CausalAttentionBackward(context_,
-                            kernels::AttentionGradient<Real>{.shape = Heads(),
-                                                             .dropout = Mask(&key, index, DropoutPlace::kAttention),
-                                                             .qkv = state.qkv,
-                                                             .out = state.attended,
-                                                             .log_sum = state.log_sum,
-                                                             .dout = state_.d_narrow,
-                                                             .dqkv = state_.d_wide});
+                            kernels::AttentionGradient<T>{.shape = Heads(),
+                                                          .dropout = Mask(&key, index, DropoutPlace::kAttention),
+                                                          .qkv = state.qkv,
+                                                          .out = state.attended,
+                                                          .log_sum = state.log_sum,
+                                                          .dout = state_.d_narrow,
+                                                          .dqkv = state_.d_wide});
     layer.qkv.BackwardParameters(context_, target, rows, state.norm_1.y, state_.d_wide);
     GradientReady(hooks, layer.qkv.weight, layer.qkv.bias);
     layer.qkv.BackwardInput(context_, weights, rows, state_.d_wide, state_.d_narrow);
     layer.norm_1.Backward(context_, weights, target, rows, state.in, state.norm_1, state_.d_narrow, state_.d_stream,
-                          Real(1));
+                          Wide<T>(1));
     GradientReady(hooks, layer.norm_1.weight, layer.norm_1.bias);
   }
 
@@ -347,13 +347,13 @@ class Gpt final : public Model<Real> {
   Parameter tokens_, positions_;
   std::vector<Layer> layers_;
   LayerNorm norm_;
-  State<Real> state_{};  // of the batch in work
+  State<T> state_{};  // of the batch in work
 };
 
 }  // namespace
 
-template <class Real>
-Result<std::unique_ptr<Model<Real>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape) {
+template <class T>
+Result<std::unique_ptr<Model<T>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape) {
   CAPSTAN_RETURN_IF_ERROR(CheckSize("vocabulary", shape.vocabulary));
   CAPSTAN_RETURN_IF_ERROR(CheckSize("context", shape.context));
   CAPSTAN_RETURN_IF_ERROR(CheckSize("layers", shape.layers, kLayersMax));
@@ -364,10 +364,12 @@ Result<std::unique_ptr<Model<Real>>> CreateGpt(kernels::CpuContext& context, con
     return Invalid("model.width is " + std::to_string(shape.width) +
                    ", which model.heads = " + std::to_string(shape.heads) + " does not divide");
   }
-  return std::unique_ptr<Model<Real>>(std::make_unique<Gpt<kernels::CpuContext, Real>>(context, shape));
+  return std::unique_ptr<Model<T>>(std::make_unique<Gpt<kernels::CpuContext, T>>(context, shape));
 }
 
 template Result<std::unique_ptr<Model<float>>> CreateGpt(kernels::CpuContext&, const GptShape&);
 template Result<std::unique_ptr<Model<double>>> CreateGpt(kernels::CpuContext&, const GptShape&);
+template Result<std::unique_ptr<Model<Bf16>>> CreateGpt(kernels::CpuContext&, const GptShape&);
+template Result<std::unique_ptr<Model<Half>>> CreateGpt(kernels::CpuContext&, const GptShape&);
 
 }  // namespace capstan::nn

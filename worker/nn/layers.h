@@ -15,10 +15,10 @@
 namespace capstan::nn {
 
 // Weights to read, gradients to write and what to do with the old ones.
-template <class Real>
+template <class T>
 struct GradientTarget {
-  Real* gradients = nullptr;
-  Real beta = 0;  // 0 replaces, 1 adds
+  Wide<T>* gradients = nullptr;
+  Wide<T> beta = 0;  // 0 replaces, 1 adds
 };
 
 struct Linear {
@@ -30,51 +30,49 @@ struct Linear {
         bias(parameters.Add({name + ".bias", {outputs}, bias_init, false})) {}
 
   // y = x W' + b; with an activation also activated = f(y), which may be y.
-  template <class Context, class Real>
-  void Forward(Context& context, const Real* weights, std::int64_t rows, const Real* x, Real* y,
-               kernels::Activation activation = kernels::Activation::kNone, Real* activated = nullptr) const {
-    Matmul(context, kernels::Product<Real>{.m = rows,
-                                           .n = out,
-                                           .k = in,
-                                           .a = {x, in},
-                                           .b = {weights + weight.offset, in, kernels::Transpose::kYes},
-                                           .c = y,
-                                           .c_stride = out,
-                                           .bias = weights + bias.offset,
-                                           .activation = activation,
-                                           .activated = activated});
+  template <class Context, class T>
+  void Forward(Context& context, const T* weights, std::int64_t rows, const T* x, T* y,
+               kernels::Activation activation = kernels::Activation::kNone, T* activated = nullptr) const {
+    Matmul(context, kernels::Product<T>{.m = rows,
+                                        .n = out,
+                                        .k = in,
+                                        .a = {x, in},
+                                        .b = {weights + weight.offset, in, kernels::Transpose::kYes},
+                                        .c = y,
+                                        .c_stride = out,
+                                        .bias = weights + bias.offset,
+                                        .activation = activation,
+                                        .activated = activated});
   }
 
   // Gradients of weight and bias. With an activation, dy is first taken back through it, in place; `y` is as
   // BiasActivationGradient::x.
-  template <class Context, class Real>
-  void BackwardParameters(Context& context, const GradientTarget<Real>& target, std::int64_t rows, const Real* x,
-                          Real* dy, kernels::Activation activation = kernels::Activation::kNone,
-                          const Real* y = nullptr) const {
-    BiasActivationBackward(context,
-                           kernels::BiasActivationGradient<Real>{.rows = rows,
-                                                                 .columns = out,
-                                                                 .activation = activation,
-                                                                 .x = y,
-                                                                 .dy = dy,
-                                                                 .bias_gradient = target.gradients + bias.offset,
-                                                                 .beta = target.beta});
-    Matmul(context, kernels::Product<Real>{.m = out,
-                                           .n = in,
-                                           .k = rows,
-                                           .a = {dy, out, kernels::Transpose::kYes},
-                                           .b = {x, in},
-                                           .c = target.gradients + weight.offset,
-                                           .c_stride = in,
-                                           .beta = target.beta});
+  template <class Context, class T>
+  void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
+                          kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
+    BiasActivationBackward(context, kernels::BiasActivationGradient<T>{.rows = rows,
+                                                                       .columns = out,
+                                                                       .activation = activation,
+                                                                       .x = y,
+                                                                       .dy = dy,
+                                                                       .bias_gradient = target.gradients + bias.offset,
+                                                                       .beta = target.beta});
+    Matmul(context, kernels::Product<T, Wide<T>>{.m = out,
+                                                 .n = in,
+                                                 .k = rows,
+                                                 .a = {dy, out, kernels::Transpose::kYes},
+                                                 .b = {x, in},
+                                                 .c = target.gradients + weight.offset,
+                                                 .c_stride = in,
+                                                 .beta = target.beta});
   }
 
   // dx = dy W.
-  template <class Context, class Real>
-  void BackwardInput(Context& context, const Real* weights, std::int64_t rows, const Real* dy, Real* dx) const {
+  template <class Context, class T>
+  void BackwardInput(Context& context, const T* weights, std::int64_t rows, const T* dy, T* dx) const {
     Matmul(
         context,
-        kernels::Product<Real>{
+        kernels::Product<T>{
             .m = rows, .n = in, .k = out, .a = {dy, out}, .b = {weights + weight.offset, in}, .c = dx, .c_stride = in});
   }
 
@@ -83,11 +81,11 @@ struct Linear {
 };
 
 // What the way back needs of a normalised array.
-template <class Real>
+template <class T>
 struct NormState {
-  Real* y = nullptr;  // [rows, width]
-  Real* mean = nullptr;
-  Real* inverse_deviation = nullptr;
+  T* y = nullptr;  // [rows, width]
+  Wide<T>* mean = nullptr;
+  Wide<T>* inverse_deviation = nullptr;
 };
 
 struct LayerNorm {
@@ -97,37 +95,37 @@ struct LayerNorm {
         bias(parameters.Add({name + ".bias", {columns}, {InitKind::kZeros}, false})) {}
 
   // sum = a + b (b null: the input is a), state.y = its normalised form.
-  template <class Context, class Real>
-  void Forward(Context& context, const Real* weights, std::int64_t rows, const Real* a, const Real* b, Real* sum,
-               const NormState<Real>& state) const {
-    ResidualLayerNorm(context, kernels::ResidualLayerNormArgs<Real>{.rows = rows,
-                                                                    .columns = width,
-                                                                    .a = a,
-                                                                    .b = b,
-                                                                    .sum = sum,
-                                                                    .gamma = weights + weight.offset,
-                                                                    .beta = weights + bias.offset,
-                                                                    .y = state.y,
-                                                                    .mean = state.mean,
-                                                                    .inverse_deviation = state.inverse_deviation});
+  template <class Context, class T>
+  void Forward(Context& context, const T* weights, std::int64_t rows, const T* a, const T* b, T* sum,
+               const NormState<T>& state) const {
+    ResidualLayerNorm(context, kernels::ResidualLayerNormArgs<T>{.rows = rows,
+                                                                 .columns = width,
+                                                                 .a = a,
+                                                                 .b = b,
+                                                                 .sum = sum,
+                                                                 .gamma = weights + weight.offset,
+                                                                 .beta = weights + bias.offset,
+                                                                 .y = state.y,
+                                                                 .mean = state.mean,
+                                                                 .inverse_deviation = state.inverse_deviation});
   }
 
   // dx = dx_beta * dx + gradient, and the parameters' gradients; x is what was normalised.
-  template <class Context, class Real>
-  void Backward(Context& context, const Real* weights, const GradientTarget<Real>& target, std::int64_t rows,
-                const Real* x, const NormState<Real>& state, const Real* dy, Real* dx, Real dx_beta) const {
-    LayerNormBackward(context, kernels::LayerNormGradient<Real>{.rows = rows,
-                                                                .columns = width,
-                                                                .x = x,
-                                                                .mean = state.mean,
-                                                                .inverse_deviation = state.inverse_deviation,
-                                                                .gamma = weights + weight.offset,
-                                                                .dy = dy,
-                                                                .dx = dx,
-                                                                .dx_beta = dx_beta,
-                                                                .gamma_gradient = target.gradients + weight.offset,
-                                                                .beta_gradient = target.gradients + bias.offset,
-                                                                .parameter_beta = target.beta});
+  template <class Context, class T>
+  void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
+                const NormState<T>& state, const T* dy, T* dx, Wide<T> dx_beta) const {
+    LayerNormBackward(context, kernels::LayerNormGradient<T>{.rows = rows,
+                                                             .columns = width,
+                                                             .x = x,
+                                                             .mean = state.mean,
+                                                             .inverse_deviation = state.inverse_deviation,
+                                                             .gamma = weights + weight.offset,
+                                                             .dy = dy,
+                                                             .dx = dx,
+                                                             .dx_beta = dx_beta,
+                                                             .gamma_gradient = target.gradients + weight.offset,
+                                                             .beta_gradient = target.gradients + bias.offset,
+                                                             .parameter_beta = target.beta});
   }
 
   std::int64_t width;

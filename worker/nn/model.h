@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/catalog.h"
+#include "common/number16.h"
 #include "common/status.h"
 #include "common/types.h"
 #include "kernels/context.h"
@@ -59,7 +60,9 @@ struct Hooks {
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
 };
 
-template <class Real>
+// T: float; Bf16 or Half, in which weights and activations are stored while gradients of weights are float; and, as the
+// reference for tests, double.
+template <class T>
 class Model {
  public:
   virtual ~Model() = default;
@@ -69,14 +72,14 @@ class Model {
 
   // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
   // say; replacing does not read them.
-  virtual LossSums Train(const Real* weights, Real* gradients, const Batch& batch, const StepKey& key,
+  virtual LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                          const TrainOptions& options, const Hooks& hooks) = 0;
 
   // The loss without dropout.
-  virtual LossSums Evaluate(const Real* weights, const Batch& batch, const Hooks& hooks) = 0;
+  virtual LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) = 0;
 
   // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. mlp: kUnsupported.
-  virtual Result<std::span<const Real>> NextTokenLogits(const Real* weights, std::span<const std::int32_t> tokens) = 0;
+  virtual Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) = 0;
 };
 
 // Linear layers with ReLU between them, and dropout after each ReLU.
@@ -93,10 +96,9 @@ struct GptShape {
   double dropout = 0;
 };
 
-// For Real = float and, as the reference for tests, double.
-template <class Real>
-Result<std::unique_ptr<Model<Real>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
-template <class Real>
-Result<std::unique_ptr<Model<Real>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
+template <class T>
+Result<std::unique_ptr<Model<T>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
+template <class T>
+Result<std::unique_ptr<Model<T>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
 
 }  // namespace capstan::nn

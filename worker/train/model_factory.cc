@@ -2,9 +2,9 @@
 
 namespace capstan::train {
 
-template <class Real>
-Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
-                                                     const SampleSpec& samples) {
+template <class T>
+Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
+                                                  const SampleSpec& samples) {
   const ModelSection& model = config.model;
   if (!model.built_in()) {
     return Invalid(
@@ -19,22 +19,26 @@ Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& contex
                                   "use data.kind = \"csv\" or \"idx\", or model.kind = \"gpt\"");
   }
   if (takes_tokens) {
-    return nn::CreateGpt<Real>(context, {.vocabulary = samples.vocabulary,
-                                         .context = samples.context,
-                                         .layers = model.layers,
-                                         .heads = model.heads,
-                                         .width = model.width,
-                                         .dropout = model.dropout});
+    return nn::CreateGpt<T>(context, {.vocabulary = samples.vocabulary,
+                                      .context = samples.context,
+                                      .layers = model.layers,
+                                      .heads = model.heads,
+                                      .width = model.width,
+                                      .dropout = model.dropout});
   }
   nn::MlpShape shape{.features = samples.features, .classes = samples.classes, .dropout = model.dropout};
   shape.hidden.assign(model.hidden.begin(), model.hidden.end());
-  return nn::CreateMlp<Real>(context, shape);
+  return nn::CreateMlp<T>(context, shape);
 }
 
 template Result<std::unique_ptr<nn::Model<float>>> CreateModel<float>(kernels::CpuContext&, const JobConfig&,
                                                                       const SampleSpec&);
 template Result<std::unique_ptr<nn::Model<double>>> CreateModel<double>(kernels::CpuContext&, const JobConfig&,
                                                                         const SampleSpec&);
+template Result<std::unique_ptr<nn::Model<Bf16>>> CreateModel<Bf16>(kernels::CpuContext&, const JobConfig&,
+                                                                    const SampleSpec&);
+template Result<std::unique_ptr<nn::Model<Half>>> CreateModel<Half>(kernels::CpuContext&, const JobConfig&,
+                                                                    const SampleSpec&);
 
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors) {
   for (TensorSpec& tensor : model_tensors) {

@@ -13,9 +13,9 @@
 
 namespace capstan::train {
 
-template <class Real>
-Result<std::unique_ptr<nn::Model<Real>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
-                                                     const SampleSpec& samples);
+template <class T>
+Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
+                                                  const SampleSpec& samples);
 
 // The model's tensors, with the job's word on which of them decay.
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors);

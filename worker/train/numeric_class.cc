@@ -5,6 +5,7 @@
 #include "common/catalog.h"
 #include "common/hash.h"
 #include "common/random.h"
+#include "kernels/matmul.h"
 #include "kernels/random_fill.h"
 #include "worker/nn/model.h"
 
@@ -14,11 +15,21 @@ namespace {
 
 constexpr std::uint64_t kProbeKey = 0x0CA957A4;
 
-void AddProbe(nn::Model<float>& model, const nn::Batch& batch, Hasher* hasher) {
+template <class T>
+constexpr const char* kPrecisionName = "fp32";
+template <>
+constexpr const char* kPrecisionName<Bf16> = "bf16";
+template <>
+constexpr const char* kPrecisionName<Half> = "fp16";
+
+template <class T>
+void AddProbe(nn::Model<T>& model, const nn::Batch& batch, Hasher* hasher) {
   std::uint64_t count = 0;
   for (const TensorSpec& tensor : model.tensors()) count += tensor.ElementCount();
-  std::vector<float> weights(count), gradients(count);
-  kernels::FillUniform(kProbeKey, 0, 0.25F, weights);
+  std::vector<float> wide_weights(count), gradients(count);
+  kernels::FillUniform(kProbeKey, 0, 0.25F, wide_weights);
+  std::vector<T> weights(count);
+  for (std::size_t i = 0; i < count; ++i) weights[i] = Narrow<T>(wide_weights[i]);
   const nn::LossSums sums = model.Train(weights.data(), gradients.data(), batch, {.seed = kProbeKey}, {}, {});
   hasher->Add(std::as_bytes(std::span(gradients)));
   hasher->Add(std::as_bytes(std::span(&sums.loss, 1)));
@@ -26,10 +37,13 @@ void AddProbe(nn::Model<float>& model, const nn::Batch& batch, Hasher* hasher) {
 
 }  // namespace
 
+template <class T>
 std::string NumericClass() {
-  return std::string("capstan ") + CAPSTAN_VERSION + ", g++ " + __VERSION__ + ", fp32, cpu";
+  return std::string("capstan ") + CAPSTAN_VERSION + ", g++ " + __VERSION__ + ", " + kPrecisionName<T> + ", cpu" +
+         (std::is_same_v<T, Bf16> && kernels::MatmulDispatchName() == "avx512-bf16" ? " avx512-bf16" : "");
 }
 
+template <class T>
 std::uint64_t NumericFingerprint(kernels::CpuContext& context) {
   Hasher hasher;
   constexpr std::int64_t kRows = 37, kFeatures = 33, kClasses = 7, kVocabulary = 29, kContext = 24;
@@ -41,14 +55,20 @@ std::uint64_t NumericFingerprint(kernels::CpuContext& context) {
     tokens.push_back(static_cast<std::int32_t>(i * 7 % kVocabulary));
     next.push_back(static_cast<std::int32_t>((i + 1) * 7 % kVocabulary));
   }
-  auto mlp =
-      nn::CreateMlp<float>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
-  auto gpt = nn::CreateGpt<float>(
+  auto mlp = nn::CreateMlp<T>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
+  auto gpt = nn::CreateGpt<T>(
       context, {.vocabulary = kVocabulary, .context = kContext, .layers = 1, .heads = 2, .width = 48, .dropout = 0.1});
   CAPSTAN_CHECK(mlp.ok() && gpt.ok());
   AddProbe(**mlp, {.samples = kRows, .inputs = inputs, .tokens = {}, .targets = classes}, &hasher);
   AddProbe(**gpt, {.samples = 3, .inputs = {}, .tokens = tokens, .targets = next}, &hasher);
   return hasher.Digest();
 }
+
+template std::string NumericClass<float>();
+template std::string NumericClass<Bf16>();
+template std::string NumericClass<Half>();
+template std::uint64_t NumericFingerprint<float>(kernels::CpuContext&);
+template std::uint64_t NumericFingerprint<Bf16>(kernels::CpuContext&);
+template std::uint64_t NumericFingerprint<Half>(kernels::CpuContext&);
 
 }  // namespace capstan::train

@@ -13,10 +13,13 @@
 
 namespace capstan::train {
 
-// "capstan 0.1.0 g++ 12.2.0 fp32 cpu avx512": for people, and compared.
+// "capstan 0.1.0, g++ 12.2.0, fp32, cpu", for T = float, Bf16 or Half; for people, and compared. Names the products of
+// bf16 where they have bits of their own.
+template <class T>
 std::string NumericClass();
 
-// XXH3 of the gradients of fixed small models on fixed data: every kernel of the job's path takes part.
+// XXH3 of the gradients of fixed small models that store T, on fixed data: every kernel of the job's path takes part.
+template <class T>
 std::uint64_t NumericFingerprint(kernels::CpuContext& context);
 
 }  // namespace capstan::train

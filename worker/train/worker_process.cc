@@ -20,8 +20,8 @@ WorkerDescription Describe(const Dataset& data, const nn::Model<float>& model, k
     description.tensors.push_back(
         {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, tensor.decay});
   }
-  description.numeric_class = NumericClass();
-  description.numeric_fingerprint = NumericFingerprint(context);
+  description.numeric_class = NumericClass<float>();
+  description.numeric_fingerprint = NumericFingerprint<float>(context);
   description.data_fingerprint = data.fingerprint();
   return description;
 }
