@@ -31,6 +31,9 @@ class Arena {
     return layout(*this);
   }
 
+  // What it holds of the context's memory.
+  std::size_t bytes() const { return capacity_; }
+
   // `count` elements, aligned to 64 bytes; null while measuring.
   template <class Real>
   Real* Take(std::int64_t count) {

@@ -40,7 +40,8 @@ struct Layer {
   Linear expand, contract;
 };
 
-// What one layer leaves for the way back. `in` and `middle` are the residual stream before its two branches.
+// What one layer leaves for the way back. `in` and `middle` are the residual stream before its two branches. With
+// recomputation `in` is each layer's own, and the rest is memory that all layers share.
 template <class T>
 struct LayerState {
   T* in;
@@ -83,6 +84,7 @@ class Gpt final : public Model<T> {
   }
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
+  std::size_t activation_bytes() const override { return arena_.bytes(); }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
@@ -144,16 +146,21 @@ class Gpt final : public Model<T> {
       const auto take = [&](std::int64_t columns) { return arena.template Take<T>(rows * columns); };
       const auto take_wide = [&](std::int64_t columns) { return arena.template Take<Wide<T>>(rows * columns); };
       const auto take_norm = [&] { return NormState<T>{take(width), take_wide(1), take_wide(1)}; };
-      for (LayerState<T>& layer : state_.layers) {
-        layer = {.in = take(width),
-                 .norm_1 = take_norm(),
-                 .qkv = take(3 * width),
-                 .attended = take(width),
-                 .log_sum = take_wide(shape_.heads),
-                 .middle = take(width),
-                 .norm_2 = take_norm(),
-                 .expanded = take(4 * width),
-                 .activated = take(4 * width)};
+      const auto take_layer = [&] {
+        return LayerState<T>{.in = take(width),
+                             .norm_1 = take_norm(),
+                             .qkv = take(3 * width),
+                             .attended = take(width),
+                             .log_sum = take_wide(shape_.heads),
+                             .middle = take(width),
+                             .norm_2 = take_norm(),
+                             .expanded = take(4 * width),
+                             .activated = take(4 * width)};
+      };
+      state_.layers.front() = take_layer();
+      for (std::size_t i = 1; i < state_.layers.size(); ++i) {
+        state_.layers[i] = shape_.recompute ? state_.layers.front() : take_layer();
+        if (shape_.recompute) state_.layers[i].in = take(width);
       }
       state_.branch = take(width);
       state_.out = take(width);
@@ -205,6 +212,26 @@ class Gpt final : public Model<T> {
     NeedWeights(hooks, layer.norm_1.weight, layer.qkv.bias);
     const T* before = index == 0 ? state.in : state_.layers[index - 1].middle;
     layer.norm_1.Forward(context_, weights, rows, before, index == 0 ? nullptr : state_.branch, state.in, state.norm_1);
+    ForwardFromNorm(index, weights, key, hooks);
+    NeedWeights(hooks, layer.contract.weight, layer.contract.bias);
+    layer.contract.Forward(context_, weights, rows, state.activated, state_.branch);
+    Dropout(context_, Mask(key, index, DropoutPlace::kContract), rows * shape_.width, state_.branch);
+  }
+
+  // What the way back needs of a layer, from its `in`. The layer that ran last is still there.
+  void Recompute(std::size_t index, const T* weights, const StepKey& key) {
+    if (!shape_.recompute || index + 1 == layers_.size()) return;
+    const LayerState<T>& state = state_.layers[index];
+    const T* no_branch = nullptr;
+    layers_[index].norm_1.Forward(context_, weights, state_.rows, state.in, no_branch, state.in, state.norm_1);
+    ForwardFromNorm(index, weights, &key, {});
+  }
+
+  // From the first norm's state to `activated`; `branch` is written on the way.
+  void ForwardFromNorm(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
+    const Layer& layer = layers_[index];
+    const LayerState<T>& state = state_.layers[index];
+    const std::int64_t rows = state_.rows;
     layer.qkv.Forward(context_, weights, rows, state.norm_1.y, state.qkv);
     CausalAttention(context_, kernels::AttentionArgs<T>{.shape = Heads(),
                                                         .dropout = Mask(key, index, DropoutPlace::kAttention),
@@ -218,9 +245,6 @@ class Gpt final : public Model<T> {
     NeedWeights(hooks, layer.norm_2.weight, layer.expand.bias);
     layer.norm_2.Forward(context_, weights, rows, state.in, state_.branch, state.middle, state.norm_2);
     layer.expand.Forward(context_, weights, rows, state.norm_2.y, state.expanded, Activation::kGelu, state.activated);
-    NeedWeights(hooks, layer.contract.weight, layer.contract.bias);
-    layer.contract.Forward(context_, weights, rows, state.activated, state_.branch);
-    Dropout(context_, Mask(key, index, DropoutPlace::kContract), rows * shape_.width, state_.branch);
   }
 
   // logits = x wte' for `rows` rows of x.
@@ -253,6 +277,7 @@ class Gpt final : public Model<T> {
                    Wide<T>(0));
     GradientReady(hooks, norm_.weight, norm_.bias);
     for (std::size_t i = layers_.size(); i-- > 0;) {
+      Recompute(i, weights, key);
       BackwardMlp(i, weights, target, key, hooks);
       BackwardAttention(i, weights, target, key, hooks);
     }

@@ -37,6 +37,7 @@ class Mlp final : public Model<T> {
   }
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
+  std::size_t activation_bytes() const override { return arena_.bytes(); }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {

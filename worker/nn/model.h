@@ -7,6 +7,7 @@
 // Why:    the cut between trainer and mathematics is coarse, so that the mathematics can live in a plug-in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -70,6 +71,9 @@ class Model {
   // In catalog order, which is the order of the way forward.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
 
+  // Memory for activations, as the largest batch so far needed it.
+  virtual std::size_t activation_bytes() const = 0;
+
   // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
   // say; replacing does not read them.
   virtual LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
@@ -94,6 +98,9 @@ struct MlpShape {
 struct GptShape {
   std::int64_t vocabulary = 0, context = 0, layers = 0, heads = 0, width = 0;
   double dropout = 0;
+  // Keep only each layer's input for the way back and compute the rest of the layer again there: the same bits in less
+  // memory, for about a third more work.
+  bool recompute = false;
 };
 
 template <class T>
