@@ -7,8 +7,8 @@
 // Parity: element (i,j) is a sum over k in ascending order: one fused multiply-add after the other within blocks of
 //         kMatmulDepth, the blocks' sums added in order. So its bits depend on k alone: not on the vector width of the
 //         machine, the number of threads, or what other rows and columns are computed in the same call.
-//         Bf16 on "avx512-bf16": two of k at a time, in the processor's order, in blocks of 2 kMatmulDepth, and
-//         denormals count as zero; so the bits are of k and of that name.
+//         Bf16 on "amx-bf16" and "avx512-bf16": two or 32 of k at a time, in the processor's order, in blocks of
+//         2 kMatmulDepth, and denormals count as zero; so the bits are of k and of that name.
 // Why:    own, because BLAS libraries promise none of that: OpenBLAS chooses its order by processor, and falls back to
 //         SSE code on processors younger than itself.
 #pragma once
@@ -59,7 +59,8 @@ inline constexpr std::int64_t kMatmulCutScratch = 672 * 512;  // sums of the par
 template <class T>
 inline constexpr std::int64_t kMatmulScratch = kMatmulTileScratch + (kIs16Bit<T> ? kMatmulCutScratch : 0);
 
-// "avx512-bf16", "avx512" or "avx2": what this machine runs. The bits are the same, but for Bf16 on the first.
+// "amx-bf16", "avx512-bf16", "avx512" or "avx2": what this machine runs. The bits are the same, but for Bf16 on the
+// first two.
 std::string MatmulDispatchName();
 
 }  // namespace capstan::kernels

@@ -1,3 +1,7 @@
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "kernels/activation_math.h"
@@ -9,17 +13,26 @@ namespace capstan::kernels {
 namespace {
 
 constexpr std::int64_t kTaskRowsMin = 240, kTaskColumnsMin = 128;
-// Rows of the widest tile.
-template <class T>
-constexpr std::int64_t kPanelRows = std::is_same_v<T, Bf16> ? 14 : 12;
 constexpr std::int64_t kStripColumns = 32;
-constexpr std::int64_t kCutRowsMax = 672;  // a multiple of both
+constexpr std::int64_t kCutRowsMax = 672;  // a multiple of what PanelRows gives
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 bool HasAvx512() {
   static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  return has;
+}
+
+// The registers of AMX are large, so the system wants to be asked for them, once for the whole process.
+bool HasAmx() {
+  static const bool has = [] {
+    constexpr unsigned kTileAndBf16 = 1U << 24 | 1U << 22;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return HasAvx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTileAndBf16) == kTileAndBf16 &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
   return has;
 }
 
@@ -30,10 +43,18 @@ bool HasFastPairs() {
   return has;
 }
 
+// Rows of the widest tile.
+template <class T>
+std::int64_t PanelRows() {
+  if (!std::is_same_v<T, Bf16>) return 12;
+  return HasAmx() ? 32 : HasFastPairs() ? 14 : 12;
+}
+
 // Everything but the activation.
 template <class T>
 void Dispatch(const Product<T, Wide<T>>& product, Wide<T>* scratch) {
   if constexpr (std::is_same_v<T, Bf16>) {
+    if (HasAmx()) return ProductAmx(product, scratch);
     if (HasFastPairs()) return ProductAvx512Bf16(product, scratch);
   }
   if (HasAvx512()) {
@@ -109,7 +130,7 @@ void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch) {
   } else {
     // Parts of equal size, whose sums fit.
     const std::int64_t parts = (product.m + kCutRowsMax - 1) / kCutRowsMax;
-    const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, kPanelRows<T>);
+    const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, PanelRows<T>());
     const std::int64_t columns = kMatmulCutScratch / rows / kStripColumns * kStripColumns;
     for (std::int64_t row = 0; row < product.m; row += rows) {
       for (std::int64_t column = 0; column < product.n; column += columns) {
@@ -131,7 +152,7 @@ void Matmul(CpuContext& context, const Product<T, Out>& product) {
   const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
   const std::int64_t column_tasks =
       std::clamp<std::int64_t>(product.n / kTaskColumnsMin, 1, (wanted + row_tasks - 1) / row_tasks);
-  const std::int64_t rows = RoundUp((product.m + row_tasks - 1) / row_tasks, kPanelRows<T>);
+  const std::int64_t rows = RoundUp((product.m + row_tasks - 1) / row_tasks, PanelRows<T>());
   const std::int64_t columns = RoundUp((product.n + column_tasks - 1) / column_tasks, kStripColumns);
   context.ParallelFor(row_tasks * column_tasks, [&](std::int64_t index, int lane) {
     const std::int64_t row = index / column_tasks * rows, column = index % column_tasks * columns;
@@ -155,6 +176,8 @@ template void MatmulOnThisThread(const Product<Bf16, float>&, float*);
 template void MatmulOnThisThread(const Product<Half>&, float*);
 template void MatmulOnThisThread(const Product<Half, float>&, float*);
 
-std::string MatmulDispatchName() { return HasFastPairs() ? "avx512-bf16" : HasAvx512() ? "avx512" : "avx2"; }
+std::string MatmulDispatchName() {
+  return HasAmx() ? "amx-bf16" : HasFastPairs() ? "avx512-bf16" : HasAvx512() ? "avx512" : "avx2";
+}
 
 }  // namespace capstan::kernels

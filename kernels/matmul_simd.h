@@ -15,5 +15,6 @@ void ProductAvx512(const Product<double>& product, double* scratch);
 void ProductAvx512(const Product<Bf16, float>& product, float* scratch);
 void ProductAvx512(const Product<Half, float>& product, float* scratch);
 void ProductAvx512Bf16(const Product<Bf16, float>& product, float* scratch);
+void ProductAmx(const Product<Bf16, float>& product, float* scratch);
 
 }  // namespace capstan::kernels

@@ -39,8 +39,10 @@ void AddProbe(nn::Model<T>& model, const nn::Batch& batch, Hasher* hasher) {
 
 template <class T>
 std::string NumericClass() {
+  const std::string products = kernels::MatmulDispatchName();
+  const bool own_bits = std::is_same_v<T, Bf16> && products.ends_with("-bf16");
   return std::string("capstan ") + CAPSTAN_VERSION + ", g++ " + __VERSION__ + ", " + kPrecisionName<T> + ", cpu" +
-         (std::is_same_v<T, Bf16> && kernels::MatmulDispatchName() == "avx512-bf16" ? " avx512-bf16" : "");
+         (own_bits ? " " + products : "");
 }
 
 template <class T>
