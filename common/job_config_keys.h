@@ -80,8 +80,8 @@ inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
 inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
 inline constexpr std::string_view kDevicesLater[] = {"cuda", "emulated"};
-inline constexpr Word<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}};
-inline constexpr std::string_view kPrecisionsLater[] = {"bf16", "fp16"};
+inline constexpr Word<Precision> kPrecisions[] = {
+    {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
 inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
 inline constexpr std::string_view kSectionsLater[] = {"allreduce", "security"};
 
@@ -198,17 +198,17 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
 }
 
 template <class Visitor>
-void VisitWorker(Visitor& v, WorkerSection& s, When built_in) {
+void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When gpt) {
   v.Begin("worker");
   v.Choice({"device", built_in}, s.device, {kDevices, kDevicesLater});
   if (built_in.applies) {
-    v.Choice({"precision"}, s.precision, {kPrecisions, kPrecisionsLater});
+    v.Choice({"precision"}, s.precision, {kPrecisions, {}});
   } else {
     v.Choice({"precision"}, s.precision, {kClientPrecisions, {}});
   }
   v.Integer({"accumulate", built_in}, s.accumulate, {1, kBatchMax});
   v.Integer({"threads", built_in}, s.threads, {0, 1024});
-  v.Later("recompute");
+  v.Flag({"recompute", gpt}, s.recompute);
   v.End();
 }
 
@@ -247,7 +247,7 @@ void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitOptimizer(v, config.optimizer);
   VisitSchedule(v, config.schedule);
   VisitCluster(v, config.cluster);
-  VisitWorker(v, config.worker, built_in);
+  VisitWorker(v, config.worker, built_in, {config.model.kind == ModelKind::kGpt, "[model] kind = \"gpt\""});
   VisitSnapshot(v, config.snapshot);
   VisitLimits(v, config.limits);
   VisitMetrics(v, config.metrics);

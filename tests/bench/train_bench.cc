@@ -103,8 +103,8 @@ Status Compute(Channel& parent, const std::string& job_file, int steps) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file, "the benchmark's job file"));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
   kernels::CpuContext context(1);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model,
-                           train::CreateModel<float>(context, config, data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::JobModel> model,
+                           train::CreateJobModel(context, config, data->spec()));
   std::uint64_t elements = 0;
   for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();
   std::vector<float> weights(elements, 0.01F), gradient(elements);
@@ -113,7 +113,7 @@ Status Compute(Channel& parent, const std::string& job_file, int steps) {
   for (int step = 0; step < kWarmupSteps + steps; ++step) {
     if (step == kWarmupSteps) start = Clock::now();
     const auto samples = computer.Samples(Step{static_cast<std::uint64_t>(step)}, 0);
-    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, weights.data(), gradient.data(), {});
+    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, {weights.data()}, gradient.data(), {});
   }
   const std::chrono::duration<double> took = Clock::now() - start;
   parent.Send(std::to_string(steps * static_cast<int>(config.job.global_batch) / took.count()));

@@ -10,7 +10,7 @@ namespace capstan::parity {
 namespace {
 
 // The job's tensors, as a worker declares them.
-std::vector<TensorSpec> DeclaredTensors(const JobConfig& config, const nn::Model<float>& model) {
+std::vector<TensorSpec> DeclaredTensors(const JobConfig& config, const train::JobModel& model) {
   std::vector<TensorSpec> tensors = model.tensors();
   for (TensorSpec& tensor : tensors) tensor.decay = tensor.decay && DecayApplies(config.optimizer, tensor.name);
   return tensors;
@@ -23,7 +23,7 @@ Result<LocalJob> OpenLocalJob(const std::string& path, const std::vector<std::st
   CAPSTAN_ASSIGN_OR_RETURN(job.config, LoadJobConfig(path, overrides));
   job.context = std::make_unique<kernels::CpuContext>(1);
   CAPSTAN_ASSIGN_OR_RETURN(job.data, train::OpenDataset(job.config, "/"));
-  CAPSTAN_ASSIGN_OR_RETURN(job.model, train::CreateModel<float>(*job.context, job.config, job.data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(job.model, train::CreateJobModel(*job.context, job.config, job.data->spec()));
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(DeclaredTensors(job.config, *job.model)));
   job.catalog = std::make_unique<const Catalog>(std::move(catalog));
   return job;

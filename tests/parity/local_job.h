@@ -12,8 +12,8 @@
 #include "common/catalog.h"
 #include "common/job_config.h"
 #include "kernels/context.h"
-#include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
+#include "worker/train/job_model.h"
 
 namespace capstan::parity {
 
@@ -21,7 +21,7 @@ struct LocalJob {
   JobConfig config;
   std::unique_ptr<kernels::CpuContext> context;
   std::unique_ptr<train::Dataset> data;
-  std::unique_ptr<nn::Model<float>> model;
+  std::unique_ptr<train::JobModel> model;
   std::unique_ptr<const Catalog> catalog;
 };
 

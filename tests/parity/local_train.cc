@@ -30,10 +30,11 @@ class LocalTraining {
         catalog_(*job.catalog),
         computer_(job.config, *job.data, *job.model),
         store_(catalog_, Numbers(catalog_.blocks().size()), server::MakeOptimizerRule(job.config.optimizer),
-               job.config.job.seed),
+               job.config.job.seed, server::BlockStore::Begin::kVersion0, EncodingOf(job.config)),
         order_(catalog_, 1),
         gradients_(catalog_.element_count() * sizeof(float)),
         weights_(catalog_.element_count()),
+        narrow_weights_(EncodingOf(job.config) == Encoding::kFp32 ? 0 : catalog_.element_count()),
         parameters_(server::ParametersOf(job.config, Step{0}, 0)) {
     CopyWeights();
   }
@@ -61,8 +62,12 @@ class LocalTraining {
     BufferRef gradient = samples.empty() ? BufferRef() : gradients_.Take();
     sums->BeginSlot(samples.size(), gradient);
     if (!samples.empty()) {
+      const train::WeightsView weights{weights_.data(), narrow_weights_.empty() ? nullptr : narrow_weights_.data()};
       const nn::LossSums loss =
-          computer_.Gradient(step_, slot, samples, parameters_.loss_scale, weights_.data(), gradient.As<float>(), {});
+          computer_.Gradient(step_, slot, samples, parameters_.loss_scale, weights, gradient.As<float>(), {});
+      for (const Block& block : catalog_.blocks()) {
+        RoundTo(block.EncodingIn(EncodingOf(job_.config)), {gradient.As<float>() + block.flat_offset, block.count});
+      }
       report.loss_sum = loss.loss;
       report.predictions = static_cast<std::uint64_t>(loss.count);
     }
@@ -72,7 +77,9 @@ class LocalTraining {
 
   server::UpdateScalars Scalars(float clip) const {
     return {.step = parameters_.updates + 1,
-            .mean_scale = static_cast<float>(1.0 / static_cast<double>(samples_)),
+            .mean_scale =
+                static_cast<float>(1.0 / (static_cast<double>(samples_) * static_cast<double>(parameters_.loss_scale))),
+            .statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples_)),
             .clip = clip};
   }
   std::vector<server::GroupRule> Rules() const {
@@ -112,6 +119,9 @@ class LocalTraining {
       const Block& block = catalog_.blocks()[i];
       const auto* values = reinterpret_cast<const float*>(store_.Weights(i).data);
       std::copy_n(values, block.count, weights_.begin() + static_cast<std::ptrdiff_t>(block.flat_offset));
+      const Encoding encoding = block.EncodingIn(EncodingOf(job_.config));
+      if (encoding == Encoding::kFp32) continue;
+      Encode(encoding, {values, block.count}, reinterpret_cast<std::byte*>(narrow_weights_.data() + block.flat_offset));
     }
   }
 
@@ -122,6 +132,7 @@ class LocalTraining {
   const server::SegmentOrder order_;
   BufferPool gradients_;
   std::vector<float> weights_;
+  std::vector<std::uint16_t> narrow_weights_;  // the same, as they travel; empty: fp32
   StepParameters parameters_;
   Step step_;
   std::uint64_t samples_ = 0;

@@ -66,7 +66,7 @@ class Stage {
       std::memcpy(payload.owner->data(), values.data(), kCount * sizeof(float));
     }
     const std::uint64_t hash = samples > 0 ? Hash64(payload.bytes().first(kCount * sizeof(float))) : 0;
-    return block.Add(node, samples, hash, std::move(payload), slots_.count(), kCount, &sums_);
+    return block.Add(node, samples, hash, std::move(payload), Encoding::kFp32, slots_.count(), kCount, &sums_);
   }
   std::optional<Values> Sum() const {
     std::optional<Values> sum;

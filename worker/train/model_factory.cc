@@ -24,7 +24,8 @@ Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, 
                                       .layers = model.layers,
                                       .heads = model.heads,
                                       .width = model.width,
-                                      .dropout = model.dropout});
+                                      .dropout = model.dropout,
+                                      .recompute = config.worker.recompute});
   }
   nn::MlpShape shape{.features = samples.features, .classes = samples.classes, .dropout = model.dropout};
   shape.hidden.assign(model.hidden.begin(), model.hidden.end());

@@ -4,7 +4,7 @@
 
 namespace capstan::train {
 
-SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model)
+SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model)
     : config_(config),
       data_(data),
       model_(model),
@@ -23,7 +23,7 @@ nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split 
 }
 
 nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
-                                    const float* weights, float* gradient, const nn::Hooks& hooks) {
+                                    const WeightsView& weights, float* gradient, const nn::Hooks& hooks) {
   const SampleSpec& spec = data_.spec();
   const std::uint64_t per_sample = spec.form == SampleForm::kTokens ? spec.context : 1;
   const auto parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(config_.worker.accumulate, samples.size()));
@@ -56,7 +56,7 @@ bool SlotComputer::Validates(Step step) const {
   return every > 0 && (step.value % every == 0 || step.value + 1 == config_.job.steps);
 }
 
-nn::LossSums SlotComputer::Validate(SlotIndex slot, const float* weights, const nn::Hooks& hooks) {
+nn::LossSums SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks) {
   const SampleRange share = ValidationShare(data_.count(Split::kValidation), config_.job.slots, slot);
   // In batches no larger than a slot's micro-batch, so that validation needs no more memory than training.
   const std::uint64_t slot_batch = (config_.job.global_batch + config_.job.slots - 1) / config_.job.slots;

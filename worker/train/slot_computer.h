@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/job_config.h"
-#include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/data/sampler.h"
+#include "worker/train/job_model.h"
 
 namespace capstan::train {
 
@@ -25,27 +25,27 @@ struct PhaseTimes {
 class SlotComputer {
  public:
   // All outlive it.
-  SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model);
+  SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model);
 
   // Samples of the slot at this step; valid until the next call.
   std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
   // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
   // micro-batch and of gradients within the last.
   nn::LossSums Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
-                        const float* weights, float* gradient, const nn::Hooks& hooks);
+                        const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
   // Since the last call.
   PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
   // This slot's share of the validation set.
-  nn::LossSums Validate(SlotIndex slot, const float* weights, const nn::Hooks& hooks);
+  nn::LossSums Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
 
  private:
   nn::Batch FillBatch(std::span<const std::uint64_t> samples, Split split);
 
   const JobConfig& config_;
   const Dataset& data_;
-  nn::Model<float>& model_;
+  JobModel& model_;
   SamplerSpec sampler_;
   std::vector<std::uint64_t> samples_, validation_samples_;
   BatchBuffer buffer_;

@@ -6,22 +6,21 @@
 #include "common/job_config.h"
 #include "kernels/context.h"
 #include "monitoring/mirror_transport.h"
-#include "worker/train/model_factory.h"
-#include "worker/train/numeric_class.h"
+#include "worker/train/job_model.h"
 #include "worker/train/trainer.h"
 
 namespace capstan::train {
 
 namespace {
 
-WorkerDescription Describe(const Dataset& data, const nn::Model<float>& model, kernels::CpuContext& context) {
+WorkerDescription Describe(const Dataset& data, const JobModel& model, kernels::CpuContext& context) {
   WorkerDescription description;
   for (const TensorSpec& tensor : model.tensors()) {
-    description.tensors.push_back(
-        {tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind), tensor.init.scale, tensor.decay});
+    description.tensors.push_back({tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind),
+                                   tensor.init.scale, tensor.decay, 0, tensor.kind == TensorKind::kStatistic});
   }
-  description.numeric_class = NumericClass<float>();
-  description.numeric_fingerprint = NumericFingerprint<float>(context);
+  description.numeric_class = model.NumericClass();
+  description.numeric_fingerprint = model.NumericFingerprint(context);
   description.data_fingerprint = data.fingerprint();
   return description;
 }
@@ -42,8 +41,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
   kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model,
-                           CreateModel<float>(context, config, data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> model, CreateJobModel(context, config, data->spec()));
   CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));
 
   SlotComputer computer(config, *data, *model);

@@ -1,0 +1,108 @@
+// What travels between a worker and its shards when a job's numbers have 16 bits: half the bytes, and the same job.
+#include <capstan/client.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "common/number16.h"
+#include "tests/e2e/in_process_job.h"
+
+namespace capstan {
+namespace {
+
+using e2e::InProcessJob;
+
+constexpr std::uint64_t kSteps = 4;
+
+JobConfig MakeConfig(Precision precision) {
+  JobConfig config;
+  config.job.steps = kSteps;
+  config.job.slots = config.job.global_batch = 1;
+  config.data.kind = DataKind::kSynthetic;
+  config.model.kind = ModelKind::kMlp;
+  config.worker.precision = precision;
+  config.optimizer.kind = OptimizerKind::kSgd;
+  config.optimizer.lr = 0.5;
+  config.cluster.servers = 2;
+  config.cluster.workers = config.cluster.min_workers = 1;
+  config.limits.join = config.limits.stall = 60;
+  return config;
+}
+
+// Three blocks, and a statistic.
+WorkerDescription Describe() {
+  WorkerDescription description;
+  description.tensors = {{"large", {3, 262144}}};
+  description.tensors.push_back({.name = "mean", .shape = {5}, .weight_decay = false, .statistic = true});
+  return description;
+}
+
+struct Trained {
+  ClientCounters counters;
+  std::vector<float> weights;  // of each step, the first one
+  float mean = -1.0F;          // at the last step
+};
+
+// Descends 1/2 (w - 1)^2 by half; the statistic observes 2.
+Trained Train(Precision precision) {
+  InProcessJob job(MakeConfig(precision));
+  job.StartShard(0);
+  job.StartShard(1);
+  std::unique_ptr<Client> client =
+      std::move(Client::Connect({.coordinator = job.address(), .worker = "w", .on_notice = {}})).value();
+  REQUIRE(client->Declare(Describe()).ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  Trained trained;
+  for (;;) {
+    Result<std::optional<Work>> work = client->NextWork(deadline);
+    REQUIRE(work.ok());
+    if (!*work) break;
+    REQUIRE(client->WaitWeights(0, 1, deadline).ok());
+    const std::uint16_t* const narrow = client->narrow_weights();
+    REQUIRE((narrow != nullptr) == (precision != Precision::kFp32));
+    const float weight = precision == Precision::kFp32   ? client->weights()[0]
+                         : precision == Precision::kBf16 ? Widen(Bf16{narrow[0]})
+                                                         : Widen(Half{narrow[0]});
+    trained.weights.push_back(weight);
+    trained.mean = client->weights()[client->element_count() - 1];
+    float* const gradient = client->BeginSlot(0, 1).value();
+    std::fill_n(gradient, client->element_count() - 5, (weight - 1.0F) * (**work).loss_scale);
+    std::fill_n(gradient + client->element_count() - 5, 5, 2.0F);
+    REQUIRE(client->GradientReady(0, 1).ok());
+    REQUIRE(client->EndSlot(0, {.loss_sum = 1.0, .predictions = 1}).ok());
+  }
+  do {  // they are published a little behind
+    trained.counters = client->counters();
+  } while (trained.counters.payload_messages_in < 4 * (kSteps + 1) && std::chrono::steady_clock::now() < deadline);
+  REQUIRE(trained.counters.payload_messages_out == 4 * kSteps);
+  REQUIRE(trained.counters.payload_messages_in == 4 * (kSteps + 1));  // the last version says that it is the last
+  return trained;
+}
+
+TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp32", "[e2e][encoding]") {
+  const Trained wide = Train(Precision::kFp32);
+  REQUIRE(wide.weights.size() == kSteps);
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    const Trained narrow = Train(precision);
+    // 0, 1/2, 3/4, 7/8: numbers that 16 bits hold. In fp16 the first gradient times 65536 does not fit, and is skipped.
+    const std::vector<float> expected =
+        precision == Precision::kBf16 ? std::vector<float>{0, 0.5, 0.75, 0.875} : std::vector<float>{0, 0, 0.5, 0.75};
+    CHECK(narrow.weights == expected);
+    const double observed = precision == Precision::kBf16 ? 2 * (1 - std::pow(0.9, 3)) : 2 * (1 - std::pow(0.9, 2));
+    CHECK(narrow.mean == Approx(observed).epsilon(1e-6));
+    const auto ratio = [](std::uint64_t part, std::uint64_t whole) {
+      return static_cast<double>(part) / static_cast<double>(whole);
+    };
+    const double out = ratio(narrow.counters.payload_bytes_out + narrow.counters.header_bytes_out,
+                             wide.counters.payload_bytes_out + wide.counters.header_bytes_out);
+    const double in = ratio(narrow.counters.payload_bytes_in + narrow.counters.header_bytes_in,
+                            wide.counters.payload_bytes_in + wide.counters.header_bytes_in);
+    INFO("out " << out << ", in " << in);
+    CHECK((out >= 0.499 && out <= 0.51));
+    CHECK((in >= 0.499 && in <= 0.51));
+  }
+}
+
+}  // namespace
+}  // namespace capstan

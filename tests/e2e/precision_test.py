@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+"""Jobs in bf16 and fp16: the same bits for any number of workers, shards and threads, and when processes are killed.
+
+One job overflows fp16 on purpose: its features are large. Its first steps are skipped while the loss scale falls, for all
+workers alike; that they were is checked, and that later steps were applied.
+"""
+import json
+import os
+import array
+import random
+import signal
+import struct
+
+import harness
+import recovery
+
+GPT = """
+[job]
+name = "precision"
+mode = "sync"
+steps = STEPS
+seed = 7
+global_batch = 12
+slots = 5
+eval_every = 3
+
+[model]
+kind = "gpt"
+layers = 2
+heads = 2
+width = 32
+context = 24
+dropout = 0.2
+
+[data]
+kind = "synthetic"
+samples = 64
+
+[optimizer]
+kind = "adamw"
+lr = 0.002
+clip_norm = 1.0
+
+[worker]
+precision = "PRECISION"
+accumulate = 2
+
+[limits]
+lease = 1.5
+stall = 60
+"""
+
+MLP = """
+[job]
+name = "overflow"
+mode = "sync"
+steps = 20
+seed = 7
+global_batch = 24
+slots = 3
+
+[model]
+kind = "mlp"
+hidden = [32]
+
+[data]
+kind = "csv"
+path = "PATH"
+validation = 0.1
+
+[optimizer]
+kind = "sgd"
+lr = 0.0001
+
+[worker]
+precision = "fp16"
+"""
+
+
+class PrecisionTest(harness.JobTest):
+    def run_job(self, text, name, *settings, kills=()):
+        """The sha256 of the final weights. `kills`: processes that get SIGKILL once the job moves, one after the other."""
+        job = self.write(f"{name}.toml", text)
+        arguments = [word for setting in settings for word in ("--set", setting)]
+        with self.launch(job, *arguments, run=name) as launch:
+            for victim in kills:
+                begun = recovery.count_records(self.path(name))
+                recovery.poll(lambda: recovery.count_records(self.path(name)) > begun + 3 or launch.closed, "steps")
+                self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path(name), victim), signal.SIGKILL),
+                                f"{victim} had ended before it could be killed")
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assert_nothing_runs(name)
+        return recovery.digest_of(self.path(name))
+
+    def assert_one_digest(self, text, *cases):
+        digests = {}
+        for index, (what, settings) in enumerate(cases):
+            digests[what] = self.run_job(text, f"run{index}", *settings)
+        self.assertEqual(len(set(digests.values())), 1, digests)
+        return digests.popitem()[1]
+
+    def gpt_has_one_digest(self, precision):
+        text = GPT.replace("PRECISION", precision).replace("STEPS", "8")
+        return self.assert_one_digest(
+            text,
+            ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
+            ("2 workers, 2 servers", ["cluster.workers=2", "cluster.servers=2"]),
+            ("3 workers, 3 servers", ["cluster.workers=3", "cluster.servers=3"]),
+            ("5 workers: leaves alone travel", ["cluster.workers=5", "cluster.servers=2"]),
+            ("2 threads, recomputed", ["cluster.workers=1", "cluster.servers=1", "worker.threads=2",
+                                       "worker.recompute=true"]))
+
+    def test_bf16_has_the_same_bits_for_any_number_of_workers_and_shards(self):
+        narrow = self.gpt_has_one_digest("bf16")
+        wide = self.run_job(GPT.replace("PRECISION", "fp32").replace("STEPS", "8"), "wide")
+        self.assertNotEqual(narrow, wide)
+
+    def test_fp16_has_the_same_bits_for_any_number_of_workers_and_shards(self):
+        self.gpt_has_one_digest("fp16")
+
+    def test_killed_processes_move_no_bit(self):
+        for precision in ("bf16", "fp16"):
+            text = GPT.replace("PRECISION", precision).replace("STEPS", "150")
+            text += "\n[snapshot]\nevery_steps = 10\n"
+            settings = ["cluster.workers=2", "cluster.servers=2"]
+            calm = self.run_job(text, f"calm-{precision}", *settings)
+            kills = ("worker-0", "server-1", "worker-1")
+            self.assertEqual(self.run_job(text, f"killed-{precision}", *settings, kills=kills), calm, precision)
+
+    def overflowing_job(self):
+        rng = random.Random(3)
+        rows = [",".join(f"{rng.uniform(-400, 400):.3f}" for _ in range(6)) + f",{rng.randrange(4)}" for _ in range(200)]
+        return MLP.replace("PATH", self.write("large.csv", "\n".join(rows) + "\n"))
+
+    def test_a_scale_that_is_too_large_for_fp16_falls_for_all_workers_alike(self):
+        text = self.overflowing_job()
+        self.assert_one_digest(text, ("1 worker", ["cluster.workers=1"]), ("2 workers", ["cluster.workers=2"]),
+                               ("3 workers, 2 servers", ["cluster.workers=3", "cluster.servers=2"]))
+        for run in ("run0", "run2"):
+            steps = recovery.records(self.path(run))
+            scales = [step["loss_scale"] for step in steps]
+            actions = [step["action"] for step in steps]
+            self.assertEqual(scales[0], 65536)
+            self.assertEqual(actions[0], "skip")
+            self.assertEqual(actions[-1], "apply")
+            for scale, action, after in zip(scales, actions, scales[1:]):
+                self.assertEqual(after, scale / 2 if action == "skip" else scale)
+
+    def test_without_global_steps_each_slot_finds_its_own_scale(self):
+        text = self.overflowing_job().replace('mode = "sync"', 'mode = "async"')
+        self.run_job(text, "async", "cluster.workers=2")
+        losses = [step["loss"] for step in recovery.records(self.path("async"))]
+        self.assertEqual(len(losses), 20)
+        self.assertTrue(all(loss == loss and loss < 1e6 for loss in losses), losses)
+        _, content = self.weights("async")
+        (length,) = struct.unpack("<Q", content[:8])
+        self.assertTrue(all(value == value for value in array.array("f", content[8 + length:])))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,64 @@
+#include "worker/train/job_model.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "common/number16.h"
+#include "worker/train/model_factory.h"
+#include "worker/train/numeric_class.h"
+
+namespace capstan::train {
+
+namespace {
+
+template <class T>
+class ModelOf final : public JobModel {
+ public:
+  explicit ModelOf(std::unique_ptr<nn::Model<T>> model) : model_(std::move(model)) {}
+
+  const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
+  nn::LossSums Train(const WeightsView& weights, float* gradients, const nn::Batch& batch, const nn::StepKey& key,
+                     const nn::TrainOptions& options, const nn::Hooks& hooks) override {
+    return model_->Train(Of(weights), gradients, batch, key, options, hooks);
+  }
+  nn::LossSums Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override {
+    return model_->Evaluate(Of(weights), batch, hooks);
+  }
+  std::string NumericClass() const override { return train::NumericClass<T>(); }
+  std::uint64_t NumericFingerprint(kernels::CpuContext& context) const override {
+    return train::NumericFingerprint<T>(context);
+  }
+
+ private:
+  static const T* Of(const WeightsView& weights) {
+    if constexpr (std::is_same_v<T, float>) {
+      return weights.wide;
+    } else {
+      static_assert(sizeof(T) == sizeof(*weights.narrow));
+      return reinterpret_cast<const T*>(weights.narrow);
+    }
+  }
+
+  std::unique_ptr<nn::Model<T>> model_;
+};
+
+template <class T>
+Result<std::unique_ptr<JobModel>> Create(kernels::CpuContext& context, const JobConfig& config,
+                                         const SampleSpec& samples) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<nn::Model<T>> model, CreateModel<T>(context, config, samples));
+  return std::unique_ptr<JobModel>(std::make_unique<ModelOf<T>>(std::move(model)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, const JobConfig& config,
+                                                 const SampleSpec& samples) {
+  switch (config.worker.precision) {
+    case Precision::kFp32: return Create<float>(context, config, samples);
+    case Precision::kBf16: return Create<Bf16>(context, config, samples);
+    case Precision::kFp16: return Create<Half>(context, config, samples);
+  }
+  return Invalid("an unknown precision");
+}
+
+}  // namespace capstan::train
