@@ -82,7 +82,7 @@ TEST_CASE("training gives a figure for both models, alone and as jobs", "[bench]
   REQUIRE(figures.ok());
   CheckSound(*figures);
   for (const char* name : {"train/mlp/compute", "train/mlp/1s1w", "train/mlp/2s2w", "train/gpt/compute",
-                           "train/gpt/1s1w", "train/gpt/2s2w"}) {
+                           "train/gpt/1s1w", "train/gpt/2s2w", "train/mlp/1s1w-bf16", "train/gpt/compute-bf16"}) {
     Named(*figures, name);
   }
 }

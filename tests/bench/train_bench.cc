@@ -34,6 +34,13 @@ struct Subject {
   int units = 1;            // counted per sample
   std::string unit;
   double steps_per_second = 0.0;  // roughly
+  std::string precision = "fp32";
+
+  Subject In(const std::string& other) const {
+    Subject subject = *this;
+    subject.precision = other;
+    return subject;
+  }
 };
 
 // Random pictures and labels in MNIST's format; ends with its folder.
@@ -94,7 +101,8 @@ std::string JobFile(const Subject& subject, int servers, int steps) {
          "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
          subject.data +
          "[optimizer]\nkind = \"sgd\"\nlr = 1e-3\n[snapshot]\nevery_seconds = 0\n[cluster]\nservers = " + count +
-         "\nworkers = " + count + "\nmin_workers = " + count + "\n[worker]\nthreads = 1\n";
+         "\nworkers = " + count + "\nmin_workers = " + count + "\n[worker]\nthreads = 1\nprecision = \"" +
+         subject.precision + "\"\n";
 }
 
 // ---- without network or optimizer ----------------------------------------------------------------------------------
@@ -108,12 +116,17 @@ Status Compute(Channel& parent, const std::string& job_file, int steps) {
   std::uint64_t elements = 0;
   for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();
   std::vector<float> weights(elements, 0.01F), gradient(elements);
+  std::vector<std::uint16_t> narrow(elements);
+  if (const Encoding encoding = EncodingOf(config); encoding != Encoding::kFp32) {
+    Encode(encoding, weights, reinterpret_cast<std::byte*>(narrow.data()));
+  }
   train::SlotComputer computer(config, *data, *model);
   Clock::time_point start;
   for (int step = 0; step < kWarmupSteps + steps; ++step) {
     if (step == kWarmupSteps) start = Clock::now();
     const auto samples = computer.Samples(Step{static_cast<std::uint64_t>(step)}, 0);
-    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, {weights.data()}, gradient.data(), {});
+    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, {weights.data(), narrow.data()},
+                      gradient.data(), {});
   }
   const std::chrono::duration<double> took = Clock::now() - start;
   parent.Send(std::to_string(steps * static_cast<int>(config.job.global_batch) / took.count()));
@@ -220,14 +233,19 @@ Result<Figure> Measure(const Subject& subject, const Measurement& what, const Tr
   return figure;
 }
 
-std::array<Measurement, 3> MeasurementsOf(const Subject& subject, int steps) {
+std::array<Measurement, 5> MeasurementsOf(const Subject& subject, int steps) {
   const std::string count = std::to_string(steps);
   return {Measurement{"compute", subject.name + " 1 " + count + " --no-update",
                       "PyTorch, 1 thread, forward and backward", [=] { return MeasureCompute(subject, steps); }},
           Measurement{"1s1w", subject.name + " 1 " + count, "PyTorch, 1 process, 1 thread, with its SGD",
                       [=] { return MeasureJob(subject, 1, steps); }},
           Measurement{"2s2w", subject.name + " 2 " + count, "PyTorch DistributedDataParallel over gloo, 2 processes",
-                      [=] { return MeasureJob(subject, 2, steps); }}};
+                      [=] { return MeasureJob(subject, 2, steps); }},
+          Measurement{"compute-bf16", subject.name + " 1 " + count + " --no-update",
+                      "PyTorch in fp32, 1 thread, forward and backward",
+                      [=] { return MeasureCompute(subject.In("bf16"), steps); }},
+          Measurement{"1s1w-bf16", subject.name + " 1 " + count, "PyTorch in fp32, 1 process, 1 thread, with its SGD",
+                      [=] { return MeasureJob(subject.In("bf16"), 1, steps); }}};
 }
 
 }  // namespace
