@@ -24,7 +24,7 @@ enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 // kClient: the workers are programs of the user's own; the first of them declares the tensors.
 enum class ModelKind : std::uint8_t { kGpt, kMlp, kClient };
 enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
-enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad };
+enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
 enum class Device : std::uint8_t { kCpu };
 // kFp16: gradients come scaled, and the coordinator decides the scale of each step.
@@ -83,20 +83,25 @@ struct DataSection {
   bool operator==(const DataSection&) const = default;
 };
 
-// The defaults are PyTorch's for each kind; `momentum` defaults to 0.9 where PyTorch has 0.
+// The defaults are PyTorch's for each kind, and those of its paper where PyTorch has none (lars, lamb); `momentum`
+// defaults to 0.9 where PyTorch has 0.
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  double lr = 1e-3;    // adagrad: 1e-2
-  double beta1 = 0.9;  // adam, adamw: betas = [beta1, beta2]
+  double lr = 1e-3;    // adagrad: 1e-2; lars: 0.1
+  double beta1 = 0.9;  // adam, adamw, lamb: betas = [beta1, beta2]
   double beta2 = 0.999;
-  double eps = 1e-8;                  // adam, adamw; adagrad: 1e-10
-  double momentum = 0.9;              // momentum
+  double eps = 1e-8;                  // adam, adamw; adagrad: 1e-10; lamb: 1e-6
+  double momentum = 0.9;              // momentum, lars
   bool nesterov = false;              // momentum
-  double weight_decay = 0.0;          // adamw (decoupled): 0.01; the others: L2
+  double weight_decay = 0.0;          // adamw, lamb (decoupled): 0.01; the others: L2
+  double trust_coefficient = 1e-3;    // lars
   std::vector<std::string> no_decay;  // shell patterns of tensor names without weight decay
   double clip_norm = 0.0;             // 0: no clipping
   bool operator==(const OptimizerSection&) const = default;
 };
+
+// Whether an update takes one ratio for each tensor, from norms that only a whole step has.
+inline bool TakesTrustRatio(OptimizerKind kind) { return kind == OptimizerKind::kLars || kind == OptimizerKind::kLamb; }
 
 // Whether weight decay applies to the tensor of this name.
 bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name);

@@ -62,7 +62,8 @@ double IntegerPower(double base, std::uint64_t exponent) {
   return power;
 }
 
-// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` of a segment without it is 0.
+// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` of a segment without it is 0. Those with
+// a trust ratio return the direction, whose norm the ratio is made of.
 
 struct SgdUpdate {
   static constexpr int kStates = 0;
@@ -89,27 +90,41 @@ struct MomentumUpdate {
   }
 };
 
+// Means of gradients and of their squares, and what makes the root of the latter unbiased.
+struct Moments {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, root_scale;
+  double correction1;
+
+  Moments(const OptimizerRule& rule, std::uint64_t step)
+      : beta1(static_cast<float>(rule.beta1)),
+        one_minus_beta1(static_cast<float>(1.0 - rule.beta1)),
+        beta2(static_cast<float>(rule.beta2)),
+        one_minus_beta2(static_cast<float>(1.0 - rule.beta2)),
+        eps(static_cast<float>(rule.eps)),
+        root_scale(static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(rule.beta2, step)))),
+        correction1(1.0 - IntegerPower(rule.beta1, step)) {}
+
+  // The first mean times `scale`, over the root.
+  template <class V>
+  V Add(V g, V* state, float scale) const {
+    state[0] = state[0] * beta1 + g * one_minus_beta1;
+    state[1] = state[1] * beta2 + g * one_minus_beta2 * g;
+    return state[0] * scale / (Sqrt(state[1]) * root_scale + eps);
+  }
+};
+
 // Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 template <bool kDecoupled>
 struct AdamUpdate {
   static constexpr int kStates = 2;
   float decay;  // decoupled: the factor 1 - lr * weight_decay
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, step_size, root_scale;
+  Moments moments;
+  float step_size;
 
-  AdamUpdate(const GroupRule& group, const UpdateScalars& scalars, double weight_decay) {
-    const OptimizerRule& rule = group.rule;
-    const double lr = group.learning_rate;
-    const double correction1 = 1.0 - IntegerPower(rule.beta1, scalars.step);
-    const double correction2 = 1.0 - IntegerPower(rule.beta2, scalars.step);
-    decay = static_cast<float>(kDecoupled ? 1.0 - lr * weight_decay : weight_decay);
-    beta1 = static_cast<float>(rule.beta1);
-    one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
-    beta2 = static_cast<float>(rule.beta2);
-    one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
-    eps = static_cast<float>(rule.eps);
-    step_size = static_cast<float>(lr / correction1);
-    root_scale = static_cast<float>(1.0 / std::sqrt(correction2));
-  }
+  AdamUpdate(const GroupRule& group, const UpdateScalars& scalars, double weight_decay)
+      : decay(static_cast<float>(kDecoupled ? 1.0 - group.learning_rate * weight_decay : weight_decay)),
+        moments(group.rule, scalars.step),
+        step_size(static_cast<float>(group.learning_rate / moments.correction1)) {}
 
   template <class V>
   void operator()(V g, V& w, V* state) const {
@@ -118,9 +133,7 @@ struct AdamUpdate {
     } else {
       g = g + w * decay;
     }
-    state[0] = state[0] * beta1 + g * one_minus_beta1;
-    state[1] = state[1] * beta2 + g * one_minus_beta2 * g;
-    w = w - state[0] * step_size / (Sqrt(state[1]) * root_scale + eps);
+    w = w - moments.Add(g, state, step_size);
   }
 };
 
@@ -146,21 +159,77 @@ struct StatisticUpdate {
   }
 };
 
+// You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017: the momentum is one of whole steps,
+// each with the rate and the ratio of its time.
+struct LarsUpdate {
+  static constexpr int kStates = 1;
+  static constexpr bool kTakesRatio = true;
+  float rate, decay, momentum;  // rate: lr * ratio
+  template <class V>
+  V operator()(V g, V& w, V* state) const {
+    const V direction = g + w * decay;
+    state[0] = state[0] * momentum + direction * rate;
+    w = w - state[0];
+    return direction;
+  }
+};
+
+// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, algorithm 2, phi(x) = x.
+struct LambUpdate {
+  static constexpr int kStates = 2;
+  static constexpr bool kTakesRatio = true;
+  float rate, decay;  // rate: lr * ratio
+  Moments moments;
+  float first_scale;
+
+  LambUpdate(float a_rate, float a_decay, const Moments& a_moments)
+      : rate(a_rate), decay(a_decay), moments(a_moments), first_scale(static_cast<float>(1.0 / moments.correction1)) {}
+
+  template <class V>
+  V operator()(V g, V& w, V* state) const {
+    const V direction = moments.Add(g, state, first_scale) + w * decay;
+    w = w - direction * rate;
+    return direction;
+  }
+};
+
+template <class Update>
+concept TakesRatio = requires {
+  Update::kTakesRatio;
+};
+
+// What of an update is a segment's own.
+struct SegmentFactors {
+  double decay = 0.0;
+  float trust_ratio = 1.0F;
+
+  SegmentFactors(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment)
+      : decay(segment.decay ? group.rule.weight_decay : 0.0) {
+    if (scalars.trust_ratios.empty()) return;
+    CAPSTAN_CHECK(segment.tensor < scalars.trust_ratios.size());
+    trust_ratio = scalars.trust_ratios[segment.tensor];
+  }
+};
+
 // Calls use(update) with the optimizer of `group`, its factors computed.
 template <class Use>
-void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, double weight_decay, const Use& use) {
+void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
   const OptimizerRule& rule = group.rule;
+  const SegmentFactors own(group, scalars, segment);
   const auto lr = static_cast<float>(group.learning_rate);
-  const float decay = static_cast<float>(weight_decay);
+  const auto rate = static_cast<float>(group.learning_rate * static_cast<double>(own.trust_ratio));
+  const float decay = static_cast<float>(own.decay);
   const float momentum = static_cast<float>(rule.momentum);
   switch (rule.kind) {
     case OptimizerKind::kSgd: return use(SgdUpdate{lr, decay});
     case OptimizerKind::kMomentum:
       return rule.nesterov ? use(MomentumUpdate<true>{lr, decay, momentum})
                            : use(MomentumUpdate<false>{lr, decay, momentum});
-    case OptimizerKind::kAdam: return use(AdamUpdate<false>(group, scalars, weight_decay));
-    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(group, scalars, weight_decay));
+    case OptimizerKind::kAdam: return use(AdamUpdate<false>(group, scalars, own.decay));
+    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(group, scalars, own.decay));
     case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
+    case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, momentum});
+    case OptimizerKind::kLamb: return use(LambUpdate(rate, decay, Moments(rule, scalars.step)));
   }
 }
 
@@ -224,6 +293,11 @@ struct SquareLanes {
   }
 };
 
+struct SegmentSquares {
+  SquareLanes gradient;
+  SquareLanes weights, direction;  // of an update with a trust ratio
+};
+
 // ---- The pass.
 
 struct GradientFactors {
@@ -273,6 +347,7 @@ struct Updated {
   V mean;  // averaged gradient before clipping
   V weights;
   V state[kStatesMax];
+  V weights_before, direction;  // of an update with a trust ratio
 };
 
 // Inlined by force: out of line, every factor would come from memory twice per 16 elements.
@@ -284,43 +359,59 @@ template <class V, class Source, class Update>
   u.mean = u.sum * factors.mean_scale;
   u.weights = Load<V>(at.weights_in, i);
   for (int s = 0; s < Update::kStates; ++s) u.state[s] = Load<V>(at.state_in[s], i);
-  update(u.mean * factors.clip, u.weights, u.state);
+  if constexpr (TakesRatio<Update>) {
+    u.weights_before = u.weights;
+    u.direction = update(u.mean * factors.clip, u.weights, u.state);
+  } else {
+    update(u.mean * factors.clip, u.weights, u.state);
+  }
   return u;
 }
 
 // `count` elements from a multiple of kLanes within their segment on. Only a segment's last call has a ragged count.
 template <WritePath kPath, class Source, class Update>
 void UpdateRangeBy(std::size_t count, const Source source, const Update update, const GradientFactors factors,
-                   const Arrays at, SquareLanes* segment_squares) {
-  SquareLanes squares = *segment_squares;
+                   const Arrays at, SegmentSquares* segment_squares) {
+  SegmentSquares squares = *segment_squares;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     source.Prefetch(i);
     at.Prefetch(i, Update::kStates);
     const Updated<V8> low = UpdateAt<V8>(i, source, update, factors, at);
     const Updated<V8> high = UpdateAt<V8>(i + 8, source, update, factors, at);
-    squares.Add(low.mean, high.mean);
+    squares.gradient.Add(low.mean, high.mean);
+    if constexpr (TakesRatio<Update>) {
+      squares.weights.Add(low.weights_before, high.weights_before);
+      squares.direction.Add(low.direction, high.direction);
+    }
     if (at.sum_out != nullptr) WriteLine<kPath>(at.sum_out + i, low.sum, high.sum);
     WriteLine<kPath>(at.weights_out + i, low.weights, high.weights);
     for (int s = 0; s < Update::kStates; ++s) WriteLine<kPath>(at.state_out[s] + i, low.state[s], high.state[s]);
   }
   if (i < count) {
-    float means[kLanes] = {};  // a lane without an element adds +0, which changes no bit
+    // A lane without an element adds +0, which changes no bit.
+    float means[kLanes] = {}, weights_before[kLanes] = {}, directions[kLanes] = {};
     for (std::size_t lane = 0; i < count; ++i, ++lane) {
       const Updated<float> u = UpdateAt<float>(i, source, update, factors, at);
       means[lane] = u.mean;
+      weights_before[lane] = u.weights_before;
+      directions[lane] = u.direction;
       if (at.sum_out != nullptr) at.sum_out[i] = u.sum;
       at.weights_out[i] = u.weights;
       for (int s = 0; s < Update::kStates; ++s) at.state_out[s][i] = u.state[s];
     }
-    squares.Add(Load<V8>(means, 0), Load<V8>(means, 8));
+    squares.gradient.Add(Load<V8>(means, 0), Load<V8>(means, 8));
+    if constexpr (TakesRatio<Update>) {
+      squares.weights.Add(Load<V8>(weights_before, 0), Load<V8>(weights_before, 8));
+      squares.direction.Add(Load<V8>(directions, 0), Load<V8>(directions, 8));
+    }
   }
   *segment_squares = squares;
 }
 
 template <class Source, class Update>
 void UpdateRange(std::size_t count, const Source& source, const Update& update, const GradientFactors& factors,
-                 const Arrays& at, SquareLanes* segment_squares) {
+                 const Arrays& at, SegmentSquares* segment_squares) {
   if (at.CanStream()) {
     UpdateRangeBy<WritePath::kStreaming>(count, source, update, factors, at, segment_squares);
     kernels::FinishStreaming();
@@ -329,16 +420,12 @@ void UpdateRange(std::size_t count, const Source& source, const Update& update, 
   }
 }
 
-double DecayOf(const GroupRule& group, const SegmentRange& segment) {
-  return segment.decay ? group.rule.weight_decay : 0.0;
-}
-
 // Calls use(update, factors) with what a segment's elements go through.
 template <class Use>
 void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
   if (segment.kind == TensorKind::kParameter) {
     const GradientFactors factors{scalars.mean_scale, scalars.clip < 1.0F ? scalars.clip : 1.0F};
-    WithOptimizer(group, scalars, DecayOf(group, segment), [&](const auto& update) { use(update, factors); });
+    WithOptimizer(group, scalars, segment, [&](const auto& update) { use(update, factors); });
     return;
   }
   const GradientFactors factors{scalars.statistic_scale, 1.0F};
@@ -350,8 +437,8 @@ void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const Segm
 }
 
 // What is reported of a segment.
-double SquaresOf(const SegmentRange& segment, const SquareLanes& lanes) {
-  const double squares = lanes.Fold();
+double SquaresOf(const SegmentRange& segment, const SegmentSquares& lanes) {
+  const double squares = lanes.gradient.Fold();
   return segment.kind == TensorKind::kStatistic && std::isfinite(squares) ? 0.0 : squares;
 }
 
@@ -393,20 +480,21 @@ TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
 
 // One or two inputs: straight from the payloads.
 template <class Source>
-double UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
-                     const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
-  SquareLanes squares;
+SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
+                             const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
+  SegmentSquares squares;
   WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     const Arrays at(in, out, update.kStates, segment.offset);
     UpdateRange(segment.count, Advance(source, segment.offset), update, factors, at, &squares);
   });
-  return SquaresOf(segment, squares);
+  return squares;
 }
 
 // More inputs, or some of 16 bits: tile by tile, the tree's sum first.
-double UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars, std::span<const StagedInput> cover,
-                            SlotIndex slots, const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
-  SquareLanes squares;
+SegmentSquares UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars,
+                                    std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
+                                    const BlockIn& in, const BlockOut& out) {
+  SegmentSquares squares;
   WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     float sum[kTileElements];
     const std::size_t end = std::size_t{segment.offset} + segment.count;
@@ -418,7 +506,19 @@ double UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars
       UpdateRange(count, OneInput{sum, 1.0F}, update, factors, at, &squares);
     }
   });
-  return SquaresOf(segment, squares);
+  return squares;
+}
+
+void ReportTrust(const GroupRule& group, const SegmentSquares& squares, std::size_t segment,
+                 const TrustSquares& trust) {
+  if (trust.weights.empty() || !TakesTrustRatio(group.rule.kind)) return;
+  trust.weights[segment] = squares.weights.Fold();
+  trust.direction[segment] = squares.direction.Fold();
+}
+
+void CheckSizes(const TrustSquares& trust, std::size_t segments) {
+  CAPSTAN_CHECK(trust.weights.size() == trust.direction.size());
+  CAPSTAN_CHECK(trust.weights.empty() || trust.weights.size() == segments);
 }
 
 }  // namespace
@@ -447,8 +547,9 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
 
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
-                     std::span<double> segment_squares) {
+                     std::span<double> segment_squares, const TrustSquares& trust) {
   CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
+  CheckSizes(trust, segments.size());
   std::array<const StagedInput*, 2> live{};
   std::size_t live_count = 0;
   bool narrow = false;  // some values have 16 bits
@@ -462,25 +563,31 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
+    SegmentSquares squares;
     if (narrow || live_count > 2) {
-      segment_squares[i] = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
+      squares = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
     } else if (live_count == 1) {
-      segment_squares[i] = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
+      squares = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
     } else {  // whatever the tree, what has samples is added left to right
       const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
-      segment_squares[i] = UpdateSegment(group, scalars, both, segments[i], in, out);
+      squares = UpdateSegment(group, scalars, both, segments[i], in, out);
     }
+    segment_squares[i] = SquaresOf(segments[i], squares);
+    ReportTrust(group, squares, i, trust);
   }
 }
 
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,
-                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out) {
+                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
+                   const TrustSquares& trust) {
   CAPSTAN_CHECK(scalars.step > 0);
+  CheckSizes(trust, segments.size());
   BlockOut without_sum = out;
   without_sum.sum = nullptr;
-  for (const SegmentRange& segment : segments) {
-    CAPSTAN_CHECK(segment.group < rules.size());
-    UpdateSegment(rules[segment.group], scalars, OneInput{sum, 1.0F}, segment, in, without_sum);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    CAPSTAN_CHECK(segments[i].group < rules.size());
+    const GroupRule& group = rules[segments[i].group];
+    ReportTrust(group, UpdateSegment(group, scalars, OneInput{sum, 1.0F}, segments[i], in, without_sum), i, trust);
   }
 }
 

@@ -3,8 +3,8 @@
 // Shapes: every array has the block's elements; segments are ranges of it, and the block is the union of them.
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
 // Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer.
-//         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's.
-//         Statistics: tree sum, * statistic_scale, and w + (that - w) * kStatisticMomentum.
+//         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's,
+//         where it has them. Statistics: tree sum, * statistic_scale, and w + (that - w) * kStatisticMomentum.
 // Limits: no allocation; stack below 10 KiB per level of the reduction tree.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` shows how
 //         near that comes to what memory gives.
@@ -25,10 +25,11 @@ inline constexpr int kStatesMax = 2;
 
 // What changes from update to update.
 struct UpdateScalars {
-  std::uint64_t step = 1;        // counts applied updates (skipped ones not); 1 for the first
-  float mean_scale = 1.0F;       // float(1 / (samples * loss scale)), computed once in double
-  float statistic_scale = 1.0F;  // float(1 / samples)
-  float clip = 1.0F;             // factor of clipping by global norm; 1 or more: none
+  std::uint64_t step = 1;                    // counts applied updates (skipped ones not); 1 for the first
+  float mean_scale = 1.0F;                   // float(1 / (samples * loss scale)), computed once in double
+  float statistic_scale = 1.0F;              // float(1 / samples)
+  float clip = 1.0F;                         // factor of clipping by global norm; 1 or more: none
+  std::span<const float> trust_ratios = {};  // lars, lamb: by tensor of the catalog; empty: all of them 1
 };
 
 // The value of one node of the tree. A leaf carries its slot's mean gradient, its value is values * fp32(samples); a
@@ -47,6 +48,7 @@ struct SegmentRange {
   bool decay = true;        // whether weight decay applies
   std::uint32_t group = 0;  // whose rule it is: an index
   TensorKind kind = TensorKind::kParameter;
+  std::uint32_t tensor = 0;  // of the catalog: whose trust ratio it takes
 };
 
 // Arrays beyond StateCount(kind) are not looked at.
@@ -69,6 +71,15 @@ struct BlockOut {
   WritePath path = WritePath::kCached;
 };
 
+// What lars and lamb want to know of a tensor, of each segment: sums of squares of the weights before the update and of
+// the direction, which is what the weights go along before rate, ratio and momentum (it follows from the clipped
+// gradient, the weights and the states; not from a ratio); of statistics 0. Empty: not wanted. Other optimizers leave
+// them as they are.
+struct TrustSquares {
+  std::span<double> weights;
+  std::span<double> direction;
+};
+
 // The sum of two siblings, as their parent's value. With samples 0 on one side the parent is the other's value alone;
 // with samples 0 on both, nothing is written. `out` may be one of the inputs.
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
@@ -79,10 +90,11 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
 // when a value is.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
-                     std::span<double> segment_squares);
+                     std::span<double> segment_squares, const TrustSquares& trust = {});
 
 // The same update again from the kept sum, with other scalars.
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,
-                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out);
+                   std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
+                   const TrustSquares& trust = {});
 
 }  // namespace capstan::server

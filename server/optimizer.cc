@@ -7,8 +7,10 @@ int StateCount(OptimizerKind kind) {
     case OptimizerKind::kSgd: return 0;
     case OptimizerKind::kMomentum: return 1;
     case OptimizerKind::kAdagrad: return 1;
+    case OptimizerKind::kLars: return 1;
     case OptimizerKind::kAdam: return 2;
     case OptimizerKind::kAdamW: return 2;
+    case OptimizerKind::kLamb: return 2;
   }
   return 0;
 }

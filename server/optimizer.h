@@ -17,12 +17,12 @@ using capstan::OptimizerKind;
 
 struct OptimizerRule {
   OptimizerKind kind = OptimizerKind::kSgd;
-  double momentum = 0.0;  // kMomentum
+  double momentum = 0.0;  // kMomentum, kLars
   bool nesterov = false;  // kMomentum
-  double beta1 = 0.9;     // kAdam, kAdamW
+  double beta1 = 0.9;     // kAdam, kAdamW, kLamb
   double beta2 = 0.999;
-  double eps = 1e-8;          // kAdam, kAdamW, kAdagrad
-  double weight_decay = 0.0;  // kAdamW: decoupled from the gradient; the others: L2, added to it
+  double eps = 1e-8;          // kAdam, kAdamW, kAdagrad, kLamb
+  double weight_decay = 0.0;  // kAdamW, kLamb: decoupled from the gradient; the others: L2, added to it
 };
 
 // fp32 arrays of state that a weight has: 0, 1 or 2. Their initial value is zero.

@@ -24,6 +24,8 @@ std::vector<std::string> StateNames(OptimizerKind kind) {
     case OptimizerKind::kAdagrad: return {"sum"};
     case OptimizerKind::kAdam: return {"exp_avg", "exp_avg_sq"};
     case OptimizerKind::kAdamW: return {"exp_avg", "exp_avg_sq"};
+    case OptimizerKind::kLars: return {"momentum_buffer"};
+    case OptimizerKind::kLamb: return {"exp_avg", "exp_avg_sq"};
   }
   return {};
 }
@@ -35,6 +37,8 @@ std::string_view NameOf(OptimizerKind kind) {
     case OptimizerKind::kAdagrad: return "adagrad";
     case OptimizerKind::kAdam: return "adam";
     case OptimizerKind::kAdamW: return "adamw";
+    case OptimizerKind::kLars: return "lars";
+    case OptimizerKind::kLamb: return "lamb";
   }
   return "";
 }

@@ -131,6 +131,8 @@ inline const std::vector<OptimizerRule>& AllRules() {
       {.kind = OptimizerKind::kAdam, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6},
       {.kind = OptimizerKind::kAdamW, .weight_decay = 0.1},
       {.kind = OptimizerKind::kAdagrad, .eps = 1e-10, .weight_decay = 0.01},
+      {.kind = OptimizerKind::kLars, .momentum = 0.9, .weight_decay = 0.01},
+      {.kind = OptimizerKind::kLamb, .eps = 1e-6, .weight_decay = 0.1},
   };
   return rules;
 }

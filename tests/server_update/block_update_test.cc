@@ -185,7 +185,7 @@ TEST_CASE("segments of two groups have the bits of two updates, each with its ow
   const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};
   const HyperParameters second{0.3, 0.5, 0.8, 0.95, 1e-6, 0.02, true};
   for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam, OptimizerKind::kAdamW,
-                             OptimizerKind::kAdagrad}) {
+                             OptimizerKind::kAdagrad, OptimizerKind::kLars, OptimizerKind::kLamb}) {
     for (SlotIndex slots : {1U, 2U, 5U}) {
       Case c(slots, {.kind = kind}, slots, 3001);
       c.scalars.clip = 0.5F;

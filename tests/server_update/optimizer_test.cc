@@ -8,12 +8,12 @@
 namespace capstan::server {
 namespace {
 
-// torch.optim's single-tensor formulas on one weight, in double.
+// torch.optim's single-tensor formulas on one weight, in double; of lars and lamb the papers', where all ratios are 1.
 struct Reference {
   double w = 0, first = 0, second = 0;
 
   void Step(const OptimizerRule& rule, double lr, double decay, double g, int t) {
-    if (rule.kind == OptimizerKind::kAdamW) {
+    if (rule.kind == OptimizerKind::kAdamW || rule.kind == OptimizerKind::kLamb) {
       w *= 1 - lr * decay;
     } else {
       g += decay * w;
@@ -24,7 +24,12 @@ struct Reference {
         first = t == 1 ? g : rule.momentum * first + g;
         w -= lr * (rule.nesterov ? g + rule.momentum * first : first);
         return;
+      case OptimizerKind::kLars:
+        first = rule.momentum * first + lr * g;
+        w -= first;
+        return;
       case OptimizerKind::kAdam:
+      case OptimizerKind::kLamb:
       case OptimizerKind::kAdamW: {
         first = rule.beta1 * first + (1 - rule.beta1) * g;
         second = rule.beta2 * second + (1 - rule.beta2) * g * g;
@@ -41,7 +46,7 @@ struct Reference {
   }
 };
 
-TEST_CASE("twenty updates follow PyTorch's formulas in double", "[server][optimizer]") {
+TEST_CASE("twenty updates follow the formulas in double", "[server][optimizer]") {
   constexpr std::uint32_t kCount = 101;
   constexpr float kRate = 0.01F;
   const std::vector<SegmentRange> segments = TwoSegments(kCount);
@@ -120,6 +125,8 @@ TEST_CASE("an optimizer's rule and number of states follow from the job file", "
   REQUIRE(StateCount(OptimizerKind::kAdam) == 2);
   REQUIRE(StateCount(OptimizerKind::kAdamW) == 2);
   REQUIRE(StateCount(OptimizerKind::kAdagrad) == 1);
+  REQUIRE(StateCount(OptimizerKind::kLars) == 1);
+  REQUIRE(StateCount(OptimizerKind::kLamb) == 2);
 }
 
 }  // namespace

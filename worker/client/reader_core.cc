@@ -38,10 +38,12 @@ bool IsOlder(const View& view, const View& known) {
 std::vector<std::string> StateNames(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kSgd: return {};
-    case OptimizerKind::kMomentum: return {"momentum_buffer"};
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kLars: return {"momentum_buffer"};
     case OptimizerKind::kAdagrad: return {"sum"};
     case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW: return {"exp_avg", "exp_avg_sq"};
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kLamb: return {"exp_avg", "exp_avg_sq"};
   }
   return {};
 }

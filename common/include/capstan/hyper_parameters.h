@@ -11,10 +11,10 @@ namespace capstan {
 
 struct HyperParameters {
   double learning_rate = 0.0;
-  double momentum = 0.0;  // of momentum
-  double beta1 = 0.0;     // of adam, adamw
+  double momentum = 0.0;  // of momentum, lars
+  double beta1 = 0.0;     // of adam, adamw, lamb
   double beta2 = 0.0;
-  double eps = 0.0;                                      // of adam, adamw, adagrad
+  double eps = 0.0;                                      // of adam, adamw, adagrad, lamb
   double weight_decay = 0.0;                             // of tensors that it does not spare
   bool nesterov = false;                                 // of momentum
   bool operator==(const HyperParameters& other) const {  // C++17 has no default for it

@@ -9,8 +9,8 @@ class HyperParameters:
     """All finite and not negative, the betas below 1. What the job's optimizer does not use is left at 0."""
 
     learning_rate: float
-    momentum: float = 0.0  # of momentum
-    betas: tuple[float, float] = (0.0, 0.0)  # of adam, adamw
-    eps: float = 0.0  # of adam, adamw, adagrad
+    momentum: float = 0.0  # of momentum, lars
+    betas: tuple[float, float] = (0.0, 0.0)  # of adam, adamw, lamb
+    eps: float = 0.0  # of adam, adamw, adagrad, lamb
     weight_decay: float = 0.0  # of tensors that it does not spare
     nesterov: bool = False  # of momentum

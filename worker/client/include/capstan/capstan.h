@@ -95,9 +95,9 @@ typedef struct capstan_tensor {
 typedef struct capstan_hyper_parameters {
   size_t size;
   double learning_rate;
-  double momentum;     /* of momentum */
-  double beta1, beta2; /* of adam, adamw */
-  double eps;          /* of adam, adamw, adagrad */
+  double momentum;     /* of momentum, lars */
+  double beta1, beta2; /* of adam, adamw, lamb */
+  double eps;          /* of adam, adamw, adagrad, lamb */
   double weight_decay; /* of tensors that it does not spare */
   int32_t nesterov;    /* of momentum; 1: yes */
 } capstan_hyper_parameters;
