@@ -117,6 +117,7 @@ struct Redo {  // prepare `step` again, as attempt `attempt`, from the kept sum
   Step step;
   std::uint32_t attempt = 0;
   float clip = 1.0F;
+  std::vector<float> trust_ratios;  // by tensor of the catalog; empty: all of them 1
 };
 
 struct Rates {  // modes without global steps: parameters from now on; `step` is the slowest slot's clock
@@ -146,13 +147,17 @@ struct SlotReport {
   bool operator==(const SlotReport&) const = default;
 };
 
-// What a shard says of a prepared step: squares of the averaged gradient, before clipping, in catalog order.
+// What a shard says of a prepared step: sums of squares of its segments, in catalog order.
 struct PrepareReport {
-  std::vector<double> segment_squares;       // one per segment of this shard's blocks; non-finite when a gradient was
+  // Of the averaged gradient before clipping, one per segment of this shard's blocks; non-finite when a gradient was.
+  std::vector<double> segment_squares;
   std::vector<SlotReport> slots;             // of the slots whose home is this shard
   std::vector<std::uint64_t> block_samples;  // sum of n per block of this shard (all equal in a sound job)
   std::uint64_t hyper_hash = 0;              // of the hyper-parameters that came with the pushes; 0: none came
   double learning_rate = 0.0;                // of the first group of these; of no meaning where none came
+  // Where the optimizer takes a trust ratio, as segment_squares, else empty: of the weights, and of what the update
+  // goes along by this attempt's clip factor.
+  std::vector<double> weight_squares, direction_squares;
   bool operator==(const PrepareReport&) const = default;
 };
 

@@ -136,6 +136,14 @@ void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults
   for (unsigned i = 0; i < slots.size(); ++i) WriteSlotReport(report.slots[i], slots[i], faults);
   to.setHyperHash(report.hyper_hash);
   to.setLearningRate(report.learning_rate);
+  if (!report.weight_squares.empty()) {
+    WriteNumbers(report.weight_squares,
+                 to.initWeightSquares(faults.Count(report.weight_squares.size(), kListEntriesMax, "segments")));
+  }
+  if (!report.direction_squares.empty()) {
+    WriteNumbers(report.direction_squares,
+                 to.initDirectionSquares(faults.Count(report.direction_squares.size(), kListEntriesMax, "segments")));
+  }
 }
 
 template <class Builder>
@@ -204,6 +212,8 @@ struct HeaderWriter {
     out.setStep(m.step.value);
     out.setAttempt(m.attempt);
     out.setClip(m.clip);
+    if (m.trust_ratios.empty()) return;
+    WriteNumbers(m.trust_ratios, out.initTrustRatios(faults.Count(m.trust_ratios.size(), kListEntriesMax, "tensors")));
   }
   void operator()(const Rates& m) {
     auto out = root.initRates();
@@ -544,7 +554,8 @@ struct HeaderReader {
             ReadParameters(in.getNext())};
   }
   Redo Read(wire::Redo::Reader in) {
-    return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, in.getAttempt(), in.getClip()};
+    return {{in.getTerm()},  {in.getGeneration()}, {in.getStep()},
+            in.getAttempt(), in.getClip(),         Numbers<float>(in.getTrustRatios(), "tensors")};
   }
   Rates Read(wire::Rates::Reader in) {
     return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, ReadParameters(in.getParameters())};
@@ -552,16 +563,17 @@ struct HeaderReader {
   Shutdown Read(wire::Shutdown::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Prepared Read(wire::Prepared::Reader in) {
     const auto report = in.getReport();
-    return {
-        in.getShard(),
-        {in.getIncarnation()},
-        {in.getGeneration()},
-        {in.getStep()},
-        in.getAttempt(),
-        {Numbers<double>(report.getSegmentSquares(), "segments"),
-         Entries<SlotReport>(report.getSlots(), "slot reports",
-                             [this](wire::SlotReport::Reader slot) { return Read(slot); }),
-         Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash(), report.getLearningRate()}};
+    return {in.getShard(),
+            {in.getIncarnation()},
+            {in.getGeneration()},
+            {in.getStep()},
+            in.getAttempt(),
+            {Numbers<double>(report.getSegmentSquares(), "segments"),
+             Entries<SlotReport>(report.getSlots(), "slot reports",
+                                 [this](wire::SlotReport::Reader slot) { return Read(slot); }),
+             Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash(),
+             report.getLearningRate(), Numbers<double>(report.getWeightSquares(), "segments"),
+             Numbers<double>(report.getDirectionSquares(), "segments")}};
   }
   Committed Read(wire::Committed::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, {in.getStep()}};

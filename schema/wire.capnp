@@ -127,6 +127,8 @@ struct PrepareReport {
   blockSamples @2 :List(UInt64);
   hyperHash @3 :UInt64;
   learningRate @4 :Float64;
+  weightSquares @5 :List(Float64);
+  directionSquares @6 :List(Float64);
 }
 
 struct ShardAddress {
@@ -188,6 +190,7 @@ struct Redo {
   step @2 :UInt64;
   attempt @3 :UInt32;
   clip @4 :Float32;
+  trustRatios @5 :List(Float32);
 }
 
 struct Rates {

@@ -39,8 +39,8 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
     for (std::uint32_t s = 0; s < block.segment_count; ++s) {
       const Segment& segment = catalog.segments()[block.first_segment + s];
       const TensorSpec& tensor = catalog.tensors()[segment.tensor];
-      entry.segments.push_back(
-          {segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1, tensor.kind});
+      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1,
+                                tensor.kind, segment.tensor});
       if (begin == Begin::kToBeLoaded) continue;
       InitialWeights(seed, tensor, segment.tensor_offset,
                      std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
@@ -71,21 +71,24 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
 }
 
 void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots,
-                         std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares) {
+                         std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
+                         const TrustSquares& trust) {
   Entry& entry = blocks_[local];
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
-  ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares);
-  if (path_ == WritePath::kCached) MakeSendable(entry, &entry.next);
+  ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares, trust);
+  const bool is_last = trust.weights.empty();  // without its ratios nobody will pull it
+  if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
 }
 
-void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars) {
+void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+                              const TrustSquares& trust) {
   Entry& entry = blocks_[local];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
-                Out(entry.next, BufferRef()));
+                Out(entry.next, BufferRef()), trust);
   entry.next.weights_hash.reset();
   entry.next.narrow = {};
 }

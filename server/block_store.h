@@ -35,12 +35,13 @@ class BlockStore {
   // Segments of a block, for reports in catalog order.
   std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
 
-  // Builds the next version of a block from its contributions; writes one sum of squares per segment. `rules`: one for
-  // each group of the catalog, or the one of all.
+  // Builds the next version of a block from its contributions; writes one sum of squares per segment, and what `trust`
+  // asks for. `rules`: one for each group of the catalog, or the one of all.
   void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
-               const UpdateScalars& scalars, std::span<double> squares);
-  // Builds it again from the kept sum (clipping).
-  void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars);
+               const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
+  // Builds it again from the kept sum (clipping, trust ratios).
+  void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+                    const TrustSquares& trust = {});
   // Makes the next version of every prepared block the published one.
   void PublishPrepared();
   // Drops what was prepared.

@@ -234,7 +234,7 @@ std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) con
 void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (parameters_.stop) return FinishWhenCommitted(out);
   if (stop_requested_) return;
-  // A shard that a former coordinator asked to redo may already stand at attempt 1.
+  // A shard that a former coordinator asked to redo may already stand at a later attempt.
   const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
   if (prepared.empty()) return;
   Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
@@ -244,7 +244,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
     case Verdict::Kind::kRedo:
       ++attempt_;
       metrics_->steps_redone.Add(1);
-      pending_ = Redo{term_, generation_, step_, attempt_, verdict.clip};
+      pending_ = Redo{term_, generation_, step_, attempt_, verdict.clip, std::move(verdict.trust_ratios)};
       SendPending(now, out);
       DecideStep(now, out);
       return;

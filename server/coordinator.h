@@ -134,6 +134,8 @@ class Coordinator {
 
   // Whether `from` is the process whose Hello for this index was accepted.
   bool IsShard(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
+  // Whether its sums are one for each segment of that shard, and those that the optimizer needs.
+  bool Fits(const PrepareReport& report, ShardIndex shard) const;
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
   Status CheckHello(const Hello& hello) const;
   Status CheckHelloParts(const Hello& hello) const;

@@ -72,6 +72,13 @@ bool Coordinator::Overrules(const Hello& hello, Outbox* out) {
   return true;
 }
 
+bool Coordinator::Fits(const PrepareReport& report, ShardIndex shard) const {
+  const std::size_t segments = order_->segment_count(shard);
+  const std::size_t trusted = TakesTrustRatio(options_.config.optimizer.kind) ? segments : 0;
+  return report.segment_squares.size() == segments && report.weight_squares.size() == trusted &&
+         report.direction_squares.size() == trusted;
+}
+
 // A new coordinator builds on these parts: they must fit together, and the catalog.
 Status Coordinator::CheckHelloParts(const Hello& hello) const {
   bool fits = true;
@@ -79,7 +86,7 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
     const Prepared& prepared = *hello.prepared;
     fits = order_ && prepared.shard == hello.shard && prepared.incarnation == hello.incarnation &&
            prepared.generation == hello.generation && prepared.step.value == hello.version.value &&
-           prepared.report.segment_squares.size() == order_->segment_count(hello.shard);
+           Fits(prepared.report, hello.shard);
   }
   if (hello.last_commit) {
     fits = fits && hello.last_commit->generation == hello.generation &&
@@ -188,7 +195,7 @@ void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox*
     if (pending_ && shard.hello) out->Send(shard.peer, *pending_);
     return;
   }
-  if (prepared.report.segment_squares.size() != order_->segment_count(prepared.shard)) return;
+  if (!Fits(prepared.report, prepared.shard)) return;
   if (shard.prepared && shard.prepared->step == prepared.step && shard.prepared->attempt >= prepared.attempt) return;
   shard.prepared = prepared;
   if (prepared.attempt == 0 && prepared.step == step_) CountPrepared(now);

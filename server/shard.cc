@@ -88,14 +88,17 @@ void Shard::On(const Commit& commit, Instant now, Outbox* out) {
 
 void Shard::On(const Redo& redo, Instant now, Outbox* out) {
   if (!serving() || redo.generation != generation_ || redo.step != step() || !prepared_) return;
+  if (!redo.trust_ratios.empty() && redo.trust_ratios.size() != catalog_->tensors().size()) return;
   if (redo.attempt > attempt_) {
     attempt_ = redo.attempt;
     clip_ = redo.clip;
+    trust_ratios_ = redo.trust_ratios;
     metrics_->steps_redone.Add(1);
     const std::vector<GroupRule> rules = Rules();
     for (std::size_t local = 0; local < store_->size(); ++local) {
       const std::uint64_t samples = progress_[local].staged.samples();
-      if (samples != 0) store_->PrepareAgain(local, rules, Scalars(parameters_.updates, samples));
+      if (samples == 0) continue;
+      store_->PrepareAgain(local, rules, Scalars(parameters_.updates, samples), TrustSquaresOf(local));
     }
     prepared_backoff_.Restart();
   }
@@ -295,14 +298,22 @@ void Shard::PrepareBlock(std::size_t local) {
   BlockProgress& block = progress_[local];
   const std::uint64_t samples = block.staged.samples();
   const std::span<double> squares(squares_.data() + segment_start_[local], store_->segment_count(local));
+  const TrustSquares trust = TrustSquaresOf(local);
   if (samples == 0) {
-    std::fill(squares.begin(), squares.end(), 0.0);
+    for (const std::span<double> sums : {squares, trust.weights, trust.direction}) std::ranges::fill(sums, 0.0);
   } else {
-    store_->Prepare(local, block.staged.Inputs(), slot_count_, Rules(), Scalars(parameters_.updates, samples), squares);
+    store_->Prepare(local, block.staged.Inputs(), slot_count_, Rules(), Scalars(parameters_.updates, samples), squares,
+                    trust);
     metrics_->updates_applied.Add(1);
   }
   block.staged.ReleasePayloads();
   block.prepared = true;
+}
+
+TrustSquares Shard::TrustSquaresOf(std::size_t local) {
+  if (weight_squares_.empty()) return {};
+  const std::size_t start = segment_start_[local], count = store_->segment_count(local);
+  return {std::span(weight_squares_).subspan(start, count), std::span(direction_squares_).subspan(start, count)};
 }
 
 UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) const {
@@ -311,6 +322,7 @@ UpdateScalars Shard::Scalars(std::uint64_t updates, std::uint64_t samples, float
   scalars.mean_scale = static_cast<float>(1.0 / (static_cast<double>(samples) * static_cast<double>(loss_scale)));
   scalars.statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples));
   scalars.clip = clip_;
+  scalars.trust_ratios = trust_ratios_;
   return scalars;
 }
 
@@ -390,6 +402,8 @@ void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
 Prepared Shard::MakePrepared() const {
   Prepared message{options_.shard, options_.incarnation, generation_, step(), attempt_, {}};
   message.report.segment_squares = squares_;
+  message.report.weight_squares = weight_squares_;
+  message.report.direction_squares = direction_squares_;
   for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
   for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
   message.report.hyper_hash = hyper_parameters_.hash();
@@ -427,6 +441,7 @@ void Shard::BeginStep() {
   lowest_incomplete_ = 0;
   attempt_ = 0;
   clip_ = 1.0F;
+  trust_ratios_.clear();
   prepared_ = false;
   hyper_parameters_.Clear();
   reports_ = std::exchange(next_reports_, {});

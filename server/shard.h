@@ -204,6 +204,7 @@ class Shard {
   void Acknowledge(PeerId from, Step step, BlockIndex block, Node node);
   Staged& AckFor(PeerId from, Step step);
   void PrepareBlock(std::size_t local);
+  TrustSquares TrustSquaresOf(std::size_t local);
   void MoveWindow();
   void PrepareStepWhenComplete(Instant now, Outbox* out);
   void Publish(const Commit& commit, Instant now, Outbox* out);
@@ -279,10 +280,12 @@ class Shard {
 
   std::uint32_t attempt_ = 0;
   float clip_ = 1.0F;
+  std::vector<float> trust_ratios_;  // of attempt_, by tensor; empty: all 1
   bool prepared_ = false;
   std::vector<double> squares_;
-  std::map<SlotIndex, SlotReport> next_reports_;                             // sync: of the step after
-  std::map<SlotIndex, SlotReport> reports_;                                  // sync: of this step
+  std::vector<double> weight_squares_, direction_squares_;  // as squares_; empty for kinds without a trust ratio
+  std::map<SlotIndex, SlotReport> next_reports_;            // sync: of the step after
+  std::map<SlotIndex, SlotReport> reports_;                 // sync: of this step
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
   std::optional<Commit> last_commit_;

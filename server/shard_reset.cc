@@ -207,6 +207,9 @@ void Shard::ForgetProgress() {
     segments += store_->segment_count(local);
   }
   squares_.assign(segments, 0.0);
+  const std::size_t trusted = TakesTrustRatio(options_.optimizer.kind) ? segments : 0;
+  weight_squares_.assign(trusted, 0.0);
+  direction_squares_.assign(trusted, 0.0);
   async_reports_.clear();
   next_reports_.clear();
   ended_.assign(slot_count_, 0);

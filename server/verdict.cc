@@ -7,6 +7,7 @@
 #include "common/loss_scale.h"
 #include "common/metrics_check.h"
 #include "server/schedule.h"
+#include "server/trust_ratios.h"
 
 namespace capstan::server {
 
@@ -161,14 +162,15 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     verdict.next.loss_scale = scale.scale;
     verdict.next.good_steps = scale.good_steps;
   }
+  if (!apply) return verdict;
   const double clip_norm = config.optimizer.clip_norm;
-  if (apply && clip_norm > 0 && attempt == 0) {
-    const auto clip = static_cast<float>(clip_norm / (gradient.norm + 1e-6));
-    if (clip < 1.0F) {
-      verdict.kind = Verdict::Kind::kRedo;
-      verdict.clip = clip;
-    }
-  }
+  const auto clip = clip_norm > 0 ? static_cast<float>(clip_norm / (gradient.norm + 1e-6)) : 1.0F;
+  const std::uint32_t clipped_at = clip < 1.0F ? 1 : 0;  // the first attempt with the final clip factor
+  const std::uint32_t final_attempt = clipped_at + (TakesTrustRatio(config.optimizer.kind) ? 1 : 0);
+  if (attempt >= final_attempt) return verdict;
+  verdict.kind = Verdict::Kind::kRedo;
+  verdict.clip = clip < 1.0F ? clip : 1.0F;
+  if (attempt >= clipped_at) verdict.trust_ratios = TrustRatios(config.optimizer, catalog, order, prepared);
   return verdict;
 }
 

@@ -1,7 +1,8 @@
-// The verdict on a prepared step: apply it, skip it, or prepare it again with a clip factor.
+// The verdict on a prepared step: apply it, skip it, or prepare it again with a clip factor or trust ratios.
 //
 // Kind:   pure functions of what the shards report.
-// Why:    clipping and the finite check need the whole gradient. Sums run in catalog order, so the verdict depends on
+// Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
+// verdict depends on
 //         neither the number of shards nor who answered first, and a new coordinator reaches the same one.
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once
@@ -37,6 +38,7 @@ struct Verdict {
   enum class Kind { kCommit, kRedo, kStop } kind = Kind::kCommit;
   StepAction action = StepAction::kApply;
   float clip = 1.0F;                // kRedo
+  std::vector<float> trust_ratios;  // kRedo: by tensor; empty: all of them 1
   StepParameters next;              // kCommit
   StepRecord record;                // kCommit
   std::string reason;               // kStop: what was not finite, and where
@@ -66,7 +68,11 @@ class SegmentOrder {
 // Parameters of step `step` after `updates` applied ones.
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
-// `prepared`: one report per shard, all prepared at `attempt` or later (reports do not differ between attempts).
+// Every attempt of a step is decided in turn: 0; where the norm is above the limit, one more with the clip factor;
+// where the optimizer takes trust ratios, one more with these. `prepared`: one report per shard, all prepared at
+// `attempt` or later. What reports of later attempts say otherwise is the direction's squares, which change with the
+// clip factor alone and are looked at when that is the final one: whoever decides, and how late, reaches the same
+// verdict.
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 

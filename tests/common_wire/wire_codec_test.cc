@@ -129,6 +129,22 @@ TEST_CASE("limits hold in both directions", "[common][wire]") {
   pull.blocks.resize(kListEntriesMax + 1);
   CHECK(CodeOf(pull) == Code::kInvalid);
 
+  Redo redo;
+  redo.trust_ratios.resize(kTensorsMax);
+  CHECK(DecodeHeader(Encoded(redo)).ok());
+  redo.trust_ratios.resize(kListEntriesMax + 1);
+  CHECK(CodeOf(redo) == Code::kInvalid);
+  Prepared prepared;
+  std::vector<double>* const sums[] = {&prepared.report.segment_squares, &prepared.report.weight_squares,
+                                       &prepared.report.direction_squares};
+  for (std::vector<double>* list : sums) list->resize(kListEntriesMax);
+  CHECK(DecodeHeader(Encoded(prepared)).ok());
+  for (std::vector<double>* list : sums) {
+    list->resize(kListEntriesMax + 1);
+    CHECK(CodeOf(prepared) == Code::kInvalid);
+    list->resize(kListEntriesMax);
+  }
+
   Join join;
   join.worker = std::string(kTextBytesMax, 'w');
   CHECK(DecodeHeader(Encoded(join)).ok());

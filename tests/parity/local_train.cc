@@ -45,12 +45,12 @@ class LocalTraining {
   Result<server::StepRecord> RunStep() {
     Prepared prepared;
     prepared.step = step_;
-    prepared.report.segment_squares.resize(catalog_.segments().size());
+    for (std::vector<double>* squares : AllSquares(&prepared.report)) squares->resize(catalog_.segments().size());
     client::SlotSums sums(Numbers(job_.config.job.slots), job_.config.job.slots);
     for (SlotIndex slot : sums.slots()) prepared.report.slots.push_back(RunSlot(slot, &sums));
     CAPSTAN_CHECK(sums.parts().size() == 1 && sums.parts().front().gradient);
-    PrepareBlocks(sums.parts().front(), &prepared.report.segment_squares);
-    return Finish(prepared);
+    PrepareBlocks(sums.parts().front(), &prepared.report);
+    return Finish(std::move(prepared));
   }
 
  private:
@@ -75,36 +75,51 @@ class LocalTraining {
     return report;
   }
 
-  server::UpdateScalars Scalars(float clip) const {
+  // Those that the job's optimizer reports.
+  std::vector<std::vector<double>*> AllSquares(PrepareReport* report) const {
+    if (!TakesTrustRatio(job_.config.optimizer.kind)) return {&report->segment_squares};
+    return {&report->segment_squares, &report->weight_squares, &report->direction_squares};
+  }
+  static server::TrustSquares TrustSquaresOf(const Block& block, PrepareReport* report) {
+    if (report->weight_squares.empty()) return {};
+    return {std::span(report->weight_squares).subspan(block.first_segment, block.segment_count),
+            std::span(report->direction_squares).subspan(block.first_segment, block.segment_count)};
+  }
+  server::UpdateScalars Scalars(float clip = 1.0F, std::span<const float> trust_ratios = {}) const {
     return {.step = parameters_.updates + 1,
             .mean_scale =
                 static_cast<float>(1.0 / (static_cast<double>(samples_) * static_cast<double>(parameters_.loss_scale))),
             .statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples_)),
-            .clip = clip};
+            .clip = clip,
+            .trust_ratios = trust_ratios};
   }
   std::vector<server::GroupRule> Rules() const {
     return server::MakeGroupRules(server::MakeOptimizerRule(job_.config.optimizer), parameters_.learning_rate, {});
   }
 
-  void PrepareBlocks(const client::SlotSums::Part& whole, std::vector<double>* squares) {
+  void PrepareBlocks(const client::SlotSums::Part& whole, PrepareReport* report) {
     samples_ = whole.samples;
     for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
       const Block& block = catalog_.blocks()[i];
       const server::StagedInput input{whole.node, whole.samples,
                                       whole.gradient->data() + block.flat_offset * sizeof(float)};
-      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Rules(), Scalars(1.0F),
-                     std::span(*squares).subspan(block.first_segment, block.segment_count));
+      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Rules(), Scalars(),
+                     std::span(report->segment_squares).subspan(block.first_segment, block.segment_count),
+                     TrustSquaresOf(block, report));
     }
   }
 
-  Result<server::StepRecord> Finish(const Prepared& prepared) {
+  Result<server::StepRecord> Finish(Prepared prepared) {
     const auto decide = [&](std::uint32_t attempt) {
       return server::Decide(job_.config, catalog_, order_, {&prepared}, attempt, parameters_);
     };
     server::Verdict verdict = decide(0);
-    if (verdict.kind == server::Verdict::Kind::kRedo) {
-      for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) store_.PrepareAgain(i, Rules(), Scalars(verdict.clip));
-      verdict = decide(1);
+    for (std::uint32_t attempt = 1; verdict.kind == server::Verdict::Kind::kRedo; ++attempt) {
+      for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
+        store_.PrepareAgain(i, Rules(), Scalars(verdict.clip, verdict.trust_ratios),
+                            TrustSquaresOf(catalog_.blocks()[i], &prepared.report));
+      }
+      verdict = decide(attempt);
     }
     if (verdict.kind == server::Verdict::Kind::kStop) return Invalid(verdict.reason);
     verdict.action == StepAction::kApply ? store_.PublishPrepared() : store_.DropPrepared();

@@ -155,6 +155,10 @@ class CoordinatorBench {
     Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
     const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
     prepared.report.segment_squares.assign(blocks, square);
+    if (TakesTrustRatio(config.optimizer.kind)) {
+      prepared.report.weight_squares.assign(blocks, 4.0);
+      prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipping had halved it
+    }
     prepared.report.block_samples.assign(blocks, 2);
     for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {
       SlotReport report;

@@ -124,6 +124,7 @@ TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
     ShardBenchOptions options;
     if (seed % 2 == 1) options.mode = Mode::kAsync;
     if (seed % 4 == 1) options.acknowledge = Acknowledge::kDurable;
+    if (seed % 4 == 2) options.optimizer = OptimizerKind::kLamb;
     ShardBench bench(options);
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
@@ -133,7 +134,7 @@ TEST_CASE("no coordinator can crash a shard", "[server][hostile]") {
       switch (hostile.random().Below(12)) {
         case 0: message = hostile.Spoil(bench.MakeReset(1 + hostile.random().Below(3))); break;
         case 1: message = hostile.Spoil(bench.MakeCommit(step)); break;
-        case 2: message = hostile.Spoil(bench.MakeRedo(step, 1, 0.5F)); break;
+        case 2: message = hostile.Spoil(bench.MakeRedo(step, 1, 0.5F, {2.0F, 3.0F, 4.0F})); break;
         case 3: message = hostile.Spoil(Rates{Term{1}, Generation{1}, Step{step}, {}}); break;
         case 4: bench.FromCoordinator(bench.MakeReset(bench.shard->generation().value)); break;
         case 5: message = hostile.Spoil(bench.MakeSnapshotCommit(step)); break;
@@ -229,6 +230,7 @@ TEST_CASE("no shard can crash a coordinator", "[server][hostile]") {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     INFO("seed " << seed);
     CoordinatorBench bench(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    if (seed % 4 == 0) bench.config.optimizer.kind = OptimizerKind::kLamb;
     bench.Run();
     HostileMessages hostile(seed, OfCoordinator());
     for (int i = 0; i < kMessages; ++i) {

@@ -146,8 +146,8 @@ class ShardBench {
     commit.next.updates = step + 1;
     return commit;
   }
-  Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip) const {
-    return {Term{1}, generation, Step{step}, attempt, clip};
+  Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip, std::vector<float> trust_ratios = {}) const {
+    return {Term{1}, generation, Step{step}, attempt, clip, std::move(trust_ratios)};
   }
   Commit MakeSnapshotCommit(std::uint64_t step) const {
     Commit commit = MakeCommit(step);
