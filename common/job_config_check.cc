@@ -77,6 +77,13 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
     return Problem{"worker", "precision",
                    "precision \"fp16\" of a model.kind \"client\" is built for mode \"sync\" only, so far"};
   }
+  if (TakesTrustRatio(c.optimizer.kind) && c.job.mode != Mode::kSync) {
+    return Problem{
+        "optimizer", "kind",
+        std::string("kind \"") + (c.optimizer.kind == OptimizerKind::kLars ? "lars" : "lamb") +
+            "\" takes one ratio for each tensor from the verdict on a whole step, and only mode \"sync\" has "
+            "whole steps; set [job] mode = \"sync\", or take kind \"momentum\" or \"adamw\""};
+  }
   if (c.optimizer.nesterov && c.optimizer.momentum == 0) {
     return Problem{"optimizer", "nesterov", "nesterov needs a momentum above 0"};
   }

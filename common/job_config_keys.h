@@ -70,12 +70,10 @@ inline constexpr std::string_view kModelsLater[] = {"convnet", "resnet", "dlrm"}
 inline constexpr Word<DataKind> kData[] = {
     {"text", DataKind::kText}, {"idx", DataKind::kIdx}, {"csv", DataKind::kCsv}, {"synthetic", DataKind::kSynthetic}};
 inline constexpr std::string_view kDataLater[] = {"tokens", "cifar10", "criteo"};
-inline constexpr Word<OptimizerKind> kOptimizers[] = {{"sgd", OptimizerKind::kSgd},
-                                                      {"momentum", OptimizerKind::kMomentum},
-                                                      {"adam", OptimizerKind::kAdam},
-                                                      {"adamw", OptimizerKind::kAdamW},
-                                                      {"adagrad", OptimizerKind::kAdagrad}};
-inline constexpr std::string_view kOptimizersLater[] = {"lars", "lamb"};
+inline constexpr Word<OptimizerKind> kOptimizers[] = {
+    {"sgd", OptimizerKind::kSgd},     {"momentum", OptimizerKind::kMomentum}, {"adam", OptimizerKind::kAdam},
+    {"adamw", OptimizerKind::kAdamW}, {"adagrad", OptimizerKind::kAdagrad},   {"lars", OptimizerKind::kLars},
+    {"lamb", OptimizerKind::kLamb}};
 inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
 inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
@@ -154,21 +152,24 @@ void VisitData(Visitor& v, DataSection& s, When built_in) {
 template <class Visitor>
 void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   v.Begin("optimizer");
-  v.Choice({"kind"}, s.kind, {kOptimizers, kOptimizersLater});
-  const bool is_adam = s.kind == OptimizerKind::kAdam || s.kind == OptimizerKind::kAdamW;
+  v.Choice({"kind"}, s.kind, {kOptimizers, {}});
   const bool is_adagrad = s.kind == OptimizerKind::kAdagrad;
-  const When adam{is_adam, "kind = \"adam\" or \"adamw\""};
-  const When adaptive{is_adam || is_adagrad, "kind = \"adam\", \"adamw\" or \"adagrad\""};
-  const When momentum{s.kind == OptimizerKind::kMomentum, "kind = \"momentum\""};
-  v.Default(s.lr, is_adagrad ? 1e-2 : 1e-3);
-  v.Default(s.eps, is_adagrad ? 1e-10 : 1e-8);
-  v.Default(s.weight_decay, s.kind == OptimizerKind::kAdamW ? 1e-2 : 0.0);
+  const bool is_lars = s.kind == OptimizerKind::kLars, is_lamb = s.kind == OptimizerKind::kLamb;
+  const bool is_adamw = s.kind == OptimizerKind::kAdamW, is_momentum = s.kind == OptimizerKind::kMomentum;
+  const bool has_moments = s.kind == OptimizerKind::kAdam || is_adamw || is_lamb;
+  const When moments{has_moments, "kind = \"adam\", \"adamw\" or \"lamb\""};
+  const When adaptive{has_moments || is_adagrad, "kind = \"adam\", \"adamw\", \"adagrad\" or \"lamb\""};
+  const When momentum{is_momentum || is_lars, "kind = \"momentum\" or \"lars\""};
+  v.Default(s.lr, is_adagrad ? 1e-2 : is_lars ? 0.1 : 1e-3);
+  v.Default(s.eps, is_adagrad ? 1e-10 : is_lamb ? 1e-6 : 1e-8);
+  v.Default(s.weight_decay, is_adamw || is_lamb ? 1e-2 : 0.0);
   v.Number({"lr"}, s.lr, {0, 1e6});
-  v.Pair({"betas", adam}, s.beta1, s.beta2, kBeta);
+  v.Pair({"betas", moments}, s.beta1, s.beta2, kBeta);
   v.Number({"eps", adaptive}, s.eps, {0, 1});
   v.Number({"momentum", momentum}, s.momentum, kBeta);
-  v.Flag({"nesterov", momentum}, s.nesterov);
+  v.Flag({"nesterov", {is_momentum, "kind = \"momentum\""}}, s.nesterov);
   v.Number({"weight_decay"}, s.weight_decay, {0, 1e6});
+  v.Number({"trust_coefficient", {is_lars, "kind = \"lars\""}}, s.trust_coefficient, {0, 1e6, Bound::kExcluded});
   v.Texts({"no_decay"}, s.no_decay);
   v.Number({"clip_norm"}, s.clip_norm, {0, 1e30});
   v.End();

@@ -62,6 +62,40 @@ TEST_CASE("defaults are PyTorch's for each kind of optimizer", "[config]") {
   CHECK(Parse(text, {"optimizer.kind=adagrad", "optimizer.lr=0.5"}).optimizer.lr == 0.5);
 }
 
+TEST_CASE("lars and lamb have defaults and keys of their own", "[config]") {
+  const OptimizerSection lars = Parse(kSmallest, {"optimizer.kind=lars"}).optimizer;
+  CHECK(lars.lr == 0.1);
+  CHECK(lars.momentum == 0.9);
+  CHECK(lars.weight_decay == 0);
+  CHECK(lars.trust_coefficient == 0.001);
+  const OptimizerSection lamb = Parse(kSmallest, {"optimizer.kind=lamb"}).optimizer;
+  CHECK(lamb.lr == 0.001);
+  CHECK(lamb.eps == 1e-6);
+  CHECK(lamb.weight_decay == 0.01);
+  CHECK(Parse(kSmallest, {"optimizer.kind=lars", "optimizer.trust_coefficient=0.02"}).optimizer.trust_coefficient ==
+        0.02);
+  const std::pair<const char*, const char*> foreign[] = {
+      {"lars", "betas=[0.8, 0.9]"},   {"lars", "nesterov=true"},       {"lars", "eps=1e-5"},
+      {"lamb", "momentum=0.8"},       {"lamb", "trust_coefficient=1"}, {"momentum", "trust_coefficient=1"},
+      {"lars", "trust_coefficient=0"}};
+  for (const auto& [kind, key] : foreign) {
+    CAPTURE(kind, key);
+    CHECK(Refusal(kSmallest, {std::string("optimizer.kind=") + kind, std::string("optimizer.") + key}).code() ==
+          Code::kInvalid);
+  }
+}
+
+TEST_CASE("a trust ratio needs whole steps, and modes without them refuse it by name", "[config]") {
+  for (const char* kind : {"lars", "lamb"}) {
+    for (const char* mode : {"async", "bounded"}) {
+      const std::string message =
+          Message(kSmallest, {std::string("job.mode=") + mode, std::string("optimizer.kind=") + kind});
+      CHECK_THAT(message, Contains(std::string("kind \"") + kind + "\" takes one ratio for each tensor") &&
+                              Contains("set [job] mode = \"sync\""));
+    }
+  }
+}
+
 TEST_CASE("the inputs of idx are divided by 255 unless the job says otherwise", "[config]") {
   const std::vector<std::string> idx = {"data.kind=idx", "data.path=a", "data.labels=b"};
   CHECK(Parse(kSmallest, idx).data.scale == 255);
@@ -107,14 +141,13 @@ TEST_CASE("an unknown kind names the kinds there are", "[config]") {
 }
 
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
-  const auto refused =
-      GENERATE(std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
-               std::string("model.kind=convnet"), std::string("model.kind=resnet"), std::string("model.kind=dlrm"),
-               std::string("model.preset=small"), std::string("data.kind=tokens"), std::string("data.kind=cifar10"),
-               std::string("data.kind=criteo"), std::string("data.augment=true"), std::string("optimizer.kind=lars"),
-               std::string("optimizer.kind=lamb"), std::string("cluster.mixed=true"), std::string("worker.device=cuda"),
-               std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
-               std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
+  const auto refused = GENERATE(
+      std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
+      std::string("model.kind=convnet"), std::string("model.kind=resnet"), std::string("model.kind=dlrm"),
+      std::string("model.preset=small"), std::string("data.kind=tokens"), std::string("data.kind=cifar10"),
+      std::string("data.kind=criteo"), std::string("data.augment=true"), std::string("cluster.mixed=true"),
+      std::string("worker.device=cuda"), std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
+      std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -138,7 +171,7 @@ TEST_CASE("durable acknowledgements go with the modes without global steps only"
 
 TEST_CASE("a key of another kind says which kind it goes with", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.layers=3"}), Contains("\"layers\" in [model] goes with kind = \"gpt\" only"));
-  CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" only"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" or \"lars\" only"));
 }
 
 TEST_CASE("a model of the workers' own has no sizes, no data and no settings of our workers", "[config]") {
@@ -279,7 +312,7 @@ TEST_CASE("an override that is none says what one looks like", "[config]") {
 
 TEST_CASE("the printed job reads back as the same job, and prints the same", "[config]") {
   const std::string models[] = {"model.kind=mlp", "model.kind=gpt"};
-  const std::string optimizers[] = {"sgd", "momentum", "adam", "adamw", "adagrad"};
+  const std::string optimizers[] = {"sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb"};
   for (const std::string& model : models) {
     for (const std::string& optimizer : optimizers) {
       for (const char* schedule : {"constant", "cosine", "linear"}) {

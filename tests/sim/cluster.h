@@ -74,6 +74,8 @@ struct ClusterOptions {
   // Since edition 5.
   Precision precision = Precision::kFp32;  // of weights and gradients on their way
   bool statistics = false;                 // every other tensor is one
+  // Since edition 6.
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
 };
 
 struct Mutant;

@@ -14,8 +14,9 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
   if (name.durable) AddLogTroubles(&options);
-  // A loss scale needs a verdict.
+  // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
+  if (name.mode != Mode::kSync) options.optimizer = OptimizerKind::kAdamW;
   return options;
 }
 

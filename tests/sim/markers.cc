@@ -72,6 +72,9 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
       "Commit sent again by a new coordinator",
       "Commit of a former generation ignored",
       "Redo decided again by a new coordinator",
+      "trust ratios decided again by a new coordinator",
+      "trust ratios of a clipped gradient",
+      "trust ratios without clipping",
       "coordinator dies during a Redo",
       "snapshot written during a Redo",
       "message of an older term ignored by a shard",
@@ -144,7 +147,10 @@ void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
   }
   if (const auto* redo = std::get_if<Redo>(&envelope.message.header)) {
     const auto [first, added] = redo_terms_.try_emplace({{redo->generation, redo->step}, redo->attempt}, redo->term);
-    if (!added && first->second != redo->term) Count("Redo decided again by a new coordinator");
+    const bool again = !added && first->second != redo->term, with_ratios = !redo->trust_ratios.empty();
+    if (again) Count("Redo decided again by a new coordinator");
+    if (again && with_ratios) Count("trust ratios decided again by a new coordinator");
+    if (with_ratios) Count(redo->clip < 1.0F ? "trust ratios of a clipped gradient" : "trust ratios without clipping");
     redoing_ = true;
   }
   if (std::holds_alternative<Pin>(envelope.message.header)) Count("snapshot asked for by Pin");

@@ -13,7 +13,9 @@ JobConfig MakeConfig(const ClusterOptions& options) {
   config.job.slots = options.slots;
   config.job.global_batch = options.slots;
   config.job.on_nonfinite = NonFinitePolicy::kSkip;
-  config.optimizer.kind = OptimizerKind::kAdamW;
+  config.optimizer.kind = options.optimizer;
+  if (TakesTrustRatio(options.optimizer)) config.optimizer.weight_decay = 0.01;
+  config.optimizer.trust_coefficient = 1.0;
   config.optimizer.lr = 0.05;
   config.optimizer.clip_norm = options.clip_norm;
   config.schedule.kind = ScheduleKind::kCosine;
@@ -38,6 +40,8 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
     const std::uint32_t group = options.groups ? 1 + static_cast<std::uint32_t>(i) % 2 : 0;
     tensors.push_back(
         {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
+    if (TakesTrustRatio(options.optimizer) && i % 4 != 3)
+      tensors.back().shape.push_back(1);  // lars spares one dimension
     if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kGiven, 0.0F};
     if (options.statistics && i % 2 == 1) tensors.back().kind = TensorKind::kStatistic;
   }
@@ -49,7 +53,7 @@ std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, St
   for (std::uint64_t group = 0; options.groups && group < 2; ++group) {
     const Random4 r = Philox(8, group, step.value);
     const auto draw = [&](int i) { return static_cast<double>(UnitFloat(r[i])); };
-    groups.push_back({0.1 * draw(0), 0.0, 0.9 * draw(1), 0.99, 1e-6 + 1e-3 * draw(2), 0.1 * draw(3), false});
+    groups.push_back({0.1 * draw(0), 0.9 * draw(1), 0.9 * draw(1), 0.99, 1e-6 + 1e-3 * draw(2), 0.1 * draw(3), false});
   }
   return groups;
 }

@@ -1,47 +1,14 @@
 #include "tests/sim/mutants.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "common/hash.h"
 #include "tests/sim/addresses.h"
+#include "tests/sim/mutant_hooks.h"
 
 namespace capstan::sim {
 
 namespace {
-
-using Hook = std::function<void(Tampering*)>;
-
-template <class T, class... Ts>
-constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
-
-// Calls edit(tampering, body) for bodies of these kinds.
-template <class... Bodies, class Edit>
-Hook On(Edit edit) {
-  return [edit](Tampering* t) {
-    std::visit(
-        [&](auto& body) {
-          if constexpr (kIsOneOf<std::decay_t<decltype(body)>, Bodies...>) edit(t, body);
-        },
-        t->message.header);
-  };
-}
-
-// The same on the way to a shard that serves.
-template <class... Bodies, class Edit>
-Hook AtShard(Edit edit) {
-  return On<Bodies...>([edit](Tampering* t, auto& body) {
-    const server::Shard* shard = t->shard();
-    if (shard != nullptr && shard->serving()) edit(t, body, *shard);
-  });
-}
-
-template <class... Bodies, class Edit>
-Hook AtCoordinator(Edit edit) {
-  return On<Bodies...>([edit](Tampering* t, auto& body) {
-    if (t->receiver != nullptr) edit(t, body, *t->receiver);
-  });
-}
 
 Incarnation LifeOf(const Tampering& t, std::size_t shard) {
   return shard < t.world->incarnations.size() ? t.world->incarnations[shard] : Incarnation{};
@@ -222,14 +189,27 @@ void AddTerms(std::vector<Mutant>* all) {
        On<Commit>([](Tampering* t, Commit& commit) {
          t->drop = Repeated(t, 2, t->to, commit.generation.value, commit.step.value, commit.term.value);
        })});
-  add({"redo-coefficient",
-       "the last shard does not look at the verdict's coefficient",
-       Mode::kSync,
-       Flaw::kNone,
-       On<Redo>([](Tampering* t, Redo& redo) {
-         if (t->to == kShards + t->world->shards.size() - 1) redo.clip = 1.0F;
-       }),
-       {}});
+}
+
+void AddRedos(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Hook deliver) {
+    all->push_back({name, broken, Mode::kSync, Flaw::kNone, std::move(deliver), {}});
+  };
+  const auto is_last = [](const Tampering& t, std::uint64_t address) {
+    return address == kShards + t.world->shards.size() - 1;
+  };
+  add("redo-coefficient", "the last shard does not look at the verdict's coefficient",
+      On<Redo>([is_last](Tampering* t, Redo& redo) {
+        if (is_last(*t, t->to)) redo.clip = 1.0F;
+      }));
+  add("redo-ratios", "the last shard does not look at the verdict's trust ratios",
+      On<Redo>([is_last](Tampering* t, Redo& redo) {
+        if (is_last(*t, t->to)) redo.trust_ratios.clear();
+      }));
+  add("norms-in-part", "trust ratios leave out what the last shard has of a tensor",
+      On<Prepared>([is_last](Tampering* t, Prepared& prepared) {
+        if (is_last(*t, t->from)) std::ranges::fill(prepared.report.direction_squares, 0.0);
+      }));
 }
 
 void AddAnswers(std::vector<Mutant>* all) {
@@ -573,6 +553,7 @@ std::vector<Mutant> MakeMutants() {
   std::vector<Mutant> all;
   AddLabels(&all);
   AddTerms(&all);
+  AddRedos(&all);
   AddAnswers(&all);
   AddSequences(&all);
   AddRepetitions(&all);

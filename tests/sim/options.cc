@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "common/random.h"
 
@@ -73,6 +74,11 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   random = RandomStream(seed, 7);
   if (pick(3) == 0) options.precision = pick(2) == 0 ? Precision::kBf16 : Precision::kFp16;
   options.statistics = pick(3) == 0;
+  if (edition < 6) return options;
+  random = RandomStream(seed, 8);
+  constexpr OptimizerKind kKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kAdamW, OptimizerKind::kLars,
+                                      OptimizerKind::kLamb};
+  options.optimizer = kKinds[pick(std::size(kKinds))];
   return options;
 }
 
@@ -93,6 +99,7 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.block_elements = options.block_elements;
   calm.tensor_sizes = options.tensor_sizes;
   calm.clip_norm = options.clip_norm;
+  calm.optimizer = options.optimizer;
   calm.empty_slots = options.empty_slots;
   calm.groups = options.groups;
   calm.precision = options.precision;
@@ -108,7 +115,7 @@ std::string ReferenceKey(const ClusterOptions& options) {
          std::to_string(options.block_elements) + "/" + std::to_string(options.clip_norm) + "/" +
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
          std::to_string(static_cast<int>(options.precision)) + "/" + std::to_string(options.statistics) + "/" +
-         std::to_string(options.tensor_sizes.size()) + "/" +
+         std::to_string(static_cast<int>(options.optimizer)) + "/" + std::to_string(options.tensor_sizes.size()) + "/" +
          (options.given ? std::to_string(options.given_from) : "seed");
 }
 
@@ -126,6 +133,8 @@ std::string Describe(const ClusterOptions& options) {
   if (options.precision != Precision::kFp32) text += options.precision == Precision::kBf16 ? ", bf16" : ", fp16";
   if (options.statistics) text += ", statistics";
   if (options.given) text += ", " + std::to_string(options.given_kinds) + " kinds of given weights";
+  if (options.optimizer == OptimizerKind::kLars) text += ", lars";
+  if (options.optimizer == OptimizerKind::kLamb) text += ", lamb";
   add("clip", options.clip_norm);
   add("groups", options.groups ? 2 : 0);
   add("snapshot seconds", options.snapshot_every_seconds);

@@ -1,0 +1,47 @@
+// On, AtShard, AtCoordinator: what a mutant does to messages of some kinds.
+//
+// Kind:   functions that make a hook.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+#include <variant>
+
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+using Hook = std::function<void(Tampering*)>;
+
+template <class T, class... Ts>
+constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
+
+// Calls edit(tampering, body) for bodies of these kinds.
+template <class... Bodies, class Edit>
+Hook On(Edit edit) {
+  return [edit](Tampering* t) {
+    std::visit(
+        [&](auto& body) {
+          if constexpr (kIsOneOf<std::decay_t<decltype(body)>, Bodies...>) edit(t, body);
+        },
+        t->message.header);
+  };
+}
+
+// The same on the way to a shard that serves.
+template <class... Bodies, class Edit>
+Hook AtShard(Edit edit) {
+  return On<Bodies...>([edit](Tampering* t, auto& body) {
+    const server::Shard* shard = t->shard();
+    if (shard != nullptr && shard->serving()) edit(t, body, *shard);
+  });
+}
+
+template <class... Bodies, class Edit>
+Hook AtCoordinator(Edit edit) {
+  return On<Bodies...>([edit](Tampering* t, auto& body) {
+    if (t->receiver != nullptr) edit(t, body, *t->receiver);
+  });
+}
+
+}  // namespace capstan::sim
