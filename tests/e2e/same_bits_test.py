@@ -4,7 +4,8 @@
 Runs one job many times through `capstan launch` and compares the sha256 of final.safetensors. The job has 5 slots, a
 global batch that they do not divide, two micro-batches a slot, dropout, tensors of several blocks, an epoch with a ragged
 end, and a clip norm that is exceeded in some steps and not in others (both are checked). One case has more shards than
-blocks, in another slots move because workers are silent; both are checked too. Then a small GPT with dropout does the same.
+blocks, in another slots move because workers are silent; both are checked too. Then a small GPT with dropout does the same,
+and small jobs of the optimizers that take trust ratios, with clipping.
 
 usage: same_bits_test.py --bin FOLDER
 """
@@ -92,6 +93,34 @@ clip_norm = 1.0
 
 [worker]
 accumulate = 2
+"""
+
+
+# Most weights are in a tensor of several blocks, which lie on all shards: its trust ratio needs the norms of all of them.
+TRUST_JOB = """
+[job]
+name = "same-bits-trust"
+mode = "sync"
+steps = 8
+seed = 7
+global_batch = 12
+slots = 3
+
+[model]
+kind = "mlp"
+hidden = [2200]
+
+[data]
+kind = "synthetic"
+samples = 64
+features = 300
+classes = 10
+
+[optimizer]
+OPTIMIZER
+weight_decay = 0.01
+no_decay = ["*.bias"]
+clip_norm = CLIP
 """
 
 
@@ -195,7 +224,9 @@ def main():
             check_that_it_was_so(name, run_dir, pauses)
         check_same(digests)
         check_same(gpt_digests(bin_dir, folder))
-    print(f"{len(cases)} runs, one sha256; and one for a GPT")
+        for kind, rate in (("lamb", "lr = 0.01"), ("lars", "lr = 0.05\ntrust_coefficient = 0.1")):
+            check_same(trust_digests(bin_dir, folder, kind, rate))
+    print(f"{len(cases)} runs, one sha256; and one for a GPT, for lamb and for lars")
 
 
 def check_that_it_was_so(name, run_dir, pauses):
@@ -225,6 +256,34 @@ def gpt_digests(bin_dir, folder):
     for index, (name, settings) in enumerate(cases.items()):
         digests[name] = launch(bin_dir, job, os.path.join(folder, f"gpt-{index}"), settings)
         print(f"gpt, {name:19} {digests[name][:16]}", flush=True)
+    return digests
+
+
+def trust_digests(bin_dir, folder, kind, rate):
+    job = os.path.join(folder, f"{kind}.toml")
+    text = TRUST_JOB.replace("OPTIMIZER", f'kind = "{kind}"\n{rate}')
+    with open(job, "w") as out:
+        out.write(text.replace("CLIP", "0.0"))
+    probe = os.path.join(folder, f"{kind}-probe")
+    launch(bin_dir, job, probe, [])
+    steps = steps_of(probe)
+    if not steps[-1]["loss"] < 0.9 * steps[0]["loss"]:
+        sys.exit(f"{kind}: nothing is learned: loss {steps[0]['loss']} -> {steps[-1]['loss']}")
+    clip = sorted(step["grad_norm"] for step in steps)[len(steps) // 2]
+    with open(job, "w") as out:
+        out.write(text.replace("CLIP", repr(clip)))
+    digests = {}
+    for name, servers, workers in (("reference", 1, 1), ("2 shards", 2, 1), ("3 shards", 3, 2)):
+        run_dir = os.path.join(folder, f"{kind}-{servers}")
+        digests[name] = launch(bin_dir, job, run_dir, [f"cluster.servers={servers}", f"cluster.workers={workers}"])
+        steps = steps_of(run_dir)
+        clipped = sum(step["grad_norm"] > clip for step in steps)
+        loss = f"loss {steps[0]['loss']:.4f} -> {steps[-1]['loss']:.4f}"
+        print(f"{kind + ', ' + name:24} {digests[name][:16]}  {loss}", flush=True)
+        if not 0 < clipped < len(steps):
+            sys.exit(f"{kind}, {name}: clipping was active in {clipped} of {len(steps)} steps: it must be in some, not all")
+        if max(blocks_of(run_dir)) < 3:
+            sys.exit(f"{kind}, {name}: no tensor has three blocks: {blocks_of(run_dir)}")
     return digests
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Whole training runs beside PyTorch's: the same initial weights and batches, 50 steps, fp32, AdamW, clipping.
+"""Whole training runs beside PyTorch's: the same initial weights and batches, 50 steps, fp32, AdamW, LARS and LAMB,
+clipping.
 
 usage: parity_test.py --dump-inputs PROGRAM --local-train PROGRAM [--capstan PROGRAM] [--keep FOLDER] [--double]
 
-Every job (mlp and gpt, 1 slot and 3) is launched with 2 servers and 2 workers. Its final weights must be those of
+Every job (mlp and gpt, 1 slot and 3; an mlp by lars and by lamb) is launched with 2 servers and 2 workers. Its final weights must be those of
 local_train, bit by bit, and agree with PyTorch's; so must loss, learning rate and gradient norm of every step. Then
 errors are planted in PyTorch's side, one by one, and each must be noticed. Without --capstan: local_train's figures.
 
@@ -29,7 +30,7 @@ except ImportError:
           'apt-get install python3-torch', file=sys.stderr)
     sys.exit(1 if CI else 77)
 
-from train_with_torch import FAULTS, FAULTS_OF_GPT, Training, read_safetensors
+from train_with_torch import FAULTS, FAULTS_OF_GPT, FAULTS_OF_TRUST, Training, read_safetensors
 
 STEPS = 50
 LAUNCH_SECONDS = 300  # a build with sanitizers is slow
@@ -91,6 +92,19 @@ def make_job(kind, slots, folder):
         job['data'].update(kind='text', path=os.path.join(folder, 'text.txt'))
         job['optimizer'].update(lr=5e-4, no_decay=['wpe.*'], clip_norm=2.0)
         job['schedule'].update(min_lr=5e-5)
+    return job
+
+
+def make_trust_job(optimizer, folder):
+    job = make_job('mlp', 3, folder)
+    job['job']['name'] = optimizer
+    section = {key: job['optimizer'][key] for key in ('weight_decay', 'no_decay', 'clip_norm')}
+    if optimizer == 'lars':
+        section.update(kind='lars', lr=0.05, momentum=0.9, trust_coefficient=0.1, clip_norm=1.0)
+    else:
+        section.update(kind='lamb', lr=1e-2, betas=[0.9, 0.95], eps=1e-6)
+    job['optimizer'] = section
+    job['schedule'].update(min_lr=section['lr'] / 10)
     return job
 
 
@@ -229,7 +243,7 @@ def compare_job(programs, job, root):
 
 def check_fault(run, fault):
     where = run.notices(fault)
-    kind = run.job['model']['kind']
+    kind = run.job['job']['name'].split('-')[0]
     print(f'{"ok" if where else "FAIL":6}{kind:5}{where or "not noticed":25}{FAULTS[fault]}', flush=True)
     return where is not None
 
@@ -246,7 +260,12 @@ def run_all(programs, root):
         for slots in (1, 3):
             ours, passed = compare_job(programs, make_job(kind, slots, root), root)
             results.append(passed)
-        planted += [(ours, fault) for fault in FAULTS if kind == 'gpt' or fault not in FAULTS_OF_GPT]
+        others = FAULTS_OF_TRUST if kind == 'gpt' else FAULTS_OF_TRUST | FAULTS_OF_GPT
+        planted += [(ours, fault) for fault in FAULTS if fault not in others]
+    for optimizer in ('lars', 'lamb'):
+        ours, passed = compare_job(programs, make_trust_job(optimizer, root), root)
+        results.append(passed)
+        planted += [(ours, fault) for fault in FAULTS if fault in FAULTS_OF_TRUST | {'no clipping', 'decay'}]
     print('errors planted in PyTorch\'s side, and what shows them')
     results += [check_fault(*one) for one in planted]
     return 0 if all(results) else 1

@@ -27,8 +27,11 @@ FAULTS = {
     'mask': 'attention looks one token ahead',
     'untied': 'a head of its own that starts as the token embedding',
     'norm': 'layer norm\'s eps a hundred times larger',
+    'ratio': 'trust ratios are 1',
+    'norms': 'trust ratios of the first half of each tensor',
 }
 FAULTS_OF_GPT = {'gelu', 'mask', 'untied', 'norm'}
+FAULTS_OF_TRUST = {'ratio', 'norms'}
 
 
 def read_safetensors(path):
@@ -130,11 +133,48 @@ def learning_rate(job, step):
     return low + (high - low) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
 
 
+class Trust(torch.optim.Optimizer):
+    """LARS (You et al. 2017) and LAMB (You et al. 2020, algorithm 2), from the papers; PyTorch has neither."""
+
+    def __init__(self, groups, job_optimizer, faults):
+        super().__init__(groups, {'lr': 0.0})
+        self.o, self.faults, self.steps = job_optimizer, faults, 0
+
+    def ratio(self, parameter, direction):
+        if 'ratio' in self.faults or (self.o['kind'] == 'lars' and parameter.dim() < 2):
+            return 1.0
+        if 'norms' in self.faults:
+            parameter, direction = (x.flatten()[:(x.numel() + 1) // 2] for x in (parameter, direction))
+        weights, update = parameter.norm().item(), direction.norm().item()
+        return self.o.get('trust_coefficient', 1.0) * weights / update if weights > 0 and update > 0 else 1.0
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        for group in self.param_groups:
+            for parameter in group['params']:
+                decay = group['weight_decay'] * parameter
+                state = self.state[parameter]
+                if self.o['kind'] == 'lars':
+                    direction = parameter.grad + decay
+                    change = group['lr'] * self.ratio(parameter, direction) * direction
+                    state['v'] = change + self.o['momentum'] * state['v'] if 'v' in state else change
+                    parameter -= state['v']
+                    continue
+                for i, (beta, value) in enumerate(zip(self.o['betas'], (parameter.grad, parameter.grad.square()))):
+                    state[i] = (1 - beta) * value + beta * state.get(i, torch.zeros_like(parameter))
+                mean, square = (state[i] / (1 - beta ** self.steps) for i, beta in enumerate(self.o['betas']))
+                direction = mean / (square.sqrt() + self.o['eps']) + decay
+                parameter -= group['lr'] * self.ratio(parameter, direction) * direction
+
+
 def make_optimizer(job, parameters, faults):
     o = job['optimizer']
     groups = [{'params': [], 'weight_decay': o['weight_decay']}, {'params': [], 'weight_decay': 0.0}]
     for name, parameter in parameters.items():
         groups[0 if 'decay' in faults or decays(o, name, parameter) else 1]['params'].append(parameter)
+    if o['kind'] in ('lars', 'lamb'):
+        return Trust(groups, o, faults)
     beta1, beta2 = o['betas']
     return torch.optim.AdamW(groups, lr=o['lr'], eps=o['eps'] * (1000 if 'eps' in faults else 1),
                              betas=(beta1, beta2 + (1 - beta2) / 100 if 'beta2' in faults else beta2))
