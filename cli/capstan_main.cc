@@ -27,6 +27,9 @@ CLI::App* DescribeLaunch(CLI::App* app, LaunchArguments* arguments) {
                    "how often processes that are killed are started again, all together")
       ->capture_default_str();
   DescribeResume(launch, "", &arguments->begin);
+  launch->add_option("--trace", arguments->trace,
+                     "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
+                     "trace.worker-0.json and so on, each written when its process ends");
   launch->add_flag("--print-config", arguments->print_config,
                    "print the job file with every default filled in, and end");
   return launch;

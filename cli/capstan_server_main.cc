@@ -10,7 +10,7 @@ namespace capstan::cli {
 namespace {
 
 struct Arguments {
-  std::string job_file, run_dir, metrics_listen;
+  std::string job_file, run_dir, metrics_listen, trace;
   std::vector<std::string> overrides;
   int index = -1, events_fd = -1;
   bool coordinator = false, print_config = false;
@@ -29,6 +29,8 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
       ->allow_extra_args(false);
   app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
+  app->add_option("--trace", arguments->trace,
+                  "server: file for what its shards did and when, for Perfetto; written at the end");
   app->add_flag("--print-config", arguments->print_config, "print the job file with every default filled in, and end");
   app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
 }
@@ -51,9 +53,12 @@ int Main(int argc, char** argv) {
     std::fputs(PrintJobConfig(*config).c_str(), stdout);
     return kExitDone;
   }
-  ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen};
+  ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen, arguments.trace};
   options.begin = arguments.begin;
   PrepareProcess();
+  if (arguments.coordinator && !arguments.trace.empty()) {
+    return Fail("--trace " + arguments.trace + ": a coordinator keeps no trace; give it to servers and workers");
+  }
   if (arguments.coordinator) return RunCoordinatorProcess(options, events);
   if (arguments.index < 0) return Fail("say what to be: --coordinator, or --index I for a server");
   const std::uint32_t servers = options.config.cluster.servers;

@@ -9,6 +9,7 @@
 #include "cli/command_line.h"
 #include "cli/events.h"
 #include "cli/process.h"
+#include "cli/trace_file.h"
 #include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 struct Arguments {
   train::WorkerOptions worker;
-  std::string metrics_listen = "127.0.0.1:0";
+  std::string metrics_listen = "127.0.0.1:0", trace;
   int events_fd = -1;
 };
 
@@ -37,6 +38,7 @@ void Describe(CLI::App* app, Arguments* arguments) {
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
   app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics")->capture_default_str();
+  app->add_option("--trace", arguments->trace, "file for what it did and when, for Perfetto; written at the end");
   app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
 }
 
@@ -74,7 +76,14 @@ int Main(int argc, char** argv) {
   PrepareProcess();
   const EventWriter events(arguments.events_fd);
   StopSignals signals;
+  Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);
+  if (!trace.ok()) {
+    std::fprintf(stderr, "capstan-worker: %s\n", trace.status().message().c_str());
+    return kExitUsage;
+  }
+  arguments.worker.trace = trace->get();
   const Status status = Run(&arguments, events, &signals);
+  WriteTrace(trace->get());
   if (const int signal = signals.stop_signal(); signal != 0) return kExitSignal + signal;
   if (status.ok()) {
     Say(Severity::kInfo, "the job is over");

@@ -122,7 +122,8 @@ int RunLaunch(const LaunchArguments& arguments) {
               Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
               "; run directory " + directory->path());
   const auto start = std::chrono::steady_clock::now();
-  Launcher launcher(config, *directory, OwnFolder(), {arguments.max_restarts, arguments.begin}, &signals, &screen);
+  Launcher launcher(config, *directory, OwnFolder(), {arguments.max_restarts, arguments.begin, arguments.trace},
+                    &signals, &screen);
   const Status status = launcher.Run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();

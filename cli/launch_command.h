@@ -10,7 +10,7 @@
 namespace capstan::cli {
 
 struct LaunchArguments {
-  std::string job_file, run_dir;
+  std::string job_file, run_dir, trace;
   std::vector<std::string> overrides;
   std::uint32_t max_restarts = 100;
   bool print_config = false;

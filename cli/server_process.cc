@@ -8,6 +8,7 @@
 #include "cli/build_info.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
+#include "cli/trace_file.h"
 #include "monitoring/exporter.h"
 #include "server/optimizer.h"
 #include "server/shard_loop.h"
@@ -55,13 +56,17 @@ class ServerProcess {
   Status Run() {
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
     if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir_, name(), getpid()));
+    CAPSTAN_ASSIGN_OR_RETURN(trace_, OpenTrace(options_.trace, name()));
     CAPSTAN_RETURN_IF_ERROR(StartShards());
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
     exporter.status_json = [this] { return "{\"role\": \"" + name() + "\"}"; };
     CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
     Announce();
-    return WaitForEnd();
+    const Status status = WaitForEnd();
+    shards_.clear();  // their threads have ended
+    WriteTrace(trace_.get());
+    return status;
   }
 
   int stop_signal() { return signals_.stop_signal(); }
@@ -101,6 +106,7 @@ class ServerProcess {
       if (loop.shard.acknowledge == Acknowledge::kDurable) {
         CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(loop.shard.shard)));
       }
+      loop.trace = trace_.get();
       loop.on_notice = [this](const Notice& notice) {
         Say(notice.severity, notice.text);
         events_.Notice(notice.severity, notice.text);
@@ -147,6 +153,7 @@ class ServerProcess {
   StopSignals signals_;
   std::string run_dir_;
   std::shared_ptr<monitoring::Registry> registry_;
+  std::unique_ptr<monitoring::Trace> trace_;  // null: none
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
   std::unique_ptr<monitoring::Exporter> exporter_;
 };

@@ -17,6 +17,7 @@ struct ServerProcessOptions {
   JobConfig config;
   std::string run_dir;              // coordinator: empty chooses one; server: may be empty
   std::string metrics_listen;       // empty: metrics.listen of the job file
+  std::string trace;                // server: file for its spans; empty: none
   std::uint32_t index = 0;          // of the server
   RunBegin begin = RunBegin::kNew;  // coordinator by hand
 };

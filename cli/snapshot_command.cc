@@ -201,6 +201,7 @@ int SnapshotCommand::Import() const {
                     {"bytes", imported->bytes},
                     {"shards", imported->shards}};
   PrintRows(Json::array({row}), output_);
+  if (imported->layout == WeightLayout::kGpt2) Note("the file has GPT-2's layout: linear weights were transposed");
   Note("begin with these weights: capstan launch --resume --run-dir " + run_dir_);
   return kExitDone;
 }

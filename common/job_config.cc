@@ -94,7 +94,8 @@ class NameCollector {
   void Begin(std::string_view section, When = {}) { sections_.push_back(section); }
   void End() {}
   void Later(std::string_view) {}
-  void Default(double&, double) {}
+  template <class T>
+  void Default(T&, T) {}
   void Text(Key key, std::string&) { Add(key); }
   void Endpoint(Key key, std::string&) { Add(key); }
   void Flag(Key key, bool&) { Add(key); }
@@ -165,7 +166,10 @@ class Reader {
   }
 
   void Later(std::string_view key) { later_.push_back(key); }
-  void Default(double& field, double value) { field = value; }
+  template <class T>
+  void Default(T& field, T value) {
+    field = value;
+  }
 
   void Text(Key key, std::string& field) {
     if (const TomlValue* value = Find(key)) ReadText(key, *value, &field);

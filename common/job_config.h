@@ -23,7 +23,11 @@ enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 // kClient: the workers are programs of the user's own; the first of them declares the tensors.
 enum class ModelKind : std::uint8_t { kGpt, kMlp, kClient };
-enum class DataKind : std::uint8_t { kText, kIdx, kCsv, kSynthetic };
+// Sizes of gpt that others have weights for: OpenAI's GPT-2.
+enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl };
+enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynthetic };
+// How a token lies in a file, little endian.
+enum class TokenType : std::uint8_t { kUint16, kUint32 };
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
 enum class Device : std::uint8_t { kCpu };
@@ -46,7 +50,8 @@ struct JobSection {
 
 struct ModelSection {
   ModelKind kind = ModelKind::kMlp;  // required
-  // gpt
+  // gpt; a preset fixes the sizes, but for a smaller context
+  ModelPreset preset = ModelPreset::kNone;
   std::uint32_t layers = 4;
   std::uint32_t heads = 4;
   std::uint32_t width = 128;
@@ -63,11 +68,13 @@ struct ModelSection {
 
 struct DataSection {
   DataKind kind = DataKind::kSynthetic;  // required
-  std::string path;                      // text: a file or a folder; idx: the images; csv: the table
-  double validation = 0.1;               // fraction of the samples that is held out
-  // text
+  std::string path;         // text, tokens: a file or a folder; idx: the images; csv: the table; cifar10: the folder
+  double validation = 0.1;  // fraction of the samples that is held out; cifar10 comes with its own
+  // text, tokens
   std::vector<std::string> include;  // shell patterns for files of a folder; empty: all files
   std::uint64_t max_bytes = 0;       // read no more than this; 0: no limit
+  // tokens
+  TokenType type = TokenType::kUint16;
   // idx
   std::string labels;
   // csv
@@ -75,11 +82,15 @@ struct DataSection {
   std::uint32_t header_lines = 0;  // lines to skip at the top
   // idx, csv
   double scale = 1.0;  // inputs are divided by it; default 255 for idx, 1 for csv
+  // cifar10: random changes of training images
+  bool crop = true;
+  bool flip = true;
   // synthetic
   std::uint64_t samples = 4096;
-  std::uint32_t features = 32;    // mlp
-  std::uint32_t classes = 10;     // mlp
-  std::uint32_t vocabulary = 64;  // gpt
+  std::uint32_t features = 32;  // mlp
+  std::uint32_t classes = 10;   // mlp
+  // synthetic (gpt), tokens: ids are below it
+  std::uint32_t vocabulary = 64;  // the preset's; without one, required for tokens
   bool operator==(const DataSection&) const = default;
 };
 

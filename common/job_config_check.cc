@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job_config_keys.h"
 #include "common/utf8.h"
 
 namespace capstan::job_config {
@@ -28,21 +29,51 @@ std::optional<Problem> FindNameProblem(const JobConfig& c) {
                      "\"; wanted 1 to 64 letters, digits, '.', '_' or '-', the first of them no '.' or '-'"};
 }
 
+// A preset's sizes are what makes it one; a shorter context is the same model with fewer positions.
+std::optional<Problem> FindPresetProblem(const JobConfig& c) {
+  if (c.model.preset == ModelPreset::kNone) return std::nullopt;
+  const GptSizes sizes = SizesOf(c.model.preset);
+  std::string preset;
+  for (const auto& word : kPresets) {
+    if (word.value == c.model.preset) preset = "preset \"" + std::string(word.text) + "\" has ";
+  }
+  struct Size {
+    const char *section, *key;
+    std::uint32_t value, wanted;
+  };
+  for (const Size& size :
+       {Size{"model", "layers", c.model.layers, sizes.layers}, Size{"model", "heads", c.model.heads, sizes.heads},
+        Size{"model", "width", c.model.width, sizes.width},
+        Size{"data", "vocabulary", c.data.vocabulary, sizes.vocabulary}}) {
+    if (size.value == size.wanted) continue;
+    return Problem{size.section, size.key,
+                   std::string(size.key) + " = " + to_string(size.value) + ", and " + preset + to_string(size.wanted) +
+                       "; leave " + size.key + " out, or leave the preset out and give all sizes"};
+  }
+  if (c.model.context <= sizes.context) return std::nullopt;
+  return Problem{"model", "context",
+                 "context = " + to_string(c.model.context) + ", and " + preset + "positions for " +
+                     to_string(sizes.context) + " at most"};
+}
+
 std::optional<Problem> FindModelProblem(const JobConfig& c) {
   const bool is_gpt = c.model.kind == ModelKind::kGpt;
+  if (auto problem = FindPresetProblem(c)) return problem;
   if (is_gpt && c.model.width % c.model.heads != 0) {
     return Problem{"model", "heads",
                    "heads = " + to_string(c.model.heads) + " does not divide width = " + to_string(c.model.width) +
                        "; each head gets width / heads numbers"};
   }
-  const bool has_tokens = c.data.kind == DataKind::kText;
-  const bool has_features = c.data.kind == DataKind::kIdx || c.data.kind == DataKind::kCsv;
+  const bool has_tokens = c.data.kind == DataKind::kText || c.data.kind == DataKind::kTokens;
+  const bool has_features =
+      c.data.kind == DataKind::kIdx || c.data.kind == DataKind::kCsv || c.data.kind == DataKind::kCifar10;
   if (is_gpt && has_features) {
-    return Problem{"data", "kind", "model kind \"gpt\" reads tokens: data kind \"text\" or \"synthetic\""};
+    return Problem{"data", "kind", "model kind \"gpt\" reads tokens: data kind \"text\", \"tokens\" or \"synthetic\""};
   }
   if (!is_gpt && has_tokens) {
-    return Problem{"data", "kind",
-                   "model kind \"mlp\" reads rows of numbers: data kind \"idx\", \"csv\" or \"synthetic\""};
+    return Problem{
+        "data", "kind",
+        "model kind \"mlp\" reads rows of numbers: data kind \"idx\", \"csv\", \"cifar10\" or \"synthetic\""};
   }
   if (c.data.kind != DataKind::kSynthetic && c.data.path.empty()) {
     return Problem{"data", "path", "path is empty; name the file or folder to train on"};
@@ -125,7 +156,7 @@ double WeightCount(const JobConfig& c, double features, double classes, double v
 std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const bool is_gpt = c.model.kind == ModelKind::kGpt, is_synthetic = c.data.kind == DataKind::kSynthetic;
   const double features = is_synthetic ? c.data.features : 0, classes = is_synthetic ? c.data.classes : 0;
-  const double vocabulary = is_synthetic ? c.data.vocabulary : 0;
+  const double vocabulary = is_synthetic || c.data.kind == DataKind::kTokens ? c.data.vocabulary : 0;
   const Problem too_many_features = {"data", "features", "[data] features x classes"};
   const Problem too_wide =
       is_gpt ? Problem{"model", "width", "the weights of [model] layers, width, context and the vocabulary"}

@@ -67,9 +67,15 @@ inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::
 inline constexpr Word<ModelKind> kModels[] = {
     {"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}, {"client", ModelKind::kClient}};
 inline constexpr std::string_view kModelsLater[] = {"convnet", "resnet", "dlrm"};
-inline constexpr Word<DataKind> kData[] = {
-    {"text", DataKind::kText}, {"idx", DataKind::kIdx}, {"csv", DataKind::kCsv}, {"synthetic", DataKind::kSynthetic}};
-inline constexpr std::string_view kDataLater[] = {"tokens", "cifar10", "criteo"};
+inline constexpr Word<ModelPreset> kPresets[] = {{"gpt2", ModelPreset::kGpt2},
+                                                 {"gpt2-medium", ModelPreset::kGpt2Medium},
+                                                 {"gpt2-large", ModelPreset::kGpt2Large},
+                                                 {"gpt2-xl", ModelPreset::kGpt2Xl}};
+inline constexpr Word<DataKind> kData[] = {{"text", DataKind::kText},       {"tokens", DataKind::kTokens},
+                                           {"idx", DataKind::kIdx},         {"csv", DataKind::kCsv},
+                                           {"cifar10", DataKind::kCifar10}, {"synthetic", DataKind::kSynthetic}};
+inline constexpr std::string_view kDataLater[] = {"criteo"};
+inline constexpr Word<TokenType> kTokenTypes[] = {{"uint16", TokenType::kUint16}, {"uint32", TokenType::kUint32}};
 inline constexpr Word<OptimizerKind> kOptimizers[] = {
     {"sgd", OptimizerKind::kSgd},     {"momentum", OptimizerKind::kMomentum}, {"adam", OptimizerKind::kAdam},
     {"adamw", OptimizerKind::kAdamW}, {"adagrad", OptimizerKind::kAdagrad},   {"lars", OptimizerKind::kLars},
@@ -87,6 +93,22 @@ inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact i
 inline constexpr std::int64_t kMembersMax = 4096;
 inline constexpr NumberRange kBeta{0, 1, Bound::kIncluded, Bound::kExcluded};
 inline constexpr NumberRange kSeconds{0, 1e9, Bound::kExcluded};
+
+// What a gpt has that says nothing else.
+struct GptSizes {
+  std::uint32_t layers = 4, heads = 4, width = 128, context = 128, vocabulary = 64;
+};
+
+constexpr GptSizes SizesOf(ModelPreset preset) {
+  switch (preset) {
+    case ModelPreset::kGpt2: return {12, 12, 768, 1024, 50257};
+    case ModelPreset::kGpt2Medium: return {24, 16, 1024, 1024, 50257};
+    case ModelPreset::kGpt2Large: return {36, 20, 1280, 1024, 50257};
+    case ModelPreset::kGpt2Xl: return {48, 25, 1600, 1024, 50257};
+    case ModelPreset::kNone: break;
+  }
+  return {};
+}
 
 template <class Visitor>
 void VisitJob(Visitor& v, JobSection& s) {
@@ -112,6 +134,12 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Choice({"kind", {}, Need::kRequired}, s.kind, {kModels, kModelsLater});
   const When gpt{s.kind == ModelKind::kGpt, "kind = \"gpt\""};
   const When mlp{s.kind == ModelKind::kMlp, "kind = \"mlp\""};
+  v.Choice({"preset", gpt}, s.preset, {kPresets, {}});
+  const GptSizes sizes = SizesOf(s.preset);
+  v.Default(s.layers, sizes.layers);
+  v.Default(s.heads, sizes.heads);
+  v.Default(s.width, sizes.width);
+  v.Default(s.context, sizes.context);
   v.Integer({"layers", gpt}, s.layers, {1, 1024});
   v.Integer({"heads", gpt}, s.heads, {1, 1024});
   v.Integer({"width", gpt}, s.width, {1, 1 << 16});
@@ -119,33 +147,41 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Integers({"hidden", mlp}, s.hidden, {1, 1 << 20});
   v.Number({"dropout", {s.built_in(), "kind = \"gpt\" or \"mlp\""}}, s.dropout,
            {0, 1, Bound::kIncluded, Bound::kExcluded});
-  v.Later("preset");
   v.End();
 }
 
 template <class Visitor>
-void VisitData(Visitor& v, DataSection& s, When built_in) {
+void VisitData(Visitor& v, DataSection& s, ModelPreset preset, When built_in) {
   v.Begin("data", built_in);
   v.Choice({"kind", {}, Need::kRequired}, s.kind, {kData, kDataLater});
-  const When text{s.kind == DataKind::kText, "kind = \"text\""};
+  const When tokens{s.kind == DataKind::kTokens, "kind = \"tokens\""};
+  const When folders{s.kind == DataKind::kText || tokens.applies, "kind = \"text\" or \"tokens\""};
   const When idx{s.kind == DataKind::kIdx, "kind = \"idx\""};
   const When csv{s.kind == DataKind::kCsv, "kind = \"csv\""};
+  const When cifar10{s.kind == DataKind::kCifar10, "kind = \"cifar10\""};
   const When synthetic{s.kind == DataKind::kSynthetic, "kind = \"synthetic\""};
   const When files{!synthetic.applies, "a kind that reads files"};
   v.Text({"path", files, Need::kRequired}, s.path);
   v.Text({"labels", idx, Need::kRequired}, s.labels);
-  v.Number({"validation"}, s.validation, {0, 1, Bound::kIncluded, Bound::kExcluded});
-  v.Texts({"include", text}, s.include);
-  v.Integer({"max_bytes", text}, s.max_bytes, {});
+  v.Number({"validation", {!cifar10.applies, "a kind without a test set of its own"}}, s.validation,
+           {0, 1, Bound::kIncluded, Bound::kExcluded});
+  v.Texts({"include", folders}, s.include);
+  v.Integer({"max_bytes", folders}, s.max_bytes, {});
+  v.Choice({"type", tokens}, s.type, {kTokenTypes, {}});
   v.Integer({"label_column", csv}, s.label_column, {-(1 << 20), 1 << 20});
   v.Integer({"header_lines", csv}, s.header_lines, {0, 1 << 20});
   v.Default(s.scale, s.kind == DataKind::kIdx ? 255.0 : 1.0);
   v.Number({"scale", {idx.applies || csv.applies, "kind = \"idx\" or \"csv\""}}, s.scale, {1e-30, 1e30});
+  v.Flag({"crop", cifar10}, s.crop);
+  v.Flag({"flip", cifar10}, s.flip);
   v.Integer({"samples", synthetic}, s.samples, {1, std::int64_t{1} << 40});
   v.Integer({"features", synthetic}, s.features, {1, 1 << 20});
   v.Integer({"classes", synthetic}, s.classes, {2, 1 << 20});
-  v.Integer({"vocabulary", synthetic}, s.vocabulary, {2, 1 << 20});
-  v.Later("augment");
+  v.Default(s.vocabulary, SizesOf(preset).vocabulary);
+  v.Integer({"vocabulary",
+             {synthetic.applies || tokens.applies, "kind = \"synthetic\" or \"tokens\""},
+             tokens.applies && preset == ModelPreset::kNone ? Need::kRequired : Need::kOptional},
+            s.vocabulary, {2, 1 << 20});
   v.End();
 }
 
@@ -244,7 +280,7 @@ void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitJob(v, config.job);
   VisitModel(v, config.model);
   const When built_in{config.model.built_in(), "[model] kind = \"gpt\" or \"mlp\""};
-  VisitData(v, config.data, built_in);
+  VisitData(v, config.data, config.model.preset, built_in);
   VisitOptimizer(v, config.optimizer);
   VisitSchedule(v, config.schedule);
   VisitCluster(v, config.cluster);

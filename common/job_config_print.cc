@@ -58,7 +58,8 @@ class Printer {
   }
   void End() {}
   void Later(std::string_view) {}
-  void Default(double&, double) {}
+  template <class T>
+  void Default(T&, T) {}
 
   void Text(Key key, std::string& field) { Line(key, Quoted(field)); }
   void Endpoint(Key key, std::string& field) { Line(key, Quoted(field)); }

@@ -43,7 +43,21 @@ void ShardTimes::Handled(const Message& message, Instant before, Instant after) 
   if (std::holds_alternative<Pull>(message.header)) metrics_->pull_seconds.Observe(after - before);
   const std::uint64_t updates = metrics_->updates_applied.value();
   if (updates != updates_seen_) metrics_->apply_seconds.Observe(after - before);
+  if (lane_ != nullptr) Trace(message, before, after, updates != updates_seen_);
   updates_seen_ = updates;
+}
+
+// What changes blocks is "apply", whatever message completed them.
+void ShardTimes::Trace(const Message& message, Instant before, Instant after, bool applied) {
+  if (const auto* push = std::get_if<Push>(&message.header)) {
+    lane_->Add(applied ? "apply" : "stage", before, after, push->step.value);
+  } else if (const auto* commit = std::get_if<Commit>(&message.header)) {
+    lane_->Add(applied ? "apply" : "commit", before, after, commit->step.value);
+  } else if (std::holds_alternative<Pull>(message.header)) {
+    lane_->Add("pull", before, after);
+  } else if (applied) {
+    lane_->Add("apply", before, after);
+  }
 }
 
 void ShardTimes::Flushed(Instant now) {

@@ -7,6 +7,7 @@
 
 #include "common/actor.h"
 #include "monitoring/metrics.h"
+#include "monitoring/trace.h"
 
 namespace capstan::server {
 
@@ -16,7 +17,9 @@ void CountRequest(const Message& request, const Outbox& answers,
 
 class ShardTimes {
  public:
-  explicit ShardTimes(monitoring::ShardMetrics* metrics) : metrics_(metrics) {}
+  // `lane` may be null.
+  explicit ShardTimes(monitoring::ShardMetrics* metrics, monitoring::TraceLane* lane = nullptr)
+      : metrics_(metrics), lane_(lane) {}
 
   // A message of the present batch has been handled and what it caused been sent.
   void Handled(const Message& message, Instant before, Instant after);
@@ -26,7 +29,10 @@ class ShardTimes {
   void SeePrepared(bool prepared, Instant now);
 
  private:
+  void Trace(const Message& message, Instant before, Instant after, bool applied);
+
   monitoring::ShardMetrics* const metrics_;
+  monitoring::TraceLane* const lane_;
   std::vector<Instant> pushes_;  // of this batch: when each was received
   std::uint64_t updates_seen_ = 0;
   Instant prepared_since_{};

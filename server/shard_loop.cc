@@ -41,15 +41,18 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   loop->options_.shard.parts = loop->options_.store->List();
   loop->options_.shard.connect = [raw = loop.get()](const std::string& endpoint) { return raw->ConnectTo(endpoint); };
   loop->core_ = std::make_unique<Shard>(loop->options_.shard, loop->metrics_);
-  loop->disk_ = std::make_unique<ShardDiskThread>(loop->options_.shard.shard, loop->options_.store.get(),
-                                                  [raw = loop.get()] { raw->transport_->Wake(); });
+  const auto lane = [trace = loop->options_.trace, shard = std::to_string(loop->options_.shard.shard)](
+                        const char* what) { return trace == nullptr ? nullptr : trace->AddLane(what + shard); };
+  loop->disk_ = std::make_unique<ShardDiskThread>(
+      loop->options_.shard.shard, loop->options_.store.get(), [raw = loop.get()] { raw->transport_->Wake(); },
+      lane("disk-"));
   if (loop->options_.log) {
     loop->log_ = std::make_unique<PushLogThread>(loop->options_.shard.shard, loop->options_.log.get(),
                                                  [raw = loop.get()] { raw->transport_->Wake(); });
   }
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), loop->options_.on_notice);
-  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get());
+  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get(), lane("shard-"));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
 }

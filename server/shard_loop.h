@@ -36,6 +36,7 @@ struct ShardLoopOptions {
   double join_seconds = 60;              // until the coordinator is heard first
   double stall_seconds = 0;              // between two signs of its life; 0: no limit
   TransportOptions transport;
+  monitoring::Trace* trace = nullptr;            // outlives the loop; null: none is kept
   std::function<void(const Notice&)> on_notice;  // called by the loop's thread; the outcome is not among them
   std::function<void()> on_end;                  // the last thing that it does
 };

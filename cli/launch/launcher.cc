@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/address.h"
+#include "cli/trace_file.h"
 
 namespace capstan::cli {
 namespace {
@@ -101,6 +102,11 @@ void Launcher::StartDueMembers(Clock::time_point now) {
   }
 }
 
+std::vector<std::string> Launcher::TraceArguments(const std::string& name) const {
+  if (options_.trace.empty()) return {};
+  return {"--trace", TraceFileOf(options_.trace, name)};
+}
+
 Status Launcher::StartCoordinator() {
   coordinator_heard_ = Clock::now();
   // Its addresses are chosen here, for all its lives.
@@ -124,10 +130,11 @@ Status Launcher::StartMembers() {
   const auto metrics_listen = [&] { return ShiftPort(config_.metrics.listen, ++started); };
   for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
     const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
-    CAPSTAN_RETURN_IF_ERROR(Add(ServerName(i), "capstan-server",
-                                {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir",
-                                 directory_.path(), "--set", "cluster.coordinator=" + coordinator, "--set",
-                                 "cluster.listen=" + listen, "--metrics-listen", metrics_listen()}));
+    std::vector<std::string> arguments = TraceArguments(ServerName(i));
+    arguments.insert(arguments.begin(), {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir",
+                                         directory_.path(), "--set", "cluster.coordinator=" + coordinator, "--set",
+                                         "cluster.listen=" + listen, "--metrics-listen", metrics_listen()});
+    CAPSTAN_RETURN_IF_ERROR(Add(ServerName(i), "capstan-server", std::move(arguments)));
   }
   if (!config_.model.built_in()) {
     screen_->Line("the workers are your own: connect " + std::to_string(config_.cluster.workers) + " of them to " +
@@ -136,9 +143,11 @@ Status Launcher::StartMembers() {
   }
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
     const std::string name = "worker-" + std::to_string(i);
-    CAPSTAN_RETURN_IF_ERROR(Add(name, "capstan-worker",
-                                {"--coordinator", coordinator, "--name", name, "--data-root", "/", "--join-seconds",
-                                 std::to_string(config_.limits.join), "--metrics-listen", metrics_listen()}));
+    std::vector<std::string> arguments = TraceArguments(name);
+    arguments.insert(arguments.begin(),
+                     {"--coordinator", coordinator, "--name", name, "--data-root", "/", "--join-seconds",
+                      std::to_string(config_.limits.join), "--metrics-listen", metrics_listen()});
+    CAPSTAN_RETURN_IF_ERROR(Add(name, "capstan-worker", std::move(arguments)));
   }
   return {};
 }

@@ -30,6 +30,7 @@ class Launcher {
   struct Options {
     std::uint32_t max_restarts = 100;  // of all processes together
     RunBegin begin = RunBegin::kNew;
+    std::string trace;  // servers and workers: each its own file of this name and its; empty: none
   };
   static constexpr int kStopSeconds = 10;
   static constexpr int kLastSnapshotSeconds = 70;  // for the coordinator, which takes it before it ends
@@ -64,6 +65,7 @@ class Launcher {
   Status Start(Member* member);
   void Restart(Member* member, Clock::time_point now);
   void StartDueMembers(Clock::time_point now);
+  std::vector<std::string> TraceArguments(const std::string& name) const;
   Status StartCoordinator();
   Status StartMembers();
   void Wait();

@@ -12,6 +12,7 @@
 
 #include "cli/new_job.h"
 #include "cli/run_directory.h"
+#include "cli/snapshot/gpt2_layout.h"
 #include "cli/snapshot/job_catalog.h"
 #include "cli/snapshot/run_snapshots.h"
 #include "common/safetensors.h"
@@ -81,10 +82,15 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
                  "\nuse a job file of the same model, and --map OLD=NEW where only names differ");
 }
 
-// All weights in catalog order.
-Result<std::vector<float>> ReadWeights(const Catalog& catalog, const ImportOptions& options) {
+// All weights in catalog order. `layout` becomes that of the file.
+Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& catalog, const ImportOptions& options,
+                                       WeightLayout* layout) {
   CAPSTAN_ASSIGN_OR_RETURN(SafetensorsFile file, ReadSafetensors(options.weights));
   CAPSTAN_RETURN_IF_ERROR(Rename(options.renames, &file.tensors));
+  if (config.model.kind == ModelKind::kGpt && IsGpt2Layout(file)) {
+    *layout = WeightLayout::kGpt2;
+    CAPSTAN_RETURN_IF_ERROR(AdoptGpt2(catalog, options.weights, &file));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const auto by_name, MatchTensors(catalog, options.weights, file.tensors));
   std::vector<float> weights(catalog.element_count());
   for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
@@ -212,7 +218,8 @@ Result<Imported> ImportWeights(const ImportOptions& options) {
   CAPSTAN_ASSIGN_OR_RETURN(JobConfig config, LoadJobConfig(options.job_file, options.overrides));
   CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&config.data));
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, CatalogOfJob(config));
-  CAPSTAN_ASSIGN_OR_RETURN(std::vector<float> weights, ReadWeights(catalog, options));
+  WeightLayout layout = WeightLayout::kOwn;
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<float> weights, ReadWeights(config, catalog, options, &layout));
   std::error_code error;
   if (fs::exists(LogPath(options.run_dir), error)) {
     return Invalid("the run directory " + options.run_dir + " holds a run already; give a new --run-dir");
@@ -225,7 +232,8 @@ Result<Imported> ImportWeights(const ImportOptions& options) {
   }
   return Imported{.tensors = catalog.tensors().size(),
                   .bytes = catalog.element_count() * sizeof(float),
-                  .shards = config.shard_count()};
+                  .shards = config.shard_count(),
+                  .layout = layout};
 }
 
 }  // namespace capstan::cli

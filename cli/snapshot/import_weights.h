@@ -23,8 +23,12 @@ struct ImportOptions {
   std::vector<std::string> renames;  // OLD=NEW: the file's tensor OLD is the model's NEW
 };
 
+// How the file laid them out: as an export does, or as OpenAI's GPT-2.
+enum class WeightLayout : std::uint8_t { kOwn, kGpt2 };
+
 struct Imported {
   std::uint64_t tensors = 0, bytes = 0, shards = 0;
+  WeightLayout layout = WeightLayout::kOwn;
 };
 
 Result<Imported> ImportWeights(const ImportOptions& options);

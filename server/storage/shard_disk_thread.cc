@@ -39,15 +39,31 @@ class StoppableStore : public SnapshotStore {
   const std::atomic<bool>* stopping_;
 };
 
+const char* NameOf(const DiskWork& work) {
+  if (std::holds_alternative<WriteSnapshot>(work)) return "snapshot write";
+  if (std::holds_alternative<LoadSnapshot>(work)) return "snapshot load";
+  if (std::holds_alternative<ReadForPeer>(work)) return "read for peer";
+  return std::holds_alternative<RemoveParts>(work) ? "remove snapshots" : "remember life";
+}
+
+std::chrono::steady_clock::time_point NowFor(const monitoring::TraceLane* lane) {
+  return lane != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+}
+
 }  // namespace
 
-ShardDiskThread::ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake)
+ShardDiskThread::ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake,
+                                 monitoring::TraceLane* lane)
     : thread_(
           "disk-" + std::to_string(shard), kWaitingMax,
-          [store](DiskWork&& work, const std::atomic<bool>& stopping) -> std::optional<DiskResult> {
+          [store, lane](DiskWork&& work, const std::atomic<bool>& stopping) -> std::optional<DiskResult> {
             if (stopping.load() && !std::holds_alternative<RememberLife>(work)) return std::nullopt;
             StoppableStore stoppable(store, &stopping);
-            return CarryOut(std::move(work), &stoppable);
+            const auto begin = NowFor(lane);
+            const char* const what = NameOf(work);
+            DiskResult result = CarryOut(std::move(work), &stoppable);
+            if (lane != nullptr) lane->Add(what, begin, NowFor(lane));
+            return result;
           },
           std::move(wake)) {}
 

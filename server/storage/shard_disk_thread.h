@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "monitoring/trace.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/work_thread.h"
 
@@ -23,7 +24,9 @@ class ShardDiskThread {
 
   // `wake` is called on the disk's thread whenever there is a result to take. The store outlives this object, and
   // nobody else uses it meanwhile.
-  ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake);
+  // `lane`, for what is written and read, may be null.
+  ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake,
+                  monitoring::TraceLane* lane = nullptr);
   // Gives up what is being written, read or waiting, except lives: those that were handed over are remembered.
   ~ShardDiskThread();
 

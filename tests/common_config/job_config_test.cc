@@ -96,6 +96,75 @@ TEST_CASE("a trust ratio needs whole steps, and modes without them refuse it by 
   }
 }
 
+TEST_CASE("files of tokens say their vocabulary, and are uint16 unless the job says otherwise", "[config]") {
+  const std::vector<std::string> tokens = {"model.kind=gpt", "data.kind=tokens", "data.path=a"};
+  const auto with = [&](const std::string& override) {
+    std::vector<std::string> overrides = tokens;
+    overrides.push_back(override);
+    return overrides;
+  };
+  CHECK(Parse(kSmallest, with("data.vocabulary=300")).data.type == TokenType::kUint16);
+  CHECK_THAT(Message(kSmallest, tokens), Contains("\"vocabulary\" is missing in [data]"));
+  CHECK_THAT(Message(kSmallest, with("data.type=int16")), Contains("one of \"uint16\", \"uint32\""));
+  CHECK_THAT(Message(kSmallest, {"data.type=uint16"}), Contains("goes with kind = \"tokens\" only"));
+  CHECK_THAT(Message(kSmallest, {"data.kind=tokens", "data.path=a", "data.vocabulary=300"}),
+             Contains("\"mlp\" reads rows of numbers"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "model.context=1000000", "data.kind=tokens", "data.path=a",
+                                 "data.vocabulary=1000000"}),
+             Contains("[data] vocabulary would take"));
+}
+
+TEST_CASE("images of cifar10 are cropped and flipped unless the job says otherwise, and come with a test set",
+          "[config]") {
+  const DataSection data = Parse(kSmallest, {"data.kind=cifar10", "data.path=a", "data.crop=false"}).data;
+  CHECK_FALSE(data.crop);
+  CHECK(data.flip);
+  CHECK(Parse(kSmallest, {"data.kind=cifar10", "data.path=a", "job.eval_every=5"}).job.eval_every == 5);
+  CHECK_THAT(Message(kSmallest, {"data.kind=cifar10", "data.path=a", "data.validation=0.2"}),
+             Contains("\"validation\" in [data] goes with a kind without a test set of its own only"));
+  CHECK_THAT(Message(kSmallest, {"data.crop=true"}), Contains("goes with kind = \"cifar10\" only"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "data.kind=cifar10", "data.path=a"}), Contains("reads tokens"));
+}
+
+TEST_CASE("a preset is GPT-2 of its size, with a shorter context at will", "[config]") {
+  struct Preset {
+    const char* name;
+    std::uint32_t layers, heads, width;
+  };
+  for (const Preset& preset : {Preset{"gpt2", 12, 12, 768}, Preset{"gpt2-medium", 24, 16, 1024},
+                               Preset{"gpt2-large", 36, 20, 1280}, Preset{"gpt2-xl", 48, 25, 1600}}) {
+    const std::string word = "model.preset=" + std::string(preset.name);
+    const JobConfig config = Parse(kSmallest, {"model.kind=gpt", word});
+    CHECK(config.model.layers == preset.layers);
+    CHECK(config.model.heads == preset.heads);
+    CHECK(config.model.width == preset.width);
+    CHECK(config.model.context == 1024);
+    CHECK(config.data.vocabulary == 50257);
+    CHECK_THAT(PrintJobConfig(config), Contains("preset = \"" + std::string(preset.name) + "\""));
+    CHECK(Parse(PrintJobConfig(config)) == config);
+  }
+  CHECK_THAT(PrintJobConfig(Parse(kSmallest, {"model.kind=gpt"})), !Contains("preset"));
+  const std::vector<std::string> gpt2 = {"model.kind=gpt", "model.preset=gpt2", "data.kind=tokens", "data.path=a"};
+  const auto with = [&](const std::string& override) {
+    std::vector<std::string> overrides = gpt2;
+    overrides.push_back(override);
+    return overrides;
+  };
+  CHECK(Parse(kSmallest, gpt2).data.vocabulary == 50257);
+  CHECK(Parse(kSmallest, with("model.context=256")).model.context == 256);
+  CHECK(Parse(kSmallest, with("model.layers=12")).model.layers == 12);
+  CHECK_THAT(Message(kSmallest, with("model.context=1025")),
+             StartsWith("--set model.context=1025: context = 1025, and preset \"gpt2\" has positions for 1024"));
+  CHECK_THAT(Message(kSmallest, with("model.layers=6")),
+             StartsWith("--set model.layers=6: layers = 6, and preset \"gpt2\" has 12"));
+  CHECK_THAT(Message(kSmallest, with("model.heads=16")), Contains("heads = 16, and preset \"gpt2\" has 12"));
+  CHECK_THAT(Message(kSmallest, with("model.width=1024")), Contains("width = 1024, and preset \"gpt2\" has 768"));
+  CHECK_THAT(Message(kSmallest, with("data.vocabulary=50304")),
+             StartsWith("--set data.vocabulary=50304: vocabulary = 50304, and preset \"gpt2\" has 50257"));
+  CHECK_THAT(Message(kSmallest, with("model.preset=gpt3")), Contains("did you mean \"gpt2\"?"));
+  CHECK_THAT(Message(kSmallest, {"model.preset=gpt2"}), Contains("\"preset\" in [model] goes with kind = \"gpt\""));
+}
+
 TEST_CASE("the inputs of idx are divided by 255 unless the job says otherwise", "[config]") {
   const std::vector<std::string> idx = {"data.kind=idx", "data.path=a", "data.labels=b"};
   CHECK(Parse(kSmallest, idx).data.scale == 255);
@@ -141,13 +210,12 @@ TEST_CASE("an unknown kind names the kinds there are", "[config]") {
 }
 
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
-  const auto refused = GENERATE(
-      std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
-      std::string("model.kind=convnet"), std::string("model.kind=resnet"), std::string("model.kind=dlrm"),
-      std::string("model.preset=small"), std::string("data.kind=tokens"), std::string("data.kind=cifar10"),
-      std::string("data.kind=criteo"), std::string("data.augment=true"), std::string("cluster.mixed=true"),
-      std::string("worker.device=cuda"), std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
-      std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
+  const auto refused =
+      GENERATE(std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
+               std::string("model.kind=convnet"), std::string("model.kind=resnet"), std::string("model.kind=dlrm"),
+               std::string("data.kind=criteo"), std::string("cluster.mixed=true"), std::string("worker.device=cuda"),
+               std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
+               std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -333,7 +401,9 @@ TEST_CASE("the printed job reads back as the same job, and prints the same", "[c
   for (const std::vector<std::string>& data :
        {std::vector<std::string>{"data.kind=csv", "data.path=a"},
         {"data.kind=idx", "data.path=a", "data.labels=b"},
-        {"model.kind=gpt", "data.kind=text", "data.path=a", "data.max_bytes=9"}}) {
+        {"model.kind=gpt", "data.kind=text", "data.path=a", "data.max_bytes=9"},
+        {"model.kind=gpt", "data.kind=tokens", "data.path=a", "data.type=uint32", "data.vocabulary=300"},
+        {"data.kind=cifar10", "data.path=a", "data.flip=false"}}) {
     const JobConfig config = Parse(kSmallest, data);
     CHECK(Parse(PrintJobConfig(config)) == config);
   }

@@ -11,31 +11,9 @@ import subprocess
 import unittest
 
 import harness
+from safetensors_file import read_safetensors, write_safetensors
 
 SNAPSHOTS = ("--set", "snapshot.every_steps=4", "--set", "snapshot.every_seconds=0", "--set", "snapshot.keep=3")
-
-
-def read_safetensors(path):
-    """Shapes and bytes by name, and the metadata."""
-    with open(path, "rb") as file:
-        content = file.read()
-    (length,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8:8 + length])
-    metadata = header.pop("__metadata__", {})
-    data = content[8 + length:]
-    return {name: (tensor["shape"], data[slice(*tensor["data_offsets"])]) for name, tensor in header.items()}, metadata
-
-
-def write_safetensors(path, tensors):
-    """`tensors`: shapes and bytes by name; a third element is the type."""
-    header, data = {}, b""
-    for name, (shape, values, *dtype) in tensors.items():
-        header[name] = {"dtype": dtype[0] if dtype else "F32", "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 class SnapshotCommandTest(harness.JobTest):

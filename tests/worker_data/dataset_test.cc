@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tests/temp_folder.h"
-#include "worker/train/data/text_dataset.h"
+#include "worker/train/data/list_files.h"
 
 using namespace capstan;
 using namespace capstan::train;
@@ -51,7 +51,7 @@ std::string Message(const JobConfig& config, const std::filesystem::path& root) 
 
 BatchBuffer Fill(const Dataset& dataset, const std::vector<std::uint64_t>& samples, Split split = Split::kTraining) {
   BatchBuffer batch;
-  dataset.Fill(samples, split, &batch);
+  dataset.Fill(samples, split, {}, &batch);
   return batch;
 }
 
@@ -79,10 +79,10 @@ TEST_CASE("a folder is its files in the order of their paths", "[text]") {
   folder.Write("t/a.cc", "CC");
   folder.Write("t/c++/vector", "VV");
   const auto root = folder.path("t");
-  CHECK(*ListTextFiles(root, {}) == std::vector<std::string>{"a.cc", "a/z.h", "b.h", "c++/vector"});
-  CHECK(*ListTextFiles(root, {"*.h"}) == std::vector<std::string>{"a/z.h", "b.h"});
-  CHECK(*ListTextFiles(root, {"c++/*", "b.*"}) == std::vector<std::string>{"b.h", "c++/vector"});
-  CHECK_THAT(ListTextFiles(root, {"*.py", "x/*"}).status().message(), Contains("match [data] include = *.py, x/*"));
+  CHECK(*ListFiles(root, {}) == std::vector<std::string>{"a.cc", "a/z.h", "b.h", "c++/vector"});
+  CHECK(*ListFiles(root, {"*.h"}) == std::vector<std::string>{"a/z.h", "b.h"});
+  CHECK(*ListFiles(root, {"c++/*", "b.*"}) == std::vector<std::string>{"b.h", "c++/vector"});
+  CHECK_THAT(ListFiles(root, {"*.py", "x/*"}).status().message(), Contains("match [data] include = *.py, x/*"));
   JobConfig config = TextJob("t", 3);
   const auto all = Open(config, folder.path());
   CHECK(Fill(*all, {0}).tokens == std::vector<std::int32_t>{'C', 'C', 'A'});
@@ -138,6 +138,7 @@ TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
   JobConfig config = TableJob(DataKind::kIdx, "images", 255);
   config.data.labels = "labels";
   CHECK(Fill(*Open(config, folder.path()), {0, 1}).inputs == std::vector<float>{51.0F / 255.0F, 1});
+  CHECK(Open(config, folder.path())->spec().image == ImageShape{});
   config.data.labels = "../labels";
   CHECK_THAT(Message(config, folder.path()), Contains("\"../labels\" leads out of the data folder"));
 }
@@ -153,13 +154,13 @@ TEST_CASE("a buffer is filled again without growing", "[data]") {
   const auto dataset = Open(config, "/");
   BatchBuffer batch;
   const std::vector<std::uint64_t> samples = {1, 2, 3};
-  dataset->Fill(samples, Split::kTraining, &batch);
+  dataset->Fill(samples, Split::kTraining, {}, &batch);
   const float* inputs = batch.inputs.data();
-  dataset->Fill(std::span(samples).first(2), Split::kTraining, &batch);
+  dataset->Fill(std::span(samples).first(2), Split::kTraining, {}, &batch);
   CHECK(batch.samples == 2);
   CHECK(batch.inputs.size() == 2 * dataset->spec().features);
   CHECK(batch.inputs.data() == inputs);
-  dataset->Fill({}, Split::kTraining, &batch);
+  dataset->Fill({}, Split::kTraining, {}, &batch);
   CHECK(batch.samples == 0);
   CHECK(batch.inputs.empty());
 }

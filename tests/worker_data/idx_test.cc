@@ -49,6 +49,18 @@ TEST_CASE("images and labels are read, plain and packed", "[idx]") {
   CHECK(Read(kImages, kLabels)->fingerprint != Read(kImages, Idx({2}, {7, 1}))->fingerprint);
 }
 
+TEST_CASE("images state their shape, rows of numbers have none", "[idx]") {
+  const auto shape = [](const std::vector<std::uint32_t>& extents) {
+    const auto table = Read(Idx(extents, std::string(24, 1)), Idx({extents[0]}, std::string(extents[0], 1)));
+    REQUIRE(table.ok());
+    return table->image;
+  };
+  CHECK(shape({4, 2, 3}) == ImageShape{2, 3, 1});
+  CHECK(shape({2, 2, 2, 3}) == ImageShape{2, 2, 3});
+  CHECK(shape({4, 6}) == ImageShape{});
+  CHECK(shape({2, 1, 2, 2, 3}) == ImageShape{});
+}
+
 TEST_CASE("a file that is not idx is refused with what it starts with", "[idx]") {
   CHECK_THAT(Message("PNG and more", kLabels), Contains("images: not an idx file") && Contains("504e4720"));
   CHECK_THAT(Message(Idx({2, 3}, std::string(6, 1), 0x0D), kLabels), Contains("00000d02"));

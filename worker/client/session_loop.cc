@@ -76,9 +76,11 @@ void SessionLoop::Run() {
     transport_->Poll(backlog ? Instant{} : next_tick - before, [&](PeerId from, Message message) {
       session_->Handle(from, message, Now(), &out_);
       SendOut();
+      NoteStaged();
       HandOverEvents();
     });
     backlog = CarrySome();
+    NoteStaged();
     HandOverEvents();
   }
   while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // a Leave, at the end
@@ -164,6 +166,16 @@ void SessionLoop::ReportWaiting(Instant now) {
   options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
 }
 
+// Before the events of the same message are handed over: who is told of the next round can read when this one left.
+void SessionLoop::NoteStaged() {
+  const std::size_t unstaged = session_->unstaged_pushes();
+  if (unstaged == 0 && unstaged_before_ > 0) {
+    all_staged_ = std::chrono::steady_clock::now();
+    PublishCounters();
+  }
+  unstaged_before_ = unstaged;
+}
+
 void SessionLoop::PublishCounters() {
   const TransportCounters& counters = *counters_;
   ClientCounters now;
@@ -179,6 +191,7 @@ void SessionLoop::PublishCounters() {
   now.sends_blocked = counters.sends_blocked;
   now.sends_unreachable = counters.sends_unreachable;
   now.unstaged_pushes = session_->unstaged_pushes();
+  now.all_staged = all_staged_;
   published_.Publish(now);
 }
 

@@ -98,6 +98,7 @@ class SessionLoop {
   void HandOverEvents();
   void ReportWaiting(Instant now);
   void PublishCounters();
+  void NoteStaged();
 
   const Options options_;
   std::unique_ptr<TransportCounters> counters_;
@@ -117,6 +118,8 @@ class SessionLoop {
   Mailbox<LoopEvent> events_{kMailboxValues};
   std::atomic<bool> stopping_{false};
   Latest<ClientCounters> published_;
+  std::size_t unstaged_before_ = 0;                        // the loop's thread
+  std::chrono::steady_clock::time_point all_staged_ = {};  // the loop's thread
   std::thread thread_;
 };
 

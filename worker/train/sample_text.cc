@@ -34,7 +34,7 @@ Result<std::string> SampleText(const JobConfig& config, std::span<const float> w
     return Invalid("only a gpt that learned from bytes (data.kind = \"text\") writes text");
   }
   kernels::CpuContext context(1);
-  const SampleSpec spec{SampleForm::kTokens, 0, 0, kByteVocabulary, config.model.context};
+  const SampleSpec spec{.form = SampleForm::kTokens, .vocabulary = kByteVocabulary, .context = config.model.context};
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model, CreateModel<float>(context, config, spec));
   std::uint64_t elements = 0;
   for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();

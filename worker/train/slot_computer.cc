@@ -4,10 +4,16 @@
 
 namespace capstan::train {
 
+<<<<<<< HEAD
 SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model)
+=======
+SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model,
+                           monitoring::TraceLane* lane)
+>>>>>>> b0d8048 (Traces: --trace of launch, workers and servers writes what their threads did and when)
     : config_(config),
       data_(data),
       model_(model),
+      lane_(lane),
       sampler_{config.job.seed, data.count(Split::kTraining), config.job.global_batch, config.job.slots} {}
 
 std::span<const std::uint64_t> SlotComputer::Samples(Step step, SlotIndex slot) {
@@ -15,10 +21,12 @@ std::span<const std::uint64_t> SlotComputer::Samples(Step step, SlotIndex slot) 
   return samples_;
 }
 
-nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split) {
+nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key) {
   const auto begin = std::chrono::steady_clock::now();
-  data_.Fill(samples, split, &buffer_);
-  times_.data += std::chrono::steady_clock::now() - begin;
+  data_.Fill(samples, split, key, &buffer_);
+  const auto end = std::chrono::steady_clock::now();
+  times_.data += end - begin;
+  if (lane_ != nullptr) lane_->Add("data", begin, end);
   return {static_cast<std::int64_t>(buffer_.samples), buffer_.inputs, buffer_.tokens, buffer_.targets};
 }
 
@@ -29,10 +37,11 @@ nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const s
   const auto parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(config_.worker.accumulate, samples.size()));
   nn::TrainOptions options;
   options.gradient_scale = static_cast<double>(loss_scale) / static_cast<double>(samples.size() * per_sample);
+  const DrawKey draw{config_.job.seed, step.value, slot};
   nn::LossSums sums;
   for (std::uint32_t part = 0; part < parts; ++part) {
     const SampleRange range = SlotShare(samples.size(), parts, part);
-    const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining);
+    const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining, draw);
     options.mode = part == 0 ? nn::GradientMode::kReplace : nn::GradientMode::kAdd;
     nn::Hooks part_hooks;
     if (part == 0) part_hooks.need_weights = hooks.need_weights;
@@ -42,8 +51,11 @@ nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const s
     auto turn = begin;
     part_hooks.backward_begins = [&turn] { turn = std::chrono::steady_clock::now(); };
     const nn::LossSums one = model_.Train(weights, gradient, batch, key, options, part_hooks);
+    const auto end = std::chrono::steady_clock::now();
     times_.forward += turn - begin;
-    times_.backward += std::chrono::steady_clock::now() - turn;
+    times_.backward += end - turn;
+    if (lane_ != nullptr) lane_->Add("forward", begin, turn, step.value);
+    if (lane_ != nullptr) lane_->Add("backward", turn, end, step.value);
     sums.loss += one.loss;
     sums.count += one.count;
     sums.correct += one.correct;
@@ -61,16 +73,18 @@ nn::LossSums SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, 
   // In batches no larger than a slot's micro-batch, so that validation needs no more memory than training.
   const std::uint64_t slot_batch = (config_.job.global_batch + config_.job.slots - 1) / config_.job.slots;
   const std::uint64_t batch_max = std::max<std::uint64_t>(1, slot_batch / config_.worker.accumulate);
+  const auto begin = std::chrono::steady_clock::now();
   nn::LossSums sums;
   for (std::uint64_t first = share.first; first < share.last; first += batch_max) {
     validation_samples_.clear();
     for (std::uint64_t i = first; i < std::min(first + batch_max, share.last); ++i) validation_samples_.push_back(i);
-    const nn::LossSums one = model_.Evaluate(weights, FillBatch(validation_samples_, Split::kValidation),
+    const nn::LossSums one = model_.Evaluate(weights, FillBatch(validation_samples_, Split::kValidation, {}),
                                              first == share.first ? hooks : nn::Hooks{});
     sums.loss += one.loss;
     sums.count += one.count;
     sums.correct += one.correct;
   }
+  if (lane_ != nullptr) lane_->Add("validation", begin, std::chrono::steady_clock::now());
   return sums;
 }
 

@@ -16,15 +16,22 @@ double Seconds(SteadyClock::duration time) { return std::chrono::duration<double
 }  // namespace
 
 Trainer::Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
-                 std::function<bool()> stop_requested)
-    : client_(client), computer_(computer), metrics_(std::move(metrics)), stop_requested_(std::move(stop_requested)) {}
+                 std::function<bool()> stop_requested, TrainerLanes lanes)
+    : client_(client),
+      computer_(computer),
+      metrics_(std::move(metrics)),
+      stop_requested_(std::move(stop_requested)),
+      lanes_(lanes) {}
 
 Status Trainer::Run() {
   for (;;) {
     const auto asked = SteadyClock::now();
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, WaitForWork());
+    const auto given = SteadyClock::now();
+    if (lanes_.compute != nullptr) lanes_.compute->Add("wait for commit", asked, given, step_);
+    TracePushes();
     if (!work) return {};
-    const double waited = Seconds(SteadyClock::now() - asked);
+    const double waited = Seconds(given - asked);
     metrics_->wait_seconds[WaitPhase::kCommit].Observe(waited);
     metrics_->phase_seconds[WorkerPhase::kWait].Add(waited);
     if (Status status = RunRound(*work); !status.ok() && status.code() != Code::kStale) return status;
@@ -45,6 +52,7 @@ Result<std::optional<Work>> Trainer::WaitForWork() {
 
 Status Trainer::RunRound(const Work& work) {
   const auto begin = SteadyClock::now();
+  step_ = work.step;
   metrics_->step.Set(static_cast<double>(work.step));
   metrics_->slots.Set(static_cast<double>(work.slots.size()));
   metrics_->generation.Set(static_cast<double>(work.generation));
@@ -66,9 +74,12 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
         status = client_.WaitWeights(first, last, SteadyClock::now() + kWaitSlice);
     } while (status.code() == Code::kTimeout && !stop_requested_());
     if (status.code() == Code::kTimeout) status = {Code::kStale, "asked to stop"};
-    waited_ += SteadyClock::now() - before;
+    const auto after = SteadyClock::now();
+    if (lanes_.compute != nullptr) lanes_.compute->Add("wait for weights", before, after, step_);
+    waited_ += after - before;
   };
   hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+    if (first_push_ == SteadyClock::time_point()) first_push_ = SteadyClock::now();
     if (status.ok()) status = client_.GradientReady(first, last);
   };
 
@@ -103,6 +114,14 @@ void Trainer::CountSlot(std::size_t samples) {
   metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(times.forward - waited_));
   metrics_->phase_seconds[WorkerPhase::kBackward].Add(Seconds(times.backward));
   CountWait();
+}
+
+// Those of the round that is over. The next round may be there before the last acknowledgement: then none is drawn.
+void Trainer::TracePushes() {
+  const auto begin = std::exchange(first_push_, {});
+  if (lanes_.pushes == nullptr || begin == SteadyClock::time_point()) return;
+  const auto staged = client_.counters().all_staged;
+  if (staged > begin) lanes_.pushes->Add("push until staged", begin, staged, step_);
 }
 
 void Trainer::CountWait() {

@@ -12,15 +12,22 @@
 
 #include "common/job_config.h"
 #include "monitoring/metrics.h"
+#include "monitoring/trace.h"
 #include "worker/train/slot_computer.h"
 
 namespace capstan::train {
+
+// Where its spans go; null where nobody wants them.
+struct TrainerLanes {
+  monitoring::TraceLane* compute = nullptr;  // the trainer's thread
+  monitoring::TraceLane* pushes = nullptr;   // from a round's first gradient until all of them are staged
+};
 
 class Trainer {
  public:
   // All outlive it. `stop_requested` is asked between slots and while waiting.
   Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
-          std::function<bool()> stop_requested);
+          std::function<bool()> stop_requested, TrainerLanes lanes = {});
 
   // Until the job is done, or has failed, or a stop was requested.
   Status Run();
@@ -31,11 +38,15 @@ class Trainer {
   Status RunSlot(const Work& work, SlotIndex slot);
   void CountSlot(std::size_t samples);
   void CountWait();  // for weights, since the last call
+  void TracePushes();
 
   Client& client_;
   SlotComputer& computer_;
   std::shared_ptr<monitoring::WorkerMetrics> metrics_;
   std::function<bool()> stop_requested_;
+  const TrainerLanes lanes_;
+  std::chrono::steady_clock::time_point first_push_{};  // of this round; none before its first gradient
+  std::uint64_t step_ = 0;
   std::chrono::steady_clock::duration waited_{};  // for weights, and not counted yet
 };
 

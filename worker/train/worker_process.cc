@@ -44,14 +44,16 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> model, CreateJobModel(context, config, data->spec()));
   CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));
 
-  SlotComputer computer(config, *data, *model);
+  TrainerLanes lanes;
+  if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};
+  SlotComputer computer(config, *data, *model, lanes.compute);
   const auto mirror_and_ask = [&] {
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
     return options.stop_requested();
   };
-  Trainer trainer(*client, computer, metrics, mirror_and_ask);
+  Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);
   return trainer.Run();
 }
 

@@ -11,15 +11,17 @@
 #include "common/status.h"
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
+#include "monitoring/trace.h"
 
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;      // "host:port"
-  std::string name;             // of this worker; default of the command line: host name and process id
-  std::string data_root = ".";  // what relative paths of the job are below
-  unsigned threads = 0;         // 0: what the job file says
-  double join_seconds = 60;     // until the coordinator has answered
+  std::string coordinator;             // "host:port"
+  std::string name;                    // of this worker; default of the command line: host name and process id
+  std::string data_root = ".";         // what relative paths of the job are below
+  unsigned threads = 0;                // 0: what the job file says
+  double join_seconds = 60;            // until the coordinator has answered
+  monitoring::Trace* trace = nullptr;  // null: none is kept
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -1,7 +1,7 @@
 // Dataset: numbered samples to train on and held-out samples to validate with.
 //
 // Kind:   immutable once opened; shared by threads.
-// Limits: files are held in memory whole, kFileBytesMax each.
+// Limits: files are held in memory whole, kFileBytesMax each; those of tokens are mapped.
 // Fails:  kInvalid, kCorrupt: which file, where in it, what to do.
 // Why:    a sample is a number, so what a slot works on at a step is arithmetic, and any worker can do it.
 #pragma once
@@ -19,11 +19,18 @@ namespace capstan::train {
 
 enum class SampleForm : std::uint8_t { kFeatures, kTokens };
 
+// An image's numbers lie row by row, and a pixel's channels together. All 0: no image.
+struct ImageShape {
+  std::uint32_t height = 0, width = 0, channels = 0;
+  bool operator==(const ImageShape&) const = default;
+};
+
 struct SampleSpec {
   SampleForm form = SampleForm::kFeatures;
   // kFeatures: a row of numbers and its class.
   std::uint32_t features = 0;
   std::uint32_t classes = 0;
+  ImageShape image = {};
   // kTokens: `context` tokens, and for each the token that follows it.
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
@@ -31,6 +38,12 @@ struct SampleSpec {
 };
 
 enum class Split : std::uint8_t { kTraining, kValidation };
+
+// What the random changes of a training sample follow from, together with its number.
+struct DrawKey {
+  std::uint64_t seed = 0, step = 0;
+  std::uint32_t slot = 0;
+};
 
 // The caller's, filled again and again without new allocations.
 struct BatchBuffer {
@@ -47,8 +60,9 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
   // Samples of a split are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
-  // Every number must be below count(split).
-  virtual void Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const = 0;
+  // Every number must be below count(split). Held-out samples are the same under every key.
+  virtual void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
+                    BatchBuffer* batch) const = 0;
   // Equal for equal data, wherever it lies: content, order and names of the files within a folder.
   virtual std::uint64_t fingerprint() const = 0;
 };

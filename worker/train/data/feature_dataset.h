@@ -18,6 +18,7 @@ template <class Input>
 struct FeatureTable {
   std::uint32_t features = 0;
   std::uint32_t classes = 0;         // largest label + 1
+  ImageShape image;                  // of a row, where it is one
   std::vector<Input> inputs;         // [rows, features]
   std::vector<std::int32_t> labels;  // [rows]
   std::uint64_t fingerprint = 0;
@@ -32,13 +33,15 @@ class FeatureDataset : public Dataset {
     spec_.form = SampleForm::kFeatures;
     spec_.features = table_.features;
     spec_.classes = table_.classes;
+    spec_.image = table_.image;
   }
 
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t count(Split split) const override { return split_.count(split); }
   std::uint64_t fingerprint() const override { return table_.fingerprint; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const override {
+  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+            BatchBuffer* batch) const override {
     const std::size_t features = table_.features;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->tokens.clear();

@@ -21,21 +21,6 @@ struct CloseGzip {
   void operator()(gzFile_s* file) const { gzclose_r(file); }
 };
 
-Status Unreadable(const fs::path& path, int error) {
-  return Invalid(path.string() + ": cannot read the data: " + std::strerror(error) +
-                 "; check [data] path in the job file and, for a relative one, --data-root");
-}
-
-// Files and folders only: opening a pipe would wait for ever.
-Status CheckRegular(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return Unreadable(path, error ? error.value() : ENOENT);
-  if (fs::is_directory(status)) return Unreadable(path, EISDIR);
-  if (!fs::is_regular_file(status)) return Invalid(path.string() + ": not a regular file, and data must be one");
-  return {};
-}
-
 // Grows `bytes` by what `read` gives, until its end or `bytes_max`. `read` returns below 0 on failure.
 template <class Read>
 bool ReadAll(Read read, std::uint64_t bytes_max, std::string* bytes) {
@@ -57,6 +42,20 @@ Status TooLarge(const fs::path& path) {
 }
 
 }  // namespace
+
+Status Unreadable(const fs::path& path, int error) {
+  return Invalid(path.string() + ": cannot read the data: " + std::strerror(error) +
+                 "; check [data] path in the job file and, for a relative one, --data-root");
+}
+
+Status CheckRegular(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return Unreadable(path, error ? error.value() : ENOENT);
+  if (fs::is_directory(status)) return Unreadable(path, EISDIR);
+  if (!fs::is_regular_file(status)) return Invalid(path.string() + ": not a regular file, and data must be one");
+  return {};
+}
 
 Result<fs::path> ResolveDataPath(const fs::path& root, const std::string& path) {
   std::error_code error;

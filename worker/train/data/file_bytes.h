@@ -20,6 +20,11 @@ inline constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 34;
 // followed.
 Result<std::filesystem::path> ResolveDataPath(const std::filesystem::path& root, const std::string& path);
 
+// Files and links to files only: opening a pipe would wait for ever.
+Status CheckRegular(const std::filesystem::path& path);
+// What to say of data that the system refuses with this error.
+Status Unreadable(const std::filesystem::path& path, int error);
+
 // Appends the first `bytes_max` bytes of a file as they are.
 Status AppendFile(const std::filesystem::path& path, std::uint64_t bytes_max, std::string* bytes);
 

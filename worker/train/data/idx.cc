@@ -72,6 +72,10 @@ Result<FeatureTable<std::uint8_t>> ReadIdx(const std::filesystem::path& images, 
   }
   FeatureTable<std::uint8_t> table;
   table.features = static_cast<std::uint32_t>(pixels.values.size() / rows);
+  if (pixels.extents.size() == 3 || pixels.extents.size() == 4) {
+    const auto extent = [&](std::size_t i) { return static_cast<std::uint32_t>(pixels.extents[i]); };
+    table.image = {extent(1), extent(2), pixels.extents.size() == 4 ? extent(3) : 1};
+  }
   table.inputs.assign(pixels.values.begin(), pixels.values.end());
   for (char label : classes.values) table.labels.push_back(static_cast<unsigned char>(label));
   table.classes = static_cast<std::uint32_t>(*std::max_element(table.labels.begin(), table.labels.end())) + 1;

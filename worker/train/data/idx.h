@@ -1,6 +1,8 @@
 // ReadIdx: images and labels in the format of MNIST, plain or gzip.
 //
 // Kind:   a pure function over the file system.
+// Shapes: [images, rows, columns] is an image of one channel, [images, rows, columns, channels] one of several; other
+//         dimensions are rows of numbers.
 // Limits: unsigned bytes only; kIdxDimensionsMax dimensions.
 // Fails:  kInvalid, kCorrupt: which file, what is wrong with it.
 #pragma once

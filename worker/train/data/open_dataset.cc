@@ -1,10 +1,12 @@
 // OpenDataset: the kind of data that the job names.
+#include "worker/train/data/cifar10.h"
 #include "worker/train/data/csv.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/data/file_bytes.h"
 #include "worker/train/data/idx.h"
 #include "worker/train/data/synthetic_dataset.h"
 #include "worker/train/data/text_dataset.h"
+#include "worker/train/data/token_dataset.h"
 
 namespace capstan::train {
 
@@ -39,8 +41,10 @@ Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const fs::
   CAPSTAN_ASSIGN_OR_RETURN(const fs::path path, ResolveDataPath(data_root, config.data.path));
   switch (config.data.kind) {
     case DataKind::kText: return TextDataset::Open(path, config.data, config.model.context);
+    case DataKind::kTokens: return TokenDataset::Open(path, config.data, config.model.context);
     case DataKind::kIdx: return OpenIdx(config.data, path, data_root);
     case DataKind::kCsv: return OpenCsv(config.data, path);
+    case DataKind::kCifar10: return Cifar10Dataset::Open(path, config.data);
     case DataKind::kSynthetic: break;
   }
   return Unsupported("[data] kind: not built yet");

@@ -59,7 +59,8 @@ class SyntheticClasses : public Dataset {
   std::uint64_t count(Split split) const override { return counts_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const override {
+  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+            BatchBuffer* batch) const override {
     const std::size_t features = spec_.features;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->tokens.clear();
@@ -98,7 +99,8 @@ class SyntheticTokens : public Dataset {
   std::uint64_t count(Split split) const override { return counts_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const override {
+  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+            BatchBuffer* batch) const override {
     const std::size_t context = spec_.context;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->inputs.clear();

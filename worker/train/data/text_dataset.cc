@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/glob.h"
 #include "common/hash.h"
 #include "worker/train/data/file_bytes.h"
+#include "worker/train/data/list_files.h"
 
 namespace capstan::train {
 
@@ -13,20 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint32_t kByteValues = 256;
-
-bool IsIncluded(const std::string& relative, const std::vector<std::string>& include) {
-  if (include.empty()) return true;
-  const std::string name = relative.substr(relative.rfind('/') + 1);
-  return std::any_of(include.begin(), include.end(), [&](const std::string& pattern) {
-    return GlobMatches(pattern, pattern.find('/') == std::string::npos ? name : relative);
-  });
-}
-
-std::string PatternList(const std::vector<std::string>& include) {
-  std::string list;
-  for (const std::string& pattern : include) list += (list.empty() ? "" : ", ") + pattern;
-  return list;
-}
 
 struct Text {
   std::string bytes;
@@ -45,7 +31,7 @@ Status AddFile(const fs::path& path, const std::string& name, std::uint64_t byte
 }
 
 Status ReadFolder(const fs::path& folder, const DataSection& options, std::uint64_t bytes_max, Text* text) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListTextFiles(folder, options.include));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListFiles(folder, options.include));
   for (const std::string& file : files) {
     if (text->bytes.size() >= bytes_max) break;
     CAPSTAN_RETURN_IF_ERROR(AddFile(folder / file, file, bytes_max, text));
@@ -54,27 +40,6 @@ Status ReadFolder(const fs::path& folder, const DataSection& options, std::uint6
 }
 
 }  // namespace
-
-Result<std::vector<std::string>> ListTextFiles(const fs::path& folder, const std::vector<std::string>& include) {
-  std::vector<std::string> files;
-  std::error_code error;
-  fs::recursive_directory_iterator it(folder, error), end;
-  while (!error && it != end) {
-    std::error_code no_file;  // a link to nowhere is no file, and no failure
-    if (it->is_regular_file(no_file)) {
-      std::string relative = it->path().lexically_relative(folder).generic_string();
-      if (IsIncluded(relative, include)) files.push_back(std::move(relative));
-    }
-    it.increment(error);
-  }
-  if (error) return Invalid(folder.string() + ": cannot list the folder: " + error.message());
-  if (files.empty()) {
-    return Invalid(folder.string() + ": no files in this folder" +
-                   (include.empty() ? "" : " that match [data] include = " + PatternList(include)));
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 Result<std::unique_ptr<Dataset>> TextDataset::Open(const fs::path& path, const DataSection& options,
                                                    std::uint32_t context) {
@@ -103,7 +68,8 @@ TextDataset::TextDataset(std::string bytes, SplitTable split, std::uint32_t cont
   spec_.context = context;
 }
 
-void TextDataset::Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const {
+void TextDataset::Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+                       BatchBuffer* batch) const {
   const std::size_t context = spec_.context;
   batch->samples = static_cast<std::uint32_t>(samples.size());
   batch->inputs.clear();

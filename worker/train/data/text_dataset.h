@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "common/status.h"
 #include "worker/train/data/dataset.h"
@@ -29,7 +28,7 @@ class TextDataset : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t count(Split split) const override { return split_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
-  void Fill(std::span<const std::uint64_t> samples, Split split, BatchBuffer* batch) const override;
+  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key, BatchBuffer* batch) const override;
 
  private:
   TextDataset(std::string bytes, SplitTable split, std::uint32_t context, std::uint64_t fingerprint);
@@ -39,10 +38,5 @@ class TextDataset : public Dataset {
   const std::uint64_t fingerprint_;
   SampleSpec spec_;
 };
-
-// The files below a folder that match a pattern (a pattern with a slash is for the path below the folder, others for
-// the name), as paths below it, sorted by their bytes. Links to folders are not followed.
-Result<std::vector<std::string>> ListTextFiles(const std::filesystem::path& folder,
-                                               const std::vector<std::string>& include);
 
 }  // namespace capstan::train

@@ -105,6 +105,7 @@ struct ClientCounters {
   std::uint64_t decode_errors = 0;                                  // messages that were dropped as unreadable
   std::uint64_t sends_blocked = 0, sends_unreachable = 0;           // a full queue, a peer that is gone
   std::uint64_t unstaged_pushes = 0;                                // kept until their shard has staged them
+  std::chrono::steady_clock::time_point all_staged = {};            // when unstaged_pushes last fell to 0
 };
 
 class [[gnu::visibility("default")]] Client {

@@ -1,0 +1,79 @@
+#include "monitoring/trace.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace capstan::monitoring {
+
+namespace {
+
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Microseconds(TraceLane::Time time) {
+  const auto ns = static_cast<long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%lld.%03lld", ns / 1000, ns % 1000);
+  return text.data();
+}
+
+// The viewers' way to give a number a name.
+std::string NameOf(const char* kind, const std::string& pid, std::size_t tid, const std::string& name) {
+  return R"({"ph":"M","name":")" + std::string(kind) + R"(","pid":)" + pid + R"(,"tid":)" + std::to_string(tid) +
+         R"(,"args":{"name":)" + Quoted(name) + "}}";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, std::string process) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) {
+    return Invalid("--trace " + path + ": cannot write there: " + std::strerror(errno != 0 ? errno : EIO) +
+                   "; name a file in a folder that exists");
+  }
+  return std::unique_ptr<Trace>(new Trace(path, std::move(process), std::move(file)));
+}
+
+TraceLane* Trace::AddLane(std::string name) {
+  lanes_.push_back(std::make_unique<TraceLane>(std::move(name)));
+  return lanes_.back().get();
+}
+
+Status Trace::Write() {
+  const std::string pid = std::to_string(getpid());
+  file_ << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n' << NameOf("process_name", pid, 0, process_);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) WriteLane(i + 1, lanes_[i].get(), pid);
+  file_ << "\n]}\n";
+  file_.close();
+  return file_ ? Status() : Unreachable("cannot write the trace " + path_ + "; is the disk full?");
+}
+
+void Trace::WriteLane(std::size_t tid, TraceLane* lane, const std::string& pid) {
+  std::string name = lane->name_;
+  if (lane->added_ > lane->spans_.size()) {
+    name += " (" + std::to_string(lane->added_ - lane->spans_.size()) + " older spans are left out)";
+  }
+  file_ << ",\n" << NameOf("thread_name", pid, tid, name);
+  // In the order of time, the outer one first.
+  std::stable_sort(lane->spans_.begin(), lane->spans_.end(), [](const TraceLane::Span& a, const TraceLane::Span& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  const std::string whose = R"(,"pid":)" + pid + R"(,"tid":)" + std::to_string(tid);
+  for (const TraceLane::Span& span : lane->spans_) {
+    file_ << ",\n"
+          << R"({"ph":"X","name":")" << span.what << '"' << whose << R"(,"ts":)" << Microseconds(span.begin)
+          << R"(,"dur":)" << Microseconds(std::max(span.end - span.begin, TraceLane::Time{}));
+    if (span.step != TraceLane::kNoStep) file_ << R"(,"args":{"step":)" << span.step << '}';
+    file_ << '}';
+  }
+}
+
+}  // namespace capstan::monitoring

@@ -1,0 +1,186 @@
+#include "worker/train/data/token_dataset.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/temp_folder.h"
+
+using namespace capstan;
+using namespace capstan::train;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using testing::TempFolder;
+using Ids = std::vector<std::uint32_t>;
+
+std::string Bytes(const Ids& ids, unsigned each) {
+  std::string bytes;
+  for (const std::uint32_t id : ids) {
+    for (unsigned i = 0; i < each; ++i) bytes += static_cast<char>(id >> (8 * i));
+  }
+  return bytes;
+}
+
+// Numbers below `vocabulary`, without a pattern.
+Ids SomeIds(std::size_t count, std::uint32_t vocabulary) {
+  Ids ids(count);
+  std::uint32_t state = 1;
+  for (std::uint32_t& id : ids) id = ((state = state * 1664525 + 1013904223) >> 8) % vocabulary;
+  return ids;
+}
+
+JobConfig TokenJob(const std::string& path, TokenType type, std::uint32_t vocabulary, std::uint32_t context) {
+  JobConfig config;
+  config.model.kind = ModelKind::kGpt;
+  config.model.context = context;
+  config.data.kind = DataKind::kTokens;
+  config.data.path = path;
+  config.data.type = type;
+  config.data.vocabulary = vocabulary;
+  config.data.validation = 0;
+  return config;
+}
+
+std::unique_ptr<Dataset> Open(const JobConfig& config, const TempFolder& folder) {
+  auto dataset = OpenDataset(config, folder.path());
+  INFO(dataset.status().message());
+  REQUIRE(dataset.ok());
+  return std::move(dataset).value();
+}
+
+Status Refusal(const JobConfig& config, const TempFolder& folder) {
+  const auto dataset = OpenDataset(config, folder.path());
+  REQUIRE_FALSE(dataset.ok());
+  return dataset.status();
+}
+
+// Every sample of the split is the window that it should be of `ids`.
+void CheckWindows(const Dataset& dataset, const Ids& ids, std::uint32_t context) {
+  REQUIRE(dataset.count(Split::kTraining) == (ids.size() - 1) / context);
+  BatchBuffer batch;
+  for (std::uint64_t sample = 0; sample < dataset.count(Split::kTraining); ++sample) {
+    batch.tokens.assign(3 * context, -1);
+    batch.targets.assign(3 * context, -1);
+    const std::uint64_t samples[] = {0, sample};
+    dataset.Fill(samples, Split::kTraining, {}, &batch);
+    REQUIRE(batch.tokens.size() == 2 * context);
+    REQUIRE(batch.targets.size() == 2 * context);
+    REQUIRE(batch.inputs.empty());
+    for (std::uint32_t j = 0; j < context; ++j) {
+      REQUIRE(batch.tokens[j] == static_cast<std::int32_t>(ids[j]));
+      REQUIRE(batch.tokens[context + j] == static_cast<std::int32_t>(ids[sample * context + j]));
+      REQUIRE(batch.targets[context + j] == static_cast<std::int32_t>(ids[sample * context + j + 1]));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a sample of tokens is its window, and the targets are the tokens behind each", "[tokens]") {
+  const TempFolder folder;
+  const std::uint32_t context = GENERATE(1U, 15U, 17U, 31U, 33U, 257U);
+  const Ids small = SomeIds(1000, 65536), large = SomeIds(1000, 1 << 20);
+  folder.Write("small", Bytes(small, 2));
+  folder.Write("large", Bytes(large, 4));
+  const auto dataset = Open(TokenJob("small", TokenType::kUint16, 65536, context), folder);
+  CHECK(dataset->spec() == SampleSpec{.form = SampleForm::kTokens, .vocabulary = 65536, .context = context});
+  CheckWindows(*dataset, small, context);
+  CheckWindows(*Open(TokenJob("large", TokenType::kUint32, 1 << 20, context), folder), large, context);
+}
+
+TEST_CASE("a folder of tokens is its files in the order of their paths, and a window may lie in several", "[tokens]") {
+  const TempFolder folder;
+  const Ids ids = SomeIds(400, 500);
+  const auto piece = [&](std::size_t first, std::size_t last) {
+    return Bytes(Ids(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.begin() + static_cast<std::ptrdiff_t>(last)),
+                 2);
+  };
+  folder.Write("t/a.bin", piece(0, 100));
+  folder.Write("t/b.bin", "");
+  folder.Write("t/c.bin", piece(100, 103));
+  folder.Write("t/d/e.bin", piece(103, 400));
+  folder.Write("t/z.txt", "odd");
+  JobConfig config = TokenJob("t", TokenType::kUint16, 500, 33);
+  config.data.include = {"*.bin"};
+  CheckWindows(*Open(config, folder), ids, 33);
+  config.data.max_bytes = 2 * 350 + 1;
+  CheckWindows(*Open(config, folder), Ids(ids.begin(), ids.begin() + 350), 33);
+  config.data.include = {"e.bin"};
+  config.data.max_bytes = 0;
+  CheckWindows(*Open(config, folder), Ids(ids.begin() + 103, ids.end()), 33);
+}
+
+TEST_CASE("tokens are held out as samples of text are", "[tokens]") {
+  const TempFolder folder;
+  folder.Write("t", Bytes(SomeIds(20001, 100), 2));
+  JobConfig config = TokenJob("t", TokenType::kUint16, 100, 10);
+  config.data.validation = 0.25;
+  const auto tokens = Open(config, folder);
+  config.data.kind = DataKind::kText;
+  config.data.max_bytes = 20001;
+  const auto text = Open(config, folder);
+  CHECK(tokens->count(Split::kTraining) == text->count(Split::kTraining));
+  CHECK(tokens->count(Split::kValidation) == text->count(Split::kValidation));
+  CHECK(tokens->count(Split::kValidation) > 400);
+}
+
+TEST_CASE("the fingerprint of tokens is of names and contents, not of the place", "[tokens]") {
+  const TempFolder folder;
+  const std::string bytes = Bytes(SomeIds(1 << 20, 500), 2);
+  std::string other = bytes;
+  other.back() ^= 1;
+  folder.Write("x/a", bytes);
+  folder.Write("y/a", bytes);
+  folder.Write("z/b", bytes);
+  folder.Write("w/a", other);
+  const auto fingerprint = [&](const char* name) {
+    return Open(TokenJob(name, TokenType::kUint16, 1000, 31), folder)->fingerprint();
+  };
+  CHECK(fingerprint("x") == fingerprint("y"));
+  CHECK(fingerprint("x") != fingerprint("z"));
+  CHECK(fingerprint("x") != fingerprint("w"));
+}
+
+TEST_CASE("a token that the vocabulary does not have is named by file, position and value", "[tokens]") {
+  const TempFolder folder;
+  const std::size_t at = GENERATE(0U, 17U, 600'000U, 1'200'000U);  // in several of the pieces that it is read in
+  Ids ids = SomeIds(1'200'001, 500);
+  ids[at] = 500;
+  folder.Write("t/a", Bytes(SomeIds(10, 500), 2));
+  folder.Write("t/b", Bytes(ids, 2));
+  folder.Write("u/b", Bytes(ids, 4));
+  const std::string wanted = "b: token " + std::to_string(at) + " is 500, and [data] vocabulary = 500";
+  CHECK_THAT(Refusal(TokenJob("t", TokenType::kUint16, 500, 8), folder).message(), Contains("t/" + wanted));
+  CHECK_THAT(Refusal(TokenJob("u", TokenType::kUint32, 500, 8), folder).message(), Contains("u/" + wanted));
+  Open(TokenJob("t", TokenType::kUint16, 501, 8), folder);
+}
+
+TEST_CASE("the largest id of each type is known or unknown, by the vocabulary", "[tokens]") {
+  const TempFolder folder;
+  folder.Write("small", Bytes({1, 65535, 2}, 2));
+  folder.Write("large", Bytes({1, 0xFFFFFFFF, 2}, 4));
+  Open(TokenJob("small", TokenType::kUint16, 65536, 2), folder);
+  CHECK_THAT(Refusal(TokenJob("small", TokenType::kUint16, 65535, 2), folder).message(), Contains("token 1 is 65535"));
+  CHECK_THAT(Refusal(TokenJob("large", TokenType::kUint32, 1 << 20, 2), folder).message(),
+             Contains("token 1 is 4294967295"));
+}
+
+TEST_CASE("tokens that are cut short, missing or too few are refused with what to do", "[tokens]") {
+  const TempFolder folder;
+  folder.Write("odd", "abc");
+  folder.Write("empty", "");
+  folder.Write("few", Bytes({1, 2, 3}, 2));
+  std::filesystem::create_directories(folder.path("none"));
+  const Status odd = Refusal(TokenJob("odd", TokenType::kUint16, 65536, 1), folder);
+  CHECK(odd.code() == Code::kCorrupt);
+  CHECK_THAT(odd.message(), Contains("odd: 3 bytes, no whole number of uint16 tokens"));
+  CHECK_THAT(Refusal(TokenJob("few", TokenType::kUint32, 65536, 1), folder).message(),
+             Contains("few: 6 bytes, no whole number of uint32 tokens"));
+  CHECK_THAT(Refusal(TokenJob("few", TokenType::kUint16, 65536, 3), folder).message(),
+             Contains("few: 3 tokens, and one sample takes 4 ([model] context + 1)"));
+  CHECK_THAT(Refusal(TokenJob("empty", TokenType::kUint16, 65536, 1), folder).message(), Contains("0 tokens"));
+  CHECK_THAT(Refusal(TokenJob("nothing", TokenType::kUint16, 65536, 1), folder).message(),
+             Contains("nothing: cannot read the data: No such file"));
+  CHECK_THAT(Refusal(TokenJob("none", TokenType::kUint16, 65536, 1), folder).message(), Contains("no files"));
+  CHECK_THAT(Refusal(TokenJob("../few", TokenType::kUint16, 65536, 1), folder).message(), Contains("leads out of"));
+}
