@@ -4,12 +4,7 @@
 
 namespace capstan::train {
 
-<<<<<<< HEAD
-SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model)
-=======
-SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model,
-                           monitoring::TraceLane* lane)
->>>>>>> b0d8048 (Traces: --trace of launch, workers and servers writes what their threads did and when)
+SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model, monitoring::TraceLane* lane)
     : config_(config),
       data_(data),
       model_(model),

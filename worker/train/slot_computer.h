@@ -11,61 +11,47 @@
 #include <vector>
 
 #include "common/job_config.h"
-<<<<<<< HEAD
-=======
 #include "monitoring/trace.h"
-#include "worker/nn/model.h"
-    >>>>>>> b0d8048 (Traces: --trace of launch, workers and servers writes what their threads did and when)
 #include "worker/train/data/dataset.h"
 #include "worker/train/data/sampler.h"
 #include "worker/train/job_model.h"
 
-    namespace capstan::train {
+namespace capstan::train {
 
-  // Where the time of a slot went. Waiting for weights is part of `forward`.
-  struct PhaseTimes {
-    std::chrono::steady_clock::duration data{}, forward{}, backward{};
-  };
+// Where the time of a slot went. Waiting for weights is part of `forward`.
+struct PhaseTimes {
+  std::chrono::steady_clock::duration data{}, forward{}, backward{};
+};
 
-  class SlotComputer {
-   public:
-<<<<<<< HEAD
-    // All outlive it.
-    SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model);
-=======
-    // All outlive it. `lane` may be null.
-    SlotComputer(const JobConfig& config, const Dataset& data, nn::Model<float>& model,
-                 monitoring::TraceLane* lane = nullptr);
->>>>>>> b0d8048 (Traces: --trace of launch, workers and servers writes what their threads did and when)
+class SlotComputer {
+ public:
+  // All outlive it. `lane` may be null.
+  SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model, monitoring::TraceLane* lane = nullptr);
 
-    // Samples of the slot at this step; valid until the next call.
-    std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
-    // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
-    // micro-batch and of gradients within the last.
-    nn::LossSums Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
-                          const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
-    // Whether this step validates, before its update: every eval_every steps and at the last one.
-    bool Validates(Step step) const;
-    // Since the last call.
-    PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
-    // This slot's share of the validation set.
-    nn::LossSums Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
+  // Samples of the slot at this step; valid until the next call.
+  std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
+  // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
+  // micro-batch and of gradients within the last.
+  nn::LossSums Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
+                        const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
+  // Whether this step validates, before its update: every eval_every steps and at the last one.
+  bool Validates(Step step) const;
+  // Since the last call.
+  PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
+  // This slot's share of the validation set.
+  nn::LossSums Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
 
-   private:
-    nn::Batch FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key);
+ private:
+  nn::Batch FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key);
 
-    const JobConfig& config_;
-    const Dataset& data_;
-<<<<<<< HEAD
-    JobModel& model_;
-=======
-    nn::Model<float>& model_;
-    monitoring::TraceLane* const lane_;
->>>>>>> b0d8048 (Traces: --trace of launch, workers and servers writes what their threads did and when)
-    SamplerSpec sampler_;
-    std::vector<std::uint64_t> samples_, validation_samples_;
-    BatchBuffer buffer_;
-    PhaseTimes times_;
-  };
+  const JobConfig& config_;
+  const Dataset& data_;
+  JobModel& model_;
+  monitoring::TraceLane* const lane_;
+  SamplerSpec sampler_;
+  std::vector<std::uint64_t> samples_, validation_samples_;
+  BatchBuffer buffer_;
+  PhaseTimes times_;
+};
 
 }  // namespace capstan::train
