@@ -1,0 +1,65 @@
+// BatchNorm, BatchNormEvaluate, BatchNormBackward (Ioffe, Szegedy, 2015), with a residual addition and ReLU behind
+// them.
+//
+// Shapes: x, residual, y, dy, dx [rows, channels], dense: an image's pixels are rows; everything else [channels].
+// Types:  float and double.
+// Parity: sums over a channel in two passes: the mean, then squares about it. Rows are added in ascending order within
+//         chunks that follow from their number, the chunks in order.
+// Why:    the statistics are those of the rows given, which are a micro-batch's: they depend on nothing that another
+//         worker does.
+#pragma once
+
+#include <cstdint>
+
+#include "common/number16.h"
+#include "kernels/context.h"
+#include "kernels/matmul.h"
+
+namespace capstan::kernels {
+
+// y = activation((x - mean) / deviation * gamma + beta + residual).
+template <class T>
+struct BatchNormArgs {
+  std::int64_t rows = 0, channels = 0;
+  const T* x = nullptr;
+  const T* gamma = nullptr;
+  const T* beta = nullptr;
+  const T* residual = nullptr;                // null: none
+  Activation activation = Activation::kNone;  // kNone or kRelu
+  T* y = nullptr;                             // may be x in BatchNormEvaluate
+  Wide<T>* mean = nullptr;                    // kept for the backward pass
+  Wide<T>* inverse_deviation = nullptr;       // 1 / sqrt(variance + 1e-5); the variance is the biased one
+  // For running statistics: average_beta * old + share * (mean, and the unbiased variance, which is 0 for one row).
+  Wide<T>* mean_average = nullptr;
+  Wide<T>* variance_average = nullptr;
+  Wide<T> share = 1;
+  Wide<T> average_beta = 0;  // 0: written without being read
+};
+
+template <class T>
+void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
+
+// The same with given statistics. Of the arguments that BatchNorm writes only y is used.
+template <class T>
+void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const T* mean, const T* variance);
+
+template <class T>
+struct BatchNormGradient {
+  std::int64_t rows = 0, channels = 0;
+  const T* x = nullptr;
+  const Wide<T>* mean = nullptr;
+  const Wide<T>* inverse_deviation = nullptr;
+  const T* gamma = nullptr;
+  Activation activation = Activation::kNone;
+  const T* y = nullptr;               // kRelu: what came out
+  T* dy = nullptr;                    // becomes the gradient before the activation, which is the residual's, in place
+  T* dx = nullptr;                    // may be dy, where the residual's gradient is not wanted
+  Wide<T>* gamma_gradient = nullptr;  // parameter_beta * old + gradient
+  Wide<T>* beta_gradient = nullptr;
+  Wide<T> parameter_beta = 0;
+};
+
+template <class T>
+void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& gradient);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,67 @@
+// Conv2d, Conv2dInputBackward, Conv2dFilterBackward: convolution as a matrix product.
+//
+// Shapes: x, dx [samples, height, width, channels]; filter [filters, window_height, window_width, channels]; bias
+//         [filters]; y, dy [samples, out_height, out_width, filters].
+// Types:  float and double.
+// Parity: y and the filter's gradient are products over ascending window elements and ascending output pixels, as in
+//         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
+//         product.
+// Limits: workspace of about kConvBlockElements for each thread and kConvChunkElements for all, or of kMatmulDepth
+//         windows where those are larger; and, for dx, of an image or a few for each thread.
+#pragma once
+
+#include <cstdint>
+
+#include "common/number16.h"
+#include "kernels/context.h"
+#include "kernels/image_windows.h"
+#include "kernels/matmul.h"
+
+namespace capstan::kernels {
+
+inline constexpr std::int64_t kConvBlockElements = 1 << 18;
+inline constexpr std::int64_t kConvChunkElements = 1 << 20;
+
+struct Conv2dShape {
+  ImageWindows windows;
+  std::int64_t filters = 0;
+};
+
+template <class T>
+struct Conv2dArgs {
+  Conv2dShape shape;
+  const T* x = nullptr;
+  const T* filter = nullptr;
+  const T* bias = nullptr;  // null: none
+  T* y = nullptr;           // after the activation
+  Activation activation = Activation::kNone;
+};
+
+template <class T>
+void Conv2d(CpuContext& context, const Conv2dArgs<T>& args);
+
+template <class T>
+struct Conv2dInputGradient {
+  Conv2dShape shape;
+  const T* filter = nullptr;
+  const T* dy = nullptr;
+  T* dx = nullptr;   // beta * old + gradient
+  Wide<T> beta = 0;  // 0: written without being read
+};
+
+template <class T>
+void Conv2dInputBackward(CpuContext& context, const Conv2dInputGradient<T>& gradient);
+
+template <class T>
+struct Conv2dFilterGradient {
+  Conv2dShape shape;
+  const T* x = nullptr;
+  const T* dy = nullptr;
+  Wide<T>* filter_gradient = nullptr;  // beta * old + gradient
+  Wide<T> beta = 0;                    // 0: written without being read
+};
+
+template <class T>
+void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& gradient);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,171 @@
+#include "kernels/conv2d.h"
+
+#include <algorithm>
+
+#include "kernels/im2col.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr std::int64_t kTileRows = 96, kTileColumns = 128;  // of the filter's gradient
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+bool IsProduct(const ImageWindows& w) {
+  return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
+}
+
+// Windows that are laid out as a matrix at a time: enough to be worth packing the filter for.
+std::int64_t BlockRows(const ImageWindows& w) {
+  return std::clamp<std::int64_t>(kConvBlockElements / w.window_elements(), 96, 480) / 12 * 12;
+}
+
+// Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, so that its order is that
+// of one product.
+std::int64_t ChunkRows(const ImageWindows& w) {
+  return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kMatmulDepth)) * kMatmulDepth;
+}
+
+// y's rows = columns * filter' + bias.
+template <class T>
+Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::int64_t rows, const T* columns) {
+  const std::int64_t depth = args.shape.windows.window_elements(), filters = args.shape.filters;
+  T* y = args.y + first * filters;
+  return {.m = rows,
+          .n = filters,
+          .k = depth,
+          .a = {columns, depth},
+          .b = {args.filter, depth, Transpose::kYes},
+          .c = y,
+          .c_stride = filters,
+          .bias = args.bias,
+          .activation = args.activation,
+          .activated = y};
+}
+
+// c = dy's rows * filter + beta * c.
+template <class T>
+Product<T> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Wide<T>* c,
+                        Wide<T> beta) {
+  const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
+  return {.m = rows,
+          .n = depth,
+          .k = filters,
+          .a = {g.dy + first * filters, filters},
+          .b = {g.filter, depth},
+          .c = c,
+          .c_stride = depth,
+          .beta = beta};
+}
+
+// The gradient of the whole filter from rows [first, first + rows) of dy and their windows.
+template <class T>
+Product<T> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t first, std::int64_t rows, const T* columns) {
+  const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
+  return {.m = filters,
+          .n = depth,
+          .k = rows,
+          .a = {g.dy + first * filters, filters, Transpose::kYes},
+          .b = {columns, depth},
+          .c = g.filter_gradient,
+          .c_stride = depth,
+          .beta = first == 0 ? g.beta : Wide<T>(1)};
+}
+
+// dx of images [first, last), through `columns` (BlockRows windows) and `sums` (the images).
+template <class T>
+void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t last, Wide<T>* columns,
+                           Wide<T>* sums, Wide<T>* scratch) {
+  const ImageWindows& w = g.shape.windows;
+  const std::int64_t pixels = w.out_pixels(), count = (last - first) * w.image_elements(), block = BlockRows(w);
+  std::fill_n(sums, count, Wide<T>(0));
+  for (std::int64_t row = first * pixels; row < last * pixels; row += block) {
+    const std::int64_t rows = std::min(block, last * pixels - row);
+    MatmulOnThisThread(InputProduct(g, row, rows, columns, Wide<T>(0)), scratch);
+    Col2Im(w, row, row + rows, columns, sums + (row / pixels - first) * w.image_elements());
+  }
+  T* dx = g.dx + first * w.image_elements();
+  if (g.beta == Wide<T>(0)) {
+    for (std::int64_t i = 0; i < count; ++i) dx[i] = Narrow<T>(sums[i]);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) dx[i] = Narrow<T>(g.beta * Widen(dx[i]) + sums[i]);
+  }
+}
+
+// One tile of the filter's gradient.
+template <class T>
+void FilterTile(Product<T> product, std::int64_t index, T* scratch) {
+  const std::int64_t across = (product.n + kTileColumns - 1) / kTileColumns;
+  const std::int64_t row = index / across * kTileRows, column = index % across * kTileColumns;
+  product.m = std::min(kTileRows, product.m - row);
+  product.n = std::min(kTileColumns, product.n - column);
+  product.a.data += row;
+  product.b.data += column;
+  product.c += row * product.c_stride + column;
+  MatmulOnThisThread(product, scratch);
+}
+
+}  // namespace
+
+template <class T>
+void Conv2d(CpuContext& context, const Conv2dArgs<T>& args) {
+  const ImageWindows& w = args.shape.windows;
+  const std::int64_t rows = w.samples * w.out_pixels(), block = BlockRows(w);
+  if (IsProduct(w)) return Matmul(context, ForwardProduct(args, 0, rows, args.x));
+  const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16), each = columns_size + kMatmulScratch;
+  T* workspace = context.Workspace<T>(static_cast<std::size_t>(each * context.threads()));
+  context.ParallelFor((rows + block - 1) / block, [&](std::int64_t task, int lane) {
+    T* columns = workspace + lane * each;
+    const std::int64_t first = task * block, last = std::min(rows, first + block);
+    Im2Col(w, first, last, args.x, columns);
+    MatmulOnThisThread(ForwardProduct(args, first, last - first, columns), columns + columns_size);
+  });
+}
+
+template <class T>
+void Conv2dInputBackward(CpuContext& context, const Conv2dInputGradient<T>& g) {
+  const ImageWindows& w = g.shape.windows;
+  if (IsProduct(w)) return Matmul(context, InputProduct(g, 0, w.samples * w.out_pixels(), g.dx, g.beta));
+  const std::int64_t images = std::clamp<std::int64_t>(BlockRows(w) / w.out_pixels(), 1, w.samples);
+  const std::int64_t columns_size = RoundUp(BlockRows(w) * w.window_elements(), 16);
+  const std::int64_t sums_size = RoundUp(images * w.image_elements(), 16);
+  const std::int64_t each = columns_size + sums_size + kMatmulScratch;
+  auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
+  context.ParallelFor((w.samples + images - 1) / images, [&](std::int64_t task, int lane) {
+    Wide<T>* columns = workspace + lane * each;
+    InputBackwardOfImages(g, task * images, std::min(w.samples, (task + 1) * images), columns, columns + columns_size,
+                          columns + columns_size + sums_size);
+  });
+}
+
+template <class T>
+void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& g) {
+  const ImageWindows& w = g.shape.windows;
+  const std::int64_t rows = w.samples * w.out_pixels(), depth = w.window_elements();
+  if (IsProduct(w)) return Matmul(context, FilterProduct(g, 0, rows, g.x));
+  const std::int64_t chunk = std::min(ChunkRows(w), rows), block = BlockRows(w);
+  const std::int64_t tiles =
+      (g.shape.filters + kTileRows - 1) / kTileRows * ((depth + kTileColumns - 1) / kTileColumns);
+  const std::int64_t columns_size = RoundUp(chunk * depth, 16);
+  T* columns = context.Workspace<T>(static_cast<std::size_t>(columns_size + kMatmulScratch * context.threads()));
+  for (std::int64_t first = 0; first < rows; first += chunk) {
+    const std::int64_t last = std::min(rows, first + chunk);
+    context.ParallelFor((last - first + block - 1) / block, [&](std::int64_t task, int) {
+      const std::int64_t row = first + task * block;
+      Im2Col(w, row, std::min(last, row + block), g.x, columns + task * block * depth);
+    });
+    const Product<T> product = FilterProduct(g, first, last - first, columns);
+    context.ParallelFor(tiles, [&](std::int64_t tile, int lane) {
+      FilterTile(product, tile, columns + columns_size + lane * kMatmulScratch);
+    });
+  }
+}
+
+template void Conv2d(CpuContext&, const Conv2dArgs<float>&);
+template void Conv2d(CpuContext&, const Conv2dArgs<double>&);
+template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<float>&);
+template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<double>&);
+template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<float>&);
+template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<double>&);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,24 @@
+// Im2Col, Col2Im: the windows of images as rows of a matrix, so that a convolution is a product, and the way back.
+//
+// Kind:   run on the calling thread, for kernels whose tasks are ranges of rows.
+// Shapes: x as in image_windows.h; columns [last - first, window_elements]. Row (n * out_height + p) * out_width + q is
+//         the window (p, q) of image n; what of it lies outside the image is 0.
+// Types:  float and double.
+// Parity: Im2Col copies. Col2Im adds the rows in ascending order.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/image_windows.h"
+
+namespace capstan::kernels {
+
+// Rows [first, last) of the matrix.
+template <class T>
+void Im2Col(const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* x, T* columns);
+
+// x += each window of rows [first, last). `x` begins with the image that row `first` lies in.
+template <class T>
+void Col2Im(const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* columns, T* x);
+
+}  // namespace capstan::kernels
