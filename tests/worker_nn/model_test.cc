@@ -35,7 +35,8 @@ Trained TrainOnce(const Subject& subject, int threads, const Samples& samples, c
 
 TEST_CASE("a model's gradients are those of finite differences", "[nn]") {
   CpuContext context(1);
-  for (const Subject& subject : {SmallMlp(0), SmallMlp(0.3), SmallGpt(0), SmallGpt(0.3)}) {
+  for (const Subject& subject :
+       {SmallMlp(0), SmallMlp(0.3), SmallConvnet(0), SmallConvnet(0.3), SmallGpt(0), SmallGpt(0.3)}) {
     const auto model = subject.Make<double>(context);
     const auto weights = SomeWeights(*model);
     const Samples samples = subject.MakeSamples(3, 10);
@@ -45,7 +46,7 @@ TEST_CASE("a model's gradients are those of finite differences", "[nn]") {
     const auto numeric = kernels::NumericGradient(weights, [&](const std::vector<double>& w) {
       return 0.25 * model->Train(w.data(), ignored.data(), samples.View(), kKey, {}, {}).loss;
     });
-    CAPTURE(subject.name, subject.mlp.dropout, subject.gpt.dropout);
+    CAPTURE(subject.name, subject.mlp.dropout, subject.convnet.dropout, subject.gpt.dropout);
     CHECK(DotOf(numeric, numeric) > 1e-3);
     CHECK(RelativeDistance(gradients, numeric) < 1e-7);
   }
@@ -53,7 +54,7 @@ TEST_CASE("a model's gradients are those of finite differences", "[nn]") {
 
 TEST_CASE("gradients along a random direction agree with the slope of the loss at trained sizes", "[nn]") {
   CpuContext context(2);
-  for (const Subject& subject : {LargerMlp(0.1), LargerGpt(0.1)}) {
+  for (const Subject& subject : {LargerMlp(0.1), LargerConvnet(0.1), LargerGpt(0.1)}) {
     const auto model = subject.Make<double>(context);
     const auto weights = SomeWeights(*model);
     const auto count = static_cast<std::int64_t>(weights.size());
@@ -77,7 +78,7 @@ TEST_CASE("gradients along a random direction agree with the slope of the loss a
 }
 
 TEST_CASE("one and three threads give the same bits", "[nn]") {
-  for (const Subject& subject : {LargerMlp(0.1), LargerGpt(0.1), LargerMlp(0), LargerGpt(0)}) {
+  for (const Subject& subject : {LargerMlp(0.1), LargerConvnet(0.1), LargerGpt(0.1), LargerMlp(0), LargerGpt(0)}) {
     const Samples samples = subject.MakeSamples(5, 13);
     const Trained one = TrainOnce(subject, 1, samples, kKey), three = TrainOnce(subject, 3, samples, kKey);
     CAPTURE(subject.name);
@@ -89,7 +90,7 @@ TEST_CASE("one and three threads give the same bits", "[nn]") {
 
 TEST_CASE("micro-batches add up to the whole batch", "[nn]") {
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0), LargerGpt(0)}) {
+  for (const Subject& subject : {LargerMlp(0), LargerConvnet(0), LargerGpt(0)}) {
     const auto model = subject.Make<double>(context);
     const auto weights = SomeWeights(*model);
     const Samples samples = subject.MakeSamples(5, 14);
@@ -107,7 +108,7 @@ TEST_CASE("micro-batches add up to the whole batch", "[nn]") {
 }
 
 TEST_CASE("dropout masks follow from seed, step, slot and micro-batch", "[nn][dropout]") {
-  for (const Subject& subject : {LargerMlp(0.2), LargerGpt(0.2)}) {
+  for (const Subject& subject : {LargerMlp(0.2), LargerConvnet(0.2), LargerGpt(0.2)}) {
     const Samples samples = subject.MakeSamples(2, 15);
     const Trained first = TrainOnce(subject, 1, samples, kKey);
     CHECK(TrainOnce(subject, 1, samples, kKey).gradients == first.gradients);
@@ -119,13 +120,13 @@ TEST_CASE("dropout masks follow from seed, step, slot and micro-batch", "[nn][dr
 
 TEST_CASE("evaluation is training without dropout", "[nn]") {
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0.5), LargerGpt(0.5)}) {
+  for (const Subject& subject : {LargerMlp(0.5), LargerConvnet(0.5), LargerGpt(0.5)}) {
     const auto model = subject.Make<float>(context);
     const auto weights = SomeWeights(*model);
     const Samples samples = subject.MakeSamples(3, 16);
     const LossSums evaluated = model->Evaluate(weights.data(), samples.View(), {});
     Subject plain = subject;
-    plain.mlp.dropout = plain.gpt.dropout = 0;
+    plain.mlp.dropout = plain.convnet.dropout = plain.gpt.dropout = 0;
     const Trained trained = TrainOnce(plain, 1, samples, kKey);
     CHECK(evaluated.loss == trained.sums.loss);
     CHECK(evaluated.correct == trained.sums.correct);
@@ -136,7 +137,7 @@ TEST_CASE("evaluation is training without dropout", "[nn]") {
 
 TEST_CASE("hooks name every tensor once: weights before they are read, gradients when they are final", "[nn][hooks]") {
   CpuContext context(1);
-  for (const Subject& subject : {SmallMlp(0.1), SmallGpt(0.1)}) {
+  for (const Subject& subject : {SmallMlp(0.1), SmallConvnet(0.1), SmallGpt(0.1)}) {
     const auto model = subject.Make<float>(context);
     const auto& tensors = model->tensors();
     std::vector<std::size_t> offsets;
@@ -195,12 +196,12 @@ std::vector<float> InitialWeights(const std::vector<TensorSpec>& tensors) {
 
 TEST_CASE("with initial weights the loss is about that of guessing, and gradient descent lowers it", "[nn]") {
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0.05), LargerGpt(0.05)}) {
+  for (const Subject& subject : {LargerMlp(0.05), LargerConvnet(0.05), LargerGpt(0.05)}) {
     const auto model = subject.Make<float>(context);
     auto weights = InitialWeights(model->tensors());
     std::vector<float> gradients(weights.size());
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 18);
-    const double classes = static_cast<double>(subject.IsGpt() ? subject.gpt.vocabulary : subject.mlp.classes);
+    const double classes = static_cast<double>(subject.Classes());
     const LossSums before = model->Evaluate(weights.data(), samples.View(), {});
     CHECK(before.loss / static_cast<double>(before.count) == Approx(std::log(classes)).epsilon(0.05));
     for (std::uint64_t step = 0; step < 40; ++step) {
@@ -213,6 +214,22 @@ TEST_CASE("with initial weights the loss is about that of guessing, and gradient
     CHECK(after.loss < 0.8 * before.loss);
     CHECK(after.correct > before.correct);
   }
+}
+
+TEST_CASE("a convnet learns a few images by heart", "[nn][convnet]") {
+  CpuContext context(2);
+  const Subject subject = LargerConvnet(0);
+  const auto model = subject.Make<float>(context);
+  auto weights = InitialWeights(model->tensors());
+  std::vector<float> gradients(weights.size());
+  const Samples samples = subject.MakeSamples(8, 20);
+  for (std::uint64_t step = 0; step < 150; ++step) {
+    model->Train(weights.data(), gradients.data(), samples.View(), kKey, {.gradient_scale = 1.0 / 8}, {});
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.1F * gradients[i];
+  }
+  const LossSums learned = model->Evaluate(weights.data(), samples.View(), {});
+  CHECK(learned.correct == 8);
+  CHECK(learned.loss / 8 < 0.05);
 }
 
 TEST_CASE("a gpt sees only the past", "[nn][gpt]") {
@@ -278,6 +295,16 @@ TEST_CASE("a wrong size is refused by its name", "[nn]") {
   expect(CreateMlp<float>(context, {.features = 3, .classes = 2, .hidden = {4, 0}}).status(), "hidden");
   expect(CreateMlp<float>(context, {.features = 3, .classes = 2, .dropout = NAN}).status(), "dropout");
   CHECK(CreateMlp<float>(context, {.features = 3, .classes = 2}).ok());
+  const auto convnet_says = [&](const ConvnetShape& shape) { return CreateConvnet<float>(context, shape).status(); };
+  CHECK(convnet_says({.image = {4, 5, 1}, .classes = 2, .channels = {1, 1}}).ok());
+  expect(convnet_says({.image = {4, 5, 1}, .classes = 2}), "channels");
+  expect(convnet_says({.image = {4, 5, 1}, .classes = 2, .channels = {1, 0}}), "channels");
+  expect(convnet_says({.image = {4, 5, 1}, .classes = 0, .channels = {1}}), "classes");
+  expect(convnet_says({.image = {4, 5, 1}, .classes = 2, .channels = {1}, .hidden = {-1}}), "hidden");
+  const Status small = convnet_says({.image = {5, 7, 1}, .classes = 2, .channels = {1, 1, 1}});
+  CHECK(small.message().find("an image of 5 x 7 is too small for model.channels with 3") != std::string::npos);
+  CHECK(convnet_says({.image = {0, 4, 1}, .classes = 2, .channels = {1}}).code() == Code::kInvalid);
+  CHECK(convnet_says({.image = {1 << 20, 1 << 20, 1}, .classes = 2, .channels = {1}}).code() == Code::kInvalid);
 }
 
 TEST_CASE("the catalogs carry the names, shapes and groups that people expect", "[nn]") {
@@ -323,6 +350,16 @@ TEST_CASE("the catalogs carry the names, shapes and groups that people expect", 
   CHECK(mlp->tensors()[0].shape == std::vector<std::int64_t>{7, 5});
   CHECK(mlp->tensors()[5].name == "layers.2.bias");
   CHECK(mlp->tensors()[5].shape == std::vector<std::int64_t>{3});
+
+  const auto convnet = SmallConvnet(0).Make<float>(context);
+  REQUIRE(convnet->tensors().size() == 8);
+  CHECK(convnet->tensors()[2].name == "conv.1.weight");
+  CHECK(convnet->tensors()[2].shape == std::vector<std::int64_t>{2, 3, 3, 3});
+  CHECK(convnet->tensors()[2].init == Init{InitKind::kUniform, static_cast<float>(1 / std::sqrt(27.0))});
+  CHECK(convnet->tensors()[3].init == convnet->tensors()[2].init);
+  CHECK(convnet->tensors()[4].name == "linear.0.weight");
+  CHECK(convnet->tensors()[4].shape == std::vector<std::int64_t>{4, 2});  // 5 x 7 pixels are halved to 1 x 1
+  for (const TensorSpec& tensor : convnet->tensors()) CHECK(tensor.decay == (tensor.shape.size() >= 2));
 }
 
 }  // namespace

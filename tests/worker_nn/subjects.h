@@ -41,12 +41,18 @@ struct Subject {
   std::string name;
   MlpShape mlp;
   GptShape gpt;
+  ConvnetShape convnet = {};
 
   bool IsGpt() const { return gpt.layers > 0; }
+  bool IsConvnet() const { return !convnet.channels.empty(); }
+  std::int64_t Features() const { return IsConvnet() ? convnet.image.elements() : mlp.features; }
+  std::int64_t Classes() const { return IsGpt() ? gpt.vocabulary : IsConvnet() ? convnet.classes : mlp.classes; }
 
   template <class T>
   std::unique_ptr<Model<T>> Make(kernels::CpuContext& context) const {
-    auto model = IsGpt() ? CreateGpt<T>(context, gpt) : CreateMlp<T>(context, mlp);
+    auto model = IsGpt()       ? CreateGpt<T>(context, gpt)
+                 : IsConvnet() ? CreateConvnet<T>(context, convnet)
+                               : CreateMlp<T>(context, mlp);
     REQUIRE(model.ok());
     return std::move(model).value();
   }
@@ -60,9 +66,9 @@ struct Subject {
               kernels::RandomIndices(count * gpt.context, vocabulary, seed + 1)};
     }
     return {count,
-            kernels::RandomNumbers<float>(count * mlp.features, seed),
+            kernels::RandomNumbers<float>(count * Features(), seed),
             {},
-            kernels::RandomIndices(count, static_cast<std::int32_t>(mlp.classes), seed + 1)};
+            kernels::RandomIndices(count, static_cast<std::int32_t>(Classes()), seed + 1)};
   }
 };
 
@@ -72,11 +78,20 @@ inline Subject SmallMlp(double dropout) {
 inline Subject SmallGpt(double dropout) {
   return {"gpt", {}, {.vocabulary = 7, .context = 5, .layers = 2, .heads = 3, .width = 6, .dropout = dropout}};
 }
+inline Subject SmallConvnet(double dropout) {
+  return {"convnet", {}, {}, {.image = {5, 7, 2}, .classes = 3, .channels = {3, 2}, .hidden = {4}, .dropout = dropout}};
+}
 inline Subject LargerMlp(double dropout) {
   return {"mlp", {.features = 61, .classes = 10, .hidden = {130, 70}, .dropout = dropout}, {}};
 }
 inline Subject LargerGpt(double dropout) {
   return {"gpt", {}, {.vocabulary = 97, .context = 70, .layers = 3, .heads = 2, .width = 48, .dropout = dropout}};
+}
+inline Subject LargerConvnet(double dropout) {
+  return {"convnet",
+          {},
+          {},
+          {.image = {15, 17, 3}, .classes = 10, .channels = {17, 33}, .hidden = {70}, .dropout = dropout}};
 }
 
 // Weights large enough that every nonlinearity matters; no two tensors alike.

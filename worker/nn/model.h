@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/catalog.h"
@@ -24,10 +25,10 @@ namespace capstan::nn {
 
 // One micro-batch, of one sample or more. Exactly one of inputs and tokens is used, by the kind of model.
 struct Batch {
-  std::int64_t samples = 0;               // rows (mlp) or sequences (gpt)
-  std::span<const float> inputs;          // mlp: [samples, features]
+  std::int64_t samples = 0;               // sequences (gpt) or rows (the others)
+  std::span<const float> inputs;          // mlp: [samples, features]; of images [samples, height, width, channels]
   std::span<const std::int32_t> tokens;   // gpt: [samples, context]
-  std::span<const std::int32_t> targets;  // mlp: [samples]; gpt: [samples, context]
+  std::span<const std::int32_t> targets;  // [samples]; gpt: [samples, context]
 };
 
 // What the dropout masks of a micro-batch follow from, together with the layer.
@@ -40,7 +41,7 @@ struct StepKey {
 
 struct LossSums {
   double loss = 0;           // summed over predictions; the mean is loss / count
-  std::int64_t count = 0;    // predictions: samples (mlp) or tokens (gpt)
+  std::int64_t count = 0;    // predictions: tokens (gpt) or samples
   std::int64_t correct = 0;  // predictions whose target has the largest logit
 };
 
@@ -82,7 +83,7 @@ class Model {
   // The loss without dropout.
   virtual LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) = 0;
 
-  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. mlp: kUnsupported.
+  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. Others: kUnsupported.
   virtual Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) = 0;
 };
 
@@ -90,6 +91,21 @@ class Model {
 struct MlpShape {
   std::int64_t features = 0, classes = 0;
   std::vector<std::int64_t> hidden = {};  // widths; none: a linear classifier
+  double dropout = 0;
+};
+
+struct ImageSize {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t elements() const { return height * width * channels; }
+  std::string ToString() const { return std::to_string(height) + " x " + std::to_string(width); }
+};
+
+// For each entry of `channels` a convolution of 3 x 3 with so many filters, ReLU, and the largest of each 2 x 2 pixels;
+// then linear layers as in an mlp, which see a pixel's channels together.
+struct ConvnetShape {
+  ImageSize image;
+  std::int64_t classes = 0;
+  std::vector<std::int64_t> channels = {}, hidden = {};
   double dropout = 0;
 };
 
@@ -105,6 +121,8 @@ struct GptShape {
 
 template <class T>
 Result<std::unique_ptr<Model<T>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
+template <class T>
+Result<std::unique_ptr<Model<T>>> CreateConvnet(kernels::CpuContext& context, const ConvnetShape& shape);
 template <class T>
 Result<std::unique_ptr<Model<T>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
 

@@ -5,16 +5,30 @@
 #include <string>
 
 #include "common/status.h"
+#include "worker/nn/model.h"
 
 namespace capstan::nn {
 
 inline constexpr std::int64_t kSizeMax = std::int64_t{1} << 24;  // of one extent
 inline constexpr std::int64_t kLayersMax = 4096;
+inline constexpr std::int64_t kChannelsMax = 1 << 16;
+inline constexpr std::int64_t kPixelsMax = std::int64_t{1} << 24;
 
 inline Status CheckSize(const std::string& name, std::int64_t value, std::int64_t maximum = kSizeMax) {
   if (value >= 1 && value <= maximum) return {};
   return Invalid("model." + name + " is " + std::to_string(value) + "; it must be from 1 to " +
                  std::to_string(maximum));
+}
+
+inline Status CheckImage(const ImageSize& image) {
+  const auto fits = [](std::int64_t extent) { return extent >= 1 && extent <= kPixelsMax; };
+  if (fits(image.height) && fits(image.width) && image.height * image.width <= kPixelsMax && image.channels >= 1 &&
+      image.channels <= kChannelsMax) {
+    return {};
+  }
+  return Invalid("an image of " + image.ToString() + " with " + std::to_string(image.channels) +
+                 " channels; it must have from 1 to " + std::to_string(kPixelsMax) + " pixels and 1 to " +
+                 std::to_string(kChannelsMax) + " channels");
 }
 
 inline Status CheckDropout(double probability) {

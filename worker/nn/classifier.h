@@ -1,0 +1,54 @@
+// What models that sort rows of numbers into classes share: checks of a batch, its inputs in the model's type, the
+// loss.
+//
+// Kind:   pure functions.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "common/number16.h"
+#include "common/status.h"
+#include "kernels/softmax_cross_entropy.h"
+#include "worker/nn/model.h"
+
+namespace capstan::nn {
+
+inline void CheckRows(const Batch& batch, std::int64_t features, std::int64_t classes) {
+  const auto samples = static_cast<std::size_t>(batch.samples);
+  CAPSTAN_CHECK(batch.samples >= 1 && batch.targets.size() == samples);
+  CAPSTAN_CHECK(batch.inputs.size() == samples * static_cast<std::size_t>(features));
+  for (const std::int32_t target : batch.targets) CAPSTAN_CHECK(target >= 0 && target < classes);
+}
+
+// Whether inputs have to be converted, which takes memory of the model's.
+template <class T>
+inline constexpr bool kConvertsInputs = !std::is_same_v<T, float>;
+
+// The batch's inputs; `converted` has room for them where kConvertsInputs.
+template <class T>
+const T* InputsAs(const Batch& batch, T* converted) {
+  if constexpr (!kConvertsInputs<T>) {
+    return batch.inputs.data();
+  } else {
+    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+      converted[i] = Narrow<T>(static_cast<Wide<T>>(batch.inputs[i]));
+    }
+    return converted;
+  }
+}
+
+// The logits become the gradient of scale * loss.
+template <class Context, class T>
+LossSums ClassLoss(Context& context, const Batch& batch, std::int64_t classes, double scale, T* logits) {
+  const kernels::LossResult result =
+      SoftmaxCrossEntropy(context, kernels::SoftmaxCrossEntropyArgs<T>{.rows = batch.samples,
+                                                                       .classes = classes,
+                                                                       .stride = classes,
+                                                                       .logits = logits,
+                                                                       .targets = batch.targets.data(),
+                                                                       .gradient_scale = static_cast<Wide<T>>(scale)});
+  return {result.loss, batch.samples, result.correct};
+}
+
+}  // namespace capstan::nn
