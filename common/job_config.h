@@ -22,7 +22,7 @@ enum class Mode : std::uint8_t { kSync, kAsync, kBounded };
 enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 // kClient: the workers are programs of the user's own; the first of them declares the tensors.
-enum class ModelKind : std::uint8_t { kGpt, kMlp, kClient };
+enum class ModelKind : std::uint8_t { kGpt, kMlp, kConvnet, kClient };
 // Sizes of gpt that others have weights for: OpenAI's GPT-2.
 enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl };
 enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynthetic };
@@ -56,14 +56,18 @@ struct ModelSection {
   std::uint32_t heads = 4;
   std::uint32_t width = 128;
   std::uint32_t context = 128;  // tokens of a sample
-  // mlp
+  // convnet
+  std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; each is followed by a halving
+  // mlp, convnet
   std::vector<std::uint32_t> hidden = {128};
-  // both
+  // gpt, mlp, convnet
   double dropout = 0.0;  // in [0, 1)
   bool operator==(const ModelSection&) const = default;
 
   // Whether capstan-worker computes it. Otherwise [data] and [worker] mean nothing: nobody of ours would read them.
   bool built_in() const { return kind != ModelKind::kClient; }
+  bool reads_tokens() const { return kind == ModelKind::kGpt; }
+  bool reads_images() const { return kind == ModelKind::kConvnet; }
 };
 
 struct DataSection {
@@ -85,13 +89,18 @@ struct DataSection {
   // cifar10: random changes of training images
   bool crop = true;
   bool flip = true;
+  // csv, synthetic
+  std::vector<std::uint32_t> image;  // [height, width, channels] of a row, which is an image; empty: it is none
   // synthetic
   std::uint64_t samples = 4096;
-  std::uint32_t features = 32;  // mlp
-  std::uint32_t classes = 10;   // mlp
+  std::uint32_t features = 32;  // numbers of a row that is no image
+  std::uint32_t classes = 10;   // of rows
   // synthetic (gpt), tokens: ids are below it
   std::uint32_t vocabulary = 64;  // the preset's; without one, required for tokens
   bool operator==(const DataSection&) const = default;
+
+  // synthetic: numbers of a row.
+  std::uint32_t row_features() const { return image.empty() ? features : image[0] * image[1] * image[2]; }
 };
 
 // The defaults are PyTorch's for each kind, and those of its paper where PyTorch has none (lars, lamb); `momentum`

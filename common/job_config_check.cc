@@ -1,6 +1,7 @@
 #include "common/job_config_check.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/job_config_keys.h"
 #include "common/utf8.h"
@@ -14,6 +15,7 @@ using std::to_string;
 constexpr std::size_t kNameBytesMax = 64;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kMemoryGiBMax = 64;  // of one thing in one process; far above what trains at a useful speed
+constexpr double kRowNumbersMax = 1 << 20;
 
 // The name becomes part of paths.
 std::optional<Problem> FindNameProblem(const JobConfig& c) {
@@ -27,6 +29,35 @@ std::optional<Problem> FindNameProblem(const JobConfig& c) {
   return Problem{"job", "name",
                  "job.name is \"" + CleanUtf8(name, kNameBytesMax) + (name.size() > kNameBytesMax ? "..." : "") +
                      "\"; wanted 1 to 64 letters, digits, '.', '_' or '-', the first of them no '.' or '-'"};
+}
+
+std::string NameOf(ModelKind kind) {
+  for (const Word<ModelKind>& word : kModels) {
+    if (word.value == kind) return "model kind \"" + std::string(word.text) + "\"";
+  }
+  return "this model";
+}
+
+double Elements(const std::vector<std::uint32_t>& extents) {
+  double count = 1;
+  for (const double extent : extents) count *= extent;
+  return count;
+}
+
+std::optional<Problem> FindImageProblem(const JobConfig& c) {
+  const std::vector<std::uint32_t>& image = c.data.image;
+  if (!image.empty() && image.size() != 3) {
+    return Problem{"data", "image",
+                   "image has " + to_string(image.size()) + " numbers; wanted [height, width, channels]"};
+  }
+  if (Elements(image) > kRowNumbersMax) {
+    return Problem{"data", "image", "an image of more than 1048576 numbers; use smaller ones"};
+  }
+  const bool may_say = c.data.kind == DataKind::kCsv || c.data.kind == DataKind::kSynthetic;
+  if (!c.model.reads_images() || !may_say || !image.empty()) return std::nullopt;
+  return Problem{"data", "kind",
+                 NameOf(c.model.kind) + " reads images: say image = [height, width, channels], whose product is a " +
+                     "row's numbers, or use data kind \"idx\" or \"cifar10\""};
 }
 
 // A preset's sizes are what makes it one; a shorter context is the same model with fewer positions.
@@ -57,7 +88,7 @@ std::optional<Problem> FindPresetProblem(const JobConfig& c) {
 }
 
 std::optional<Problem> FindModelProblem(const JobConfig& c) {
-  const bool is_gpt = c.model.kind == ModelKind::kGpt;
+  const bool is_gpt = c.model.reads_tokens();
   if (auto problem = FindPresetProblem(c)) return problem;
   if (is_gpt && c.model.width % c.model.heads != 0) {
     return Problem{"model", "heads",
@@ -73,8 +104,9 @@ std::optional<Problem> FindModelProblem(const JobConfig& c) {
   if (!is_gpt && has_tokens) {
     return Problem{
         "data", "kind",
-        "model kind \"mlp\" reads rows of numbers: data kind \"idx\", \"csv\", \"cifar10\" or \"synthetic\""};
+        NameOf(c.model.kind) + " reads rows of numbers: data kind \"idx\", \"csv\", \"cifar10\" or \"synthetic\""};
   }
+  if (auto problem = FindImageProblem(c)) return problem;
   if (c.data.kind != DataKind::kSynthetic && c.data.path.empty()) {
     return Problem{"data", "path", "path is empty; name the file or folder to train on"};
   }
@@ -139,13 +171,34 @@ std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   return problem;
 }
 
+// What convolutions make of an image, and what they take on the way; nothing where its size is not known yet.
+struct Convolved {
+  double features = 0, weights = 0, activations = 0;
+};
+
+Convolved Convolve(const JobConfig& c) {
+  if (c.data.image.size() != 3) return {};
+  double height = c.data.image[0], width = c.data.image[1], before = c.data.image[2];
+  Convolved made;
+  for (const double filters : c.model.channels) {
+    made.weights += 9 * before * filters;
+    made.activations += height * width * filters;
+    height = std::floor(height / 2);
+    width = std::floor(width / 2);
+    before = filters;
+  }
+  made.features = height * width * before;
+  return made;
+}
+
 // Features and classes of files are not known yet: what is made of them counts as nothing here.
 double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
   if (c.model.kind == ModelKind::kGpt) {
     const double width = c.model.width;
     return 12 * width * width * c.model.layers + (vocabulary + c.model.context) * width;
   }
-  double count = 0, before = features;
+  const Convolved convolved = c.model.kind == ModelKind::kConvnet ? Convolve(c) : Convolved{.features = features};
+  double count = convolved.weights, before = convolved.features;
   for (double width : c.model.hidden) {
     count += before * width;
     before = width;
@@ -154,8 +207,8 @@ double WeightCount(const JobConfig& c, double features, double classes, double v
 }
 
 std::optional<Problem> FindSizeProblem(const JobConfig& c) {
-  const bool is_gpt = c.model.kind == ModelKind::kGpt, is_synthetic = c.data.kind == DataKind::kSynthetic;
-  const double features = is_synthetic ? c.data.features : 0, classes = is_synthetic ? c.data.classes : 0;
+  const bool is_gpt = c.model.reads_tokens(), is_synthetic = c.data.kind == DataKind::kSynthetic;
+  const double features = is_synthetic ? c.data.row_features() : 0, classes = is_synthetic ? c.data.classes : 0;
   const double vocabulary = is_synthetic || c.data.kind == DataKind::kTokens ? c.data.vocabulary : 0;
   const Problem too_many_features = {"data", "features", "[data] features x classes"};
   const Problem too_wide =
@@ -166,7 +219,8 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   // What a slot computes at a time: its inputs, or the scores of each token.
   const double samples = (c.job.global_batch - 1.0) / c.job.slots / c.worker.accumulate + 1;
   const double each =
-      is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width) : std::max(features, classes);
+      is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width)
+             : std::max({features, classes, c.model.kind == ModelKind::kConvnet ? Convolve(c).activations : 0});
   return FindMemoryProblem(samples * each, {"job", "global_batch",
                                             "a batch of global_batch / (slots x [worker] accumulate) samples x " +
                                                 std::string(is_gpt ? "[model] context x its width or [data] vocabulary"

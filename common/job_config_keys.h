@@ -64,9 +64,11 @@ inline constexpr Word<Acknowledge> kAcknowledges[] = {{"received", Acknowledge::
                                                       {"durable", Acknowledge::kDurable}};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};
-inline constexpr Word<ModelKind> kModels[] = {
-    {"gpt", ModelKind::kGpt}, {"mlp", ModelKind::kMlp}, {"client", ModelKind::kClient}};
-inline constexpr std::string_view kModelsLater[] = {"convnet", "resnet", "dlrm"};
+inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt},
+                                              {"mlp", ModelKind::kMlp},
+                                              {"convnet", ModelKind::kConvnet},
+                                              {"client", ModelKind::kClient}};
+inline constexpr std::string_view kModelsLater[] = {"resnet", "dlrm"};
 inline constexpr Word<ModelPreset> kPresets[] = {{"gpt2", ModelPreset::kGpt2},
                                                  {"gpt2-medium", ModelPreset::kGpt2Medium},
                                                  {"gpt2-large", ModelPreset::kGpt2Large},
@@ -133,7 +135,8 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Begin("model");
   v.Choice({"kind", {}, Need::kRequired}, s.kind, {kModels, kModelsLater});
   const When gpt{s.kind == ModelKind::kGpt, "kind = \"gpt\""};
-  const When mlp{s.kind == ModelKind::kMlp, "kind = \"mlp\""};
+  const When convnet{s.kind == ModelKind::kConvnet, "kind = \"convnet\""};
+  const When layered{s.kind == ModelKind::kMlp || convnet.applies, "kind = \"mlp\" or \"convnet\""};
   v.Choice({"preset", gpt}, s.preset, {kPresets, {}});
   const GptSizes sizes = SizesOf(s.preset);
   v.Default(s.layers, sizes.layers);
@@ -144,8 +147,9 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Integer({"heads", gpt}, s.heads, {1, 1024});
   v.Integer({"width", gpt}, s.width, {1, 1 << 16});
   v.Integer({"context", gpt}, s.context, {1, 1 << 20});
-  v.Integers({"hidden", mlp}, s.hidden, {1, 1 << 20});
-  v.Number({"dropout", {s.built_in(), "kind = \"gpt\" or \"mlp\""}}, s.dropout,
+  v.Integers({"channels", convnet}, s.channels, {1, 1 << 16});
+  v.Integers({"hidden", layered}, s.hidden, {1, 1 << 20});
+  v.Number({"dropout", {s.built_in(), "kind = \"gpt\", \"mlp\" or \"convnet\""}}, s.dropout,
            {0, 1, Bound::kIncluded, Bound::kExcluded});
   v.End();
 }
@@ -174,8 +178,10 @@ void VisitData(Visitor& v, DataSection& s, ModelPreset preset, When built_in) {
   v.Number({"scale", {idx.applies || csv.applies, "kind = \"idx\" or \"csv\""}}, s.scale, {1e-30, 1e30});
   v.Flag({"crop", cifar10}, s.crop);
   v.Flag({"flip", cifar10}, s.flip);
+  v.Integers({"image", {csv.applies || synthetic.applies, "kind = \"csv\" or \"synthetic\""}}, s.image, {1, 1 << 20});
   v.Integer({"samples", synthetic}, s.samples, {1, std::int64_t{1} << 40});
-  v.Integer({"features", synthetic}, s.features, {1, 1 << 20});
+  v.Integer({"features", {synthetic.applies && s.image.empty(), "kind = \"synthetic\" without image"}}, s.features,
+            {1, 1 << 20});
   v.Integer({"classes", synthetic}, s.classes, {2, 1 << 20});
   v.Default(s.vocabulary, SizesOf(preset).vocabulary);
   v.Integer({"vocabulary",
@@ -279,7 +285,7 @@ template <class Visitor>
 void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitJob(v, config.job);
   VisitModel(v, config.model);
-  const When built_in{config.model.built_in(), "[model] kind = \"gpt\" or \"mlp\""};
+  const When built_in{config.model.built_in(), "a [model] kind other than \"client\""};
   VisitData(v, config.data, config.model.preset, built_in);
   VisitOptimizer(v, config.optimizer);
   VisitSchedule(v, config.schedule);

@@ -204,18 +204,17 @@ TEST_CASE("an unknown section is an error with a suggestion", "[config]") {
 TEST_CASE("an unknown kind names the kinds there are", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.kind=gtp"}),
              StartsWith("--set model.kind=gtp: unknown word \"gtp\" for kind in [model]: one of \"gpt\", \"mlp\", "
-                        "\"client\"; did you mean \"gpt\"?"));
+                        "\"convnet\", \"client\"; did you mean \"gpt\"?"));
   CHECK_THAT(Message("[job]\nsteps=1\nglobal_batch=1\n[model]\nkind = \"transformer\"\ndepth = 3\n"),
              StartsWith("job.toml:5:8: unknown word \"transformer\""));
 }
 
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
-  const auto refused =
-      GENERATE(std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
-               std::string("model.kind=convnet"), std::string("model.kind=resnet"), std::string("model.kind=dlrm"),
-               std::string("data.kind=criteo"), std::string("cluster.mixed=true"), std::string("worker.device=cuda"),
-               std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
-               std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
+  const auto refused = GENERATE(
+      std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
+      std::string("model.kind=resnet"), std::string("model.kind=dlrm"), std::string("data.kind=criteo"),
+      std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
+      std::string("worker.device=emulated"), std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -251,14 +250,15 @@ TEST_CASE("a model of the workers' own has no sizes, no data and no settings of 
   CHECK(Parse(PrintJobConfig(config)) == config);
   CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("threads") && Contains("[optimizer]"));
   CHECK_THAT(Message(own + "[data]\nkind = \"synthetic\"\n"),
-             StartsWith("job.toml:6:2: [data] goes with [model] kind = \"gpt\" or \"mlp\" only"));
+             StartsWith("job.toml:6:2: [data] goes with a [model] kind other than \"client\" only"));
   CHECK_THAT(Message(own, {"worker.accumulate=2"}), Contains("\"accumulate\" in [worker] goes with"));
   CHECK(Parse(own, {"worker.precision=fp16"}).worker.precision == Precision::kFp16);
   CHECK_THAT(Message(own, {"worker.precision=fp16", "job.mode=async"}),
              Contains("\"client\" is built for mode \"sync\""));
   CHECK_THAT(Message(own, {"data.pth=x"}), Contains("did you mean \"path\"?"));
-  CHECK_THAT(Message(own, {"model.hidden=[8]"}), Contains("\"hidden\" in [model] goes with kind = \"mlp\" only"));
-  CHECK_THAT(Message(own, {"model.dropout=0.1"}), Contains("goes with kind = \"gpt\" or \"mlp\" only"));
+  CHECK_THAT(Message(own, {"model.hidden=[8]"}),
+             Contains("\"hidden\" in [model] goes with kind = \"mlp\" or \"convnet\" only"));
+  CHECK_THAT(Message(own, {"model.dropout=0.1"}), Contains("goes with kind = \"gpt\", \"mlp\" or \"convnet\" only"));
   CHECK_THAT(Message(own, {"job.slots=9"}), Contains("less than the 9 slots"));
 }
 
@@ -306,6 +306,26 @@ TEST_CASE("values that do not fit together are refused where one of them stands"
   CHECK_THAT(Message(kSmallest, {"schedule.kind=cosine", "schedule.min_lr=1"}), Contains("above [optimizer] lr"));
   CHECK_THAT(Message(kSmallest, {"cluster.min_workers=2"}), Contains("min_workers = 2 is more than workers = 1"));
   CHECK_THAT(Message(kSmallest, {"data.kind=csv", "data.path=\"\""}), Contains("path is empty"));
+}
+
+TEST_CASE("a model of images reads idx files, or rows that are said to be images", "[config]") {
+  const std::vector<std::string> convnet = {"model.kind=convnet"};
+  CHECK_THAT(Message(kSmallest, convnet), Contains("\"convnet\" reads images: say image = [height, width, channels]"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=convnet", "data.kind=csv", "data.path=a"}), Contains("reads images"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=convnet", "data.kind=text", "data.path=a"}),
+             Contains("\"convnet\" reads rows of numbers"));
+  CHECK(Parse(kSmallest, {"model.kind=convnet", "data.kind=idx", "data.path=a", "data.labels=b"}).data.image.empty());
+  const JobConfig config = Parse(kSmallest, {"model.kind=convnet", "data.image=[9, 8, 3]"});
+  CHECK(config.data.row_features() == 216);
+  CHECK(config.model.channels == std::vector<std::uint32_t>{32, 64});
+  CHECK(Parse(kSmallest, {"data.image=[9, 8, 3]"}).data.row_features() == 216);  // an mlp may read images
+  CHECK_THAT(Message(kSmallest, {"data.image=[9, 8]"}),
+             StartsWith("--set data.image=[9, 8]: image has 2 numbers; wanted [height, width, channels]"));
+  CHECK_THAT(Message(kSmallest, {"data.image=[1024, 1024, 3]"}), Contains("more than 1048576 numbers"));
+  CHECK_THAT(Message(kSmallest, {"data.image=[9, 8, 3]", "data.features=216"}),
+             Contains("\"synthetic\" without image"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=convnet", "data.image=[900, 900, 1]", "model.channels=[60000, 60000]"}),
+             Contains("would take"));
 }
 
 TEST_CASE("a job's name can be part of a path", "[config]") {
@@ -379,16 +399,16 @@ TEST_CASE("an override that is none says what one looks like", "[config]") {
 }
 
 TEST_CASE("the printed job reads back as the same job, and prints the same", "[config]") {
-  const std::string models[] = {"model.kind=mlp", "model.kind=gpt"};
+  const std::string models[] = {"model.kind=mlp", "model.kind=gpt", "model.kind=convnet"};
   const std::string optimizers[] = {"sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb"};
   for (const std::string& model : models) {
     for (const std::string& optimizer : optimizers) {
       for (const char* schedule : {"constant", "cosine", "linear"}) {
-        const JobConfig config =
-            Parse(kSmallest, {model, "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
-                              "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
-                              "cluster.advertise=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"",
-                              "optimizer.no_decay=[\"*.bias\", \"x\"]"});
+        const JobConfig config = Parse(
+            kSmallest,
+            {model, "data.image=[8, 9, 3]", "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
+             "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
+             "cluster.advertise=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"", "optimizer.no_decay=[\"*.bias\", \"x\"]"});
         const std::string text = PrintJobConfig(config);
         INFO(text);
         const JobConfig again = Parse(text);

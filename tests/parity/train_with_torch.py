@@ -1,4 +1,4 @@
-"""The models mlp and gpt in PyTorch, trained on the weights and batches that dump_inputs wrote.
+"""The models mlp, convnet and gpt in PyTorch, trained on the weights and batches that dump_inputs wrote.
 
 Written from the models' descriptions and from PyTorch's own layers and optimizers, not from capstan's sources: what
 both compute the same way is right, or wrong in two independent places.
@@ -29,8 +29,11 @@ FAULTS = {
     'norm': 'layer norm\'s eps a hundred times larger',
     'ratio': 'trust ratios are 1',
     'norms': 'trust ratios of the first half of each tensor',
+    'average': 'pooling takes the mean',
+    'channels first': 'the linear layers see channel by channel',
 }
-FAULTS_OF_GPT = {'gelu', 'mask', 'untied', 'norm'}
+FAULTS_OF = {'gelu': 'gpt', 'mask': 'gpt', 'untied': 'gpt', 'norm': 'gpt', 'average': 'convnet',
+             'channels first': 'convnet'}  # the others show in any model
 FAULTS_OF_TRUST = {'ratio', 'norms'}
 
 
@@ -78,13 +81,24 @@ def read_batches(folder, job, features):
     return steps
 
 
-def mlp_logits(p, model, x, faults):
-    layers = len(model['hidden']) + 1
+def mlp_logits(p, job, x, faults, name='layers'):
+    layers = len(job['model']['hidden']) + 1
     for i in range(layers):
-        x = F.linear(x, p[f'layers.{i}.weight'], p[f'layers.{i}.bias'])
+        x = F.linear(x, p[f'{name}.{i}.weight'], p[f'{name}.{i}.bias'])
         if i + 1 < layers:
             x = torch.relu(x)
     return x
+
+
+def convnet_logits(p, job, x, faults):
+    """Images and filters lie with their channels last; PyTorch wants them behind the samples."""
+    x = x.reshape(-1, *job['data']['image']).permute(0, 3, 1, 2)
+    pool = F.avg_pool2d if 'average' in faults else F.max_pool2d
+    for i in range(len(job['model']['channels'])):
+        x = F.conv2d(x, p[f'conv.{i}.weight'].permute(0, 3, 1, 2), p[f'conv.{i}.bias'], padding=1)
+        x = pool(torch.relu(x), 2)
+    x = x if 'channels first' in faults else x.permute(0, 2, 3, 1)
+    return mlp_logits(p, job, x.flatten(1), faults, 'linear')
 
 
 def gelu(x, faults):
@@ -93,7 +107,8 @@ def gelu(x, faults):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
-def gpt_logits(p, model, tokens, faults):
+def gpt_logits(p, job, tokens, faults):
+    model = job['model']
     width, heads = model['width'], model['heads']
     samples, length = tokens.shape
 
@@ -185,7 +200,8 @@ class Training:
 
     def __init__(self, folder, job, faults=(), dtype=torch.float32):
         initial = read_safetensors(os.path.join(folder, 'initial.safetensors'))
-        features = initial['layers.0.weight'].shape[1] if job['model']['kind'] == 'mlp' else 0
+        kind = job['model']['kind']
+        features = initial['layers.0.weight'].shape[1] if kind == 'mlp' else math.prod(job['data'].get('image', [0]))
         self.job, self.faults, self.dtype = job, set(faults), dtype
         self.parameters = {name: torch.nn.Parameter(value.to(dtype)) for name, value in initial.items()}
         if 'untied' in self.faults:
@@ -196,11 +212,11 @@ class Training:
         self.optimizer = make_optimizer(job, self.parameters, self.faults)
 
     def loss(self, slots):
-        logits = gpt_logits if self.job['model']['kind'] == 'gpt' else mlp_logits
+        logits = {'gpt': gpt_logits, 'convnet': convnet_logits, 'mlp': mlp_logits}[self.job['model']['kind']]
         losses = []
         for inputs, targets in slots:
             inputs = inputs.to(self.dtype) if inputs.is_floating_point() else inputs
-            outputs = logits(self.parameters, self.job['model'], inputs, self.faults)
+            outputs = logits(self.parameters, self.job, inputs, self.faults)
             losses.append(F.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction='none'))
         if 'slot means' in self.faults:
             return torch.stack([slot.mean() for slot in losses]).mean()

@@ -143,6 +143,21 @@ TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
   CHECK_THAT(Message(config, folder.path()), Contains("\"../labels\" leads out of the data folder"));
 }
 
+TEST_CASE("rows are images where the job says so, and their numbers must be as many", "[data]") {
+  const TempFolder folder;
+  folder.Write("t.csv", "8,4,3,2,1,0,0\n2,16,5,6,7,8,1\n");
+  JobConfig config = TableJob(DataKind::kCsv, "t.csv", 1);
+  CHECK(Open(config, folder.path())->spec().image == ImageShape{});
+  config.data.image = {3, 1, 2};
+  CHECK(Open(config, folder.path())->spec().image == ImageShape{3, 1, 2});
+  config.data.image = {3, 3, 1};
+  CHECK_THAT(Message(config, folder.path()),
+             Contains("t.csv: its rows have 6 numbers beside the label, and [data] image has 9"));
+  config.data.kind = DataKind::kSynthetic;
+  CHECK(Open(config, "/")->spec().image == ImageShape{3, 3, 1});
+  CHECK(Fill(*Open(config, "/"), {0, 1}).inputs.size() == 18);
+}
+
 TEST_CASE("data with one class only is refused", "[data]") {
   const TempFolder folder;
   folder.Write("t.csv", "8,4,0\n2,16,0\n");

@@ -2,6 +2,34 @@
 
 namespace capstan::train {
 
+namespace {
+
+std::vector<std::int64_t> Widths(const std::vector<std::uint32_t>& widths) { return {widths.begin(), widths.end()}; }
+
+Status CheckData(const ModelSection& model, const SampleSpec& samples) {
+  const bool has_tokens = samples.form == SampleForm::kTokens;
+  if (model.reads_tokens() && !has_tokens) {
+    return Invalid(
+        "model.kind = \"gpt\" learns from tokens, and this data has rows of numbers; use data.kind = \"text\" or "
+        "model.kind = \"mlp\"");
+  }
+  if (!model.reads_tokens() && has_tokens) {
+    return Invalid(
+        "this model learns from rows of numbers, and this data has tokens; use data.kind = \"csv\" or \"idx\", or "
+        "model.kind = \"gpt\"");
+  }
+  if (model.reads_images() && samples.image == ImageShape{}) {
+    return Invalid("this model learns from images, and this data has rows of " + std::to_string(samples.features) +
+                   " numbers; use an idx file of 3 or 4 dimensions, data.kind = \"csv\" with image, or model.kind = "
+                   "\"mlp\"");
+  }
+  return {};
+}
+
+nn::ImageSize SizeOf(const ImageShape& image) { return {image.height, image.width, image.channels}; }
+
+}  // namespace
+
 template <class T>
 Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
                                                   const SampleSpec& samples) {
@@ -11,25 +39,30 @@ Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, 
         "model.kind = \"client\": the model is its workers' own, and known once one of them has declared it; "
         "start your own program as a worker, not capstan-worker");
   }
-  const bool takes_tokens = model.kind == ModelKind::kGpt;
-  if (takes_tokens != (samples.form == SampleForm::kTokens)) {
-    return Invalid(takes_tokens ? "model.kind = \"gpt\" learns from tokens, and this data has rows of numbers; "
-                                  "use data.kind = \"text\" or model.kind = \"mlp\""
-                                : "model.kind = \"mlp\" learns from rows of numbers, and this data has tokens; "
-                                  "use data.kind = \"csv\" or \"idx\", or model.kind = \"gpt\"");
+  CAPSTAN_RETURN_IF_ERROR(CheckData(model, samples));
+  switch (model.kind) {
+    case ModelKind::kGpt:
+      return nn::CreateGpt<T>(context, {.vocabulary = samples.vocabulary,
+                                        .context = samples.context,
+                                        .layers = model.layers,
+                                        .heads = model.heads,
+                                        .width = model.width,
+                                        .dropout = model.dropout,
+                                        .recompute = config.worker.recompute});
+    case ModelKind::kMlp:
+      return nn::CreateMlp<T>(context, {.features = samples.features,
+                                        .classes = samples.classes,
+                                        .hidden = Widths(model.hidden),
+                                        .dropout = model.dropout});
+    case ModelKind::kConvnet:
+      return nn::CreateConvnet<T>(context, {.image = SizeOf(samples.image),
+                                            .classes = samples.classes,
+                                            .channels = Widths(model.channels),
+                                            .hidden = Widths(model.hidden),
+                                            .dropout = model.dropout});
+    case ModelKind::kClient: break;
   }
-  if (takes_tokens) {
-    return nn::CreateGpt<T>(context, {.vocabulary = samples.vocabulary,
-                                      .context = samples.context,
-                                      .layers = model.layers,
-                                      .heads = model.heads,
-                                      .width = model.width,
-                                      .dropout = model.dropout,
-                                      .recompute = config.worker.recompute});
-  }
-  nn::MlpShape shape{.features = samples.features, .classes = samples.classes, .dropout = model.dropout};
-  shape.hidden.assign(model.hidden.begin(), model.hidden.end());
-  return nn::CreateMlp<T>(context, shape);
+  return Unsupported("[model] kind: not built yet");
 }
 
 template Result<std::unique_ptr<nn::Model<float>>> CreateModel<float>(kernels::CpuContext&, const JobConfig&,

@@ -37,6 +37,11 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
+// Of data that says what image a row is.
+inline ImageShape ImageOf(const DataSection& data) {
+  return data.image.empty() ? ImageShape{} : ImageShape{data.image[0], data.image[1], data.image[2]};
+}
+
 enum class Split : std::uint8_t { kTraining, kValidation };
 
 // What the random changes of a training sample follow from, together with its number.

@@ -31,6 +31,12 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const DataSection& data, const fs::path
 Result<std::unique_ptr<Dataset>> OpenCsv(const DataSection& data, const fs::path& path) {
   const CsvOptions options{data.label_column, data.header_lines, static_cast<float>(data.scale)};
   CAPSTAN_ASSIGN_OR_RETURN(auto table, ReadCsv(path, options));
+  table.image = ImageOf(data);
+  const std::uint32_t wanted = data.image.empty() ? table.features : data.row_features();
+  if (table.features != wanted) {
+    return Invalid(path.string() + ": its rows have " + std::to_string(table.features) +
+                   " numbers beside the label, and [data] image has " + std::to_string(wanted));
+  }
   return MakeDataset(std::move(table), data, path);
 }
 

@@ -134,7 +134,10 @@ Result<std::unique_ptr<Dataset>> CreateSynthetic(const JobConfig& config) {
   if (config.model.kind == ModelKind::kGpt) {
     spec = {.form = SampleForm::kTokens, .vocabulary = config.data.vocabulary, .context = config.model.context};
   } else {
-    spec = {.form = SampleForm::kFeatures, .features = config.data.features, .classes = config.data.classes};
+    spec = {.form = SampleForm::kFeatures,
+            .features = config.data.row_features(),
+            .classes = config.data.classes,
+            .image = ImageOf(config.data)};
   }
   Hasher hasher;
   for (std::uint64_t number :
