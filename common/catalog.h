@@ -91,7 +91,7 @@ class Catalog {
   // Blocks that hold any element of the tensor: [first, last].
   BlockIndex first_block(TensorIndex tensor) const { return first_blocks_[tensor]; }
   BlockIndex last_block(TensorIndex tensor) const { return last_blocks_[tensor]; }
-  // XXH3 of names, shapes, inits, groups and the block size.
+  // XXH3 of names, shapes, inits, groups, kinds and the block size.
   std::uint64_t hash() const { return hash_; }
 
  private:

@@ -144,6 +144,7 @@ TEST_CASE("the hash sees everything that moves a bit", "[common][catalog]") {
   CHECK(changed([](TensorSpec& t) { t.init.kind = InitKind::kNormal; }) != same);
   CHECK(changed([](TensorSpec& t) { t.init.scale = 0.5F; }) != same);
   CHECK(changed([](TensorSpec& t) { t.decay = false; }) != same);
+  CHECK(changed([](TensorSpec& t) { t.kind = TensorKind::kStatistic; }) != same);
 }
 
 TEST_CASE("a difference names the first tensor that differs, on both sides", "[common][catalog]") {

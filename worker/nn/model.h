@@ -50,6 +50,9 @@ enum class GradientMode : std::uint8_t { kReplace, kAdd };
 struct TrainOptions {
   double gradient_scale = 1;  // the gradient is that of gradient_scale * LossSums::loss
   GradientMode mode = GradientMode::kReplace;
+  // Of statistics (TensorKind) `gradients` takes sample_share * the mean over this batch, whatever gradient_scale is;
+  // so with the batch's share of the slot's samples, micro-batches add up to the slot's mean.
+  double sample_share = 1;
 };
 
 // Called on the thread that runs the model; each may be empty.
@@ -109,6 +112,17 @@ struct ConvnetShape {
   double dropout = 0;
 };
 
+// Residual networks (He, Zhang, Ren, Sun, 2015) with the stride in the 3 x 3 convolution of a bottleneck; depth 18 or
+// 34 of basic blocks, 50, 101 or 152 of bottlenecks. Images of up to kSmallImage pixels a side begin with a 3 x 3
+// convolution and keep their size, larger ones with 7 x 7 and a pooling, which quarter it. Batch norm sees a
+// micro-batch, and in Evaluate the running statistics.
+struct ResnetShape {
+  static constexpr std::int64_t kSmallImage = 64;
+  ImageSize image;
+  std::int64_t classes = 0, depth = 0;
+  std::int64_t width = 64;  // channels of the first stage; each of the three others has twice as many as the one before
+};
+
 // GPT-2: layer norm before each branch and at the end, GELU (tanh form), learned positions, head tied to the token
 // embedding. Dropout after the embedding, on the attention's probabilities and at the end of each branch.
 struct GptShape {
@@ -123,6 +137,8 @@ template <class T>
 Result<std::unique_ptr<Model<T>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
 template <class T>
 Result<std::unique_ptr<Model<T>>> CreateConvnet(kernels::CpuContext& context, const ConvnetShape& shape);
+template <class T>
+Result<std::unique_ptr<Model<T>>> CreateResnet(kernels::CpuContext& context, const ResnetShape& shape);
 template <class T>
 Result<std::unique_ptr<Model<T>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
 

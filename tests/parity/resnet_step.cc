@@ -1,0 +1,90 @@
+// One training step's gradients of a resnet, for a trainer that is not ours:
+//   resnet_step HEIGHT WIDTH CHANNELS CLASSES DEPTH WIDTH SAMPLES FOLDER
+//   weights.safetensors     every tensor, running statistics too
+//   inputs.bin, targets.bin [samples, height, width, channels] fp32, [samples] int32
+//   gradients.safetensors   of the mean loss; in a running statistic's place the batch's own
+//   losses.json             {"train", "evaluate"}: sums over the samples
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "common/random.h"
+#include "server/initial_weights.h"
+#include "tests/parity/local_job.h"
+
+namespace capstan::parity {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 11;
+
+struct Step {
+  nn::ResnetShape shape;
+  std::int64_t samples = 0;
+};
+
+// As servers make them, but for what they make of ones and zeros: there no two channels are alike.
+std::vector<float> MakeWeights(const Catalog& catalog) {
+  std::vector<float> weights(catalog.element_count());
+  for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
+    TensorSpec tensor = catalog.tensors()[i];
+    const bool is_one = tensor.init.kind == InitKind::kOnes;
+    if (is_one || tensor.init.kind == InitKind::kZeros) tensor.init = {InitKind::kUniform, 0.3F};
+    const auto values = std::span(weights).subspan(catalog.flat_offset(i), tensor.ElementCount());
+    server::InitialWeights(kSeed, tensor, 0, values);
+    for (float& value : values) value += is_one ? 1.0F : 0.0F;
+  }
+  return weights;
+}
+
+template <class Value>
+void Write(const std::string& path, const std::vector<Value>& values) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(Value)));
+}
+
+Status Run(const Step& step, const std::string& folder) {
+  kernels::CpuContext context(1);
+  CAPSTAN_ASSIGN_OR_RETURN(const auto model, nn::CreateResnet<float>(context, step.shape));
+  CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::Create(model->tensors()));
+  const std::vector<float> weights = MakeWeights(catalog);
+  std::vector<float> inputs(static_cast<std::size_t>(step.samples * step.shape.image.elements()));
+  RandomStream stream(kSeed);
+  for (float& value : inputs) value = static_cast<float>(3 * stream.Unit() - 1);
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < step.samples; ++i) {
+    targets.push_back(static_cast<std::int32_t>(stream.Below(static_cast<std::uint64_t>(step.shape.classes))));
+  }
+  const nn::Batch batch{.samples = step.samples, .inputs = inputs, .tokens = {}, .targets = targets};
+  std::vector<float> gradients(weights.size());
+  const nn::TrainOptions options{.gradient_scale = 1.0 / static_cast<double>(step.samples)};
+  const nn::LossSums trained = model->Train(weights.data(), gradients.data(), batch, {}, options, {});
+  const nn::LossSums evaluated = model->Evaluate(weights.data(), batch, {});
+  Write(folder + "/inputs.bin", inputs);
+  Write(folder + "/targets.bin", targets);
+  std::ofstream losses(folder + "/losses.json");
+  losses.precision(17);
+  losses << "{\"train\": " << trained.loss << ", \"evaluate\": " << evaluated.loss << "}\n";
+  CAPSTAN_RETURN_IF_ERROR(WriteTensors(folder + "/weights.safetensors", catalog, weights));
+  return WriteTensors(folder + "/gradients.safetensors", catalog, gradients);
+}
+
+}  // namespace
+
+}  // namespace capstan::parity
+
+int main(int argc, char** argv) {
+  if (argc != 9) {
+    std::fprintf(stderr, "usage: %s HEIGHT WIDTH CHANNELS CLASSES DEPTH WIDTH SAMPLES FOLDER\n", argv[0]);
+    return 2;
+  }
+  const auto number = [&](int i) { return std::atoll(argv[i]); };
+  const capstan::Status status = capstan::parity::Run({.shape = {.image = {number(1), number(2), number(3)},
+                                                                 .classes = number(4),
+                                                                 .depth = number(5),
+                                                                 .width = number(6)},
+                                                       .samples = number(7)},
+                                                      argv[8]);
+  if (!status.ok()) std::fprintf(stderr, "%s: %s\n", argv[0], status.message().c_str());
+  return status.ok() ? 0 : 1;
+}
