@@ -22,7 +22,7 @@ enum class Mode : std::uint8_t { kSync, kAsync, kBounded };
 enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 // kClient: the workers are programs of the user's own; the first of them declares the tensors.
-enum class ModelKind : std::uint8_t { kGpt, kMlp, kConvnet, kClient };
+enum class ModelKind : std::uint8_t { kGpt, kMlp, kConvnet, kResnet, kClient };
 // Sizes of gpt that others have weights for: OpenAI's GPT-2.
 enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl };
 enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynthetic };
@@ -54,8 +54,10 @@ struct ModelSection {
   ModelPreset preset = ModelPreset::kNone;
   std::uint32_t layers = 4;
   std::uint32_t heads = 4;
-  std::uint32_t width = 128;
+  std::uint32_t width = 128;    // resnet too: channels of its first stage, default 64
   std::uint32_t context = 128;  // tokens of a sample
+  // resnet
+  std::uint32_t depth = 18;  // 18, 34, 50, 101 or 152
   // convnet
   std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; each is followed by a halving
   // mlp, convnet
@@ -67,7 +69,7 @@ struct ModelSection {
   // Whether capstan-worker computes it. Otherwise [data] and [worker] mean nothing: nobody of ours would read them.
   bool built_in() const { return kind != ModelKind::kClient; }
   bool reads_tokens() const { return kind == ModelKind::kGpt; }
-  bool reads_images() const { return kind == ModelKind::kConvnet; }
+  bool reads_images() const { return kind == ModelKind::kConvnet || kind == ModelKind::kResnet; }
 };
 
 struct DataSection {

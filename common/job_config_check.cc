@@ -87,6 +87,19 @@ std::optional<Problem> FindPresetProblem(const JobConfig& c) {
                      to_string(sizes.context) + " at most"};
 }
 
+std::optional<Problem> FindResnetProblem(const JobConfig& c) {
+  if (c.model.kind != ModelKind::kResnet) return std::nullopt;
+  const std::uint32_t depths[] = {18, 34, 50, 101, 152};
+  if (std::find(std::begin(depths), std::end(depths), c.model.depth) == std::end(depths)) {
+    return Problem{"model", "depth",
+                   "depth = " + to_string(c.model.depth) + "; a resnet has 18, 34, 50, 101 or 152 layers"};
+  }
+  if (c.model.width > 2048) {
+    return Problem{"model", "width", "width = " + to_string(c.model.width) + "; a resnet's is at most 2048"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> FindModelProblem(const JobConfig& c) {
   const bool is_gpt = c.model.reads_tokens();
   if (auto problem = FindPresetProblem(c)) return problem;
@@ -107,6 +120,7 @@ std::optional<Problem> FindModelProblem(const JobConfig& c) {
         NameOf(c.model.kind) + " reads rows of numbers: data kind \"idx\", \"csv\", \"cifar10\" or \"synthetic\""};
   }
   if (auto problem = FindImageProblem(c)) return problem;
+  if (auto problem = FindResnetProblem(c)) return problem;
   if (c.data.kind != DataKind::kSynthetic && c.data.path.empty()) {
     return Problem{"data", "path", "path is empty; name the file or folder to train on"};
   }
@@ -191,12 +205,19 @@ Convolved Convolve(const JobConfig& c) {
   return made;
 }
 
+// Of all stages; the last one counts for more than three quarters.
+double ResnetWeights(const ModelSection& model) {
+  const double at_width_64 = model.depth < 50 ? 11e6 * model.depth / 18 : 23e6 * model.depth / 50;
+  return at_width_64 * (model.width / 64.0) * (model.width / 64.0);
+}
+
 // Features and classes of files are not known yet: what is made of them counts as nothing here.
 double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
   if (c.model.kind == ModelKind::kGpt) {
     const double width = c.model.width;
     return 12 * width * width * c.model.layers + (vocabulary + c.model.context) * width;
   }
+  if (c.model.kind == ModelKind::kResnet) return ResnetWeights(c.model);
   const Convolved convolved = c.model.kind == ModelKind::kConvnet ? Convolve(c) : Convolved{.features = features};
   double count = convolved.weights, before = convolved.features;
   for (double width : c.model.hidden) {
@@ -212,8 +233,9 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const double vocabulary = is_synthetic || c.data.kind == DataKind::kTokens ? c.data.vocabulary : 0;
   const Problem too_many_features = {"data", "features", "[data] features x classes"};
   const Problem too_wide =
-      is_gpt ? Problem{"model", "width", "the weights of [model] layers, width, context and the vocabulary"}
-             : Problem{"model", "hidden", "the weights of [model] hidden and [data] features, classes"};
+      c.model.kind == ModelKind::kResnet ? Problem{"model", "width", "the weights of [model] depth and width"}
+      : is_gpt ? Problem{"model", "width", "the weights of [model] layers, width, context and the vocabulary"}
+               : Problem{"model", "hidden", "the weights of [model] hidden and [data] features, classes"};
   if (auto problem = FindMemoryProblem(is_gpt ? 0 : features * classes, too_many_features)) return problem;
   if (auto problem = FindMemoryProblem(WeightCount(c, features, classes, vocabulary), too_wide)) return problem;
   // What a slot computes at a time: its inputs, or the scores of each token.

@@ -67,8 +67,9 @@ inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::
 inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt},
                                               {"mlp", ModelKind::kMlp},
                                               {"convnet", ModelKind::kConvnet},
+                                              {"resnet", ModelKind::kResnet},
                                               {"client", ModelKind::kClient}};
-inline constexpr std::string_view kModelsLater[] = {"resnet", "dlrm"};
+inline constexpr std::string_view kModelsLater[] = {"dlrm"};
 inline constexpr Word<ModelPreset> kPresets[] = {{"gpt2", ModelPreset::kGpt2},
                                                  {"gpt2-medium", ModelPreset::kGpt2Medium},
                                                  {"gpt2-large", ModelPreset::kGpt2Large},
@@ -136,20 +137,22 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Choice({"kind", {}, Need::kRequired}, s.kind, {kModels, kModelsLater});
   const When gpt{s.kind == ModelKind::kGpt, "kind = \"gpt\""};
   const When convnet{s.kind == ModelKind::kConvnet, "kind = \"convnet\""};
+  const When resnet{s.kind == ModelKind::kResnet, "kind = \"resnet\""};
   const When layered{s.kind == ModelKind::kMlp || convnet.applies, "kind = \"mlp\" or \"convnet\""};
   v.Choice({"preset", gpt}, s.preset, {kPresets, {}});
   const GptSizes sizes = SizesOf(s.preset);
   v.Default(s.layers, sizes.layers);
   v.Default(s.heads, sizes.heads);
-  v.Default(s.width, sizes.width);
+  v.Default(s.width, resnet.applies ? 64U : sizes.width);
   v.Default(s.context, sizes.context);
   v.Integer({"layers", gpt}, s.layers, {1, 1024});
   v.Integer({"heads", gpt}, s.heads, {1, 1024});
-  v.Integer({"width", gpt}, s.width, {1, 1 << 16});
+  v.Integer({"width", {gpt.applies || resnet.applies, "kind = \"gpt\" or \"resnet\""}}, s.width, {1, 1 << 16});
   v.Integer({"context", gpt}, s.context, {1, 1 << 20});
+  v.Integer({"depth", resnet}, s.depth, {18, 152});
   v.Integers({"channels", convnet}, s.channels, {1, 1 << 16});
   v.Integers({"hidden", layered}, s.hidden, {1, 1 << 20});
-  v.Number({"dropout", {s.built_in(), "kind = \"gpt\", \"mlp\" or \"convnet\""}}, s.dropout,
+  v.Number({"dropout", {gpt.applies || layered.applies, "kind = \"gpt\", \"mlp\" or \"convnet\""}}, s.dropout,
            {0, 1, Bound::kIncluded, Bound::kExcluded});
   v.End();
 }

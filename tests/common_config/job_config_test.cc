@@ -204,7 +204,7 @@ TEST_CASE("an unknown section is an error with a suggestion", "[config]") {
 TEST_CASE("an unknown kind names the kinds there are", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.kind=gtp"}),
              StartsWith("--set model.kind=gtp: unknown word \"gtp\" for kind in [model]: one of \"gpt\", \"mlp\", "
-                        "\"convnet\", \"client\"; did you mean \"gpt\"?"));
+                        "\"convnet\", \"resnet\", \"client\"; did you mean \"gpt\"?"));
   CHECK_THAT(Message("[job]\nsteps=1\nglobal_batch=1\n[model]\nkind = \"transformer\"\ndepth = 3\n"),
              StartsWith("job.toml:5:8: unknown word \"transformer\""));
 }
@@ -212,9 +212,9 @@ TEST_CASE("an unknown kind names the kinds there are", "[config]") {
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
   const auto refused = GENERATE(
       std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
-      std::string("model.kind=resnet"), std::string("model.kind=dlrm"), std::string("data.kind=criteo"),
-      std::string("cluster.mixed=true"), std::string("worker.device=cuda"), std::string("worker.device=cuda:0"),
-      std::string("worker.device=emulated"), std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
+      std::string("model.kind=dlrm"), std::string("data.kind=criteo"), std::string("cluster.mixed=true"),
+      std::string("worker.device=cuda"), std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
+      std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);
@@ -328,6 +328,24 @@ TEST_CASE("a model of images reads idx files, or rows that are said to be images
              Contains("would take"));
 }
 
+TEST_CASE("a resnet has one of five depths, and a width of its own", "[config]") {
+  const auto with = [](const std::string& override) {
+    return std::vector<std::string>{"model.kind=resnet", "data.image=[32, 32, 3]", override};
+  };
+  CHECK(Parse(kSmallest, with("model.depth=50")).model.depth == 50);
+  CHECK(Parse(kSmallest, with("model.depth=50")).model.width == 64);
+  CHECK(Parse(kSmallest, with("model.width=16")).model.width == 16);
+  CHECK(Parse(kSmallest, {"model.kind=gpt"}).model.width == 128);
+  CHECK_THAT(Message(kSmallest, with("model.depth=20")),
+             StartsWith("--set model.depth=20: depth = 20; a resnet has 18, 34, 50, 101 or 152 layers"));
+  CHECK_THAT(Message(kSmallest, with("model.width=4096")), Contains("a resnet's is at most 2048"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=resnet", "data.image=[32, 32, 3]", "model.width=2048", "model.depth=152"}),
+             Contains("the weights of [model] depth and width"));
+  CHECK_THAT(Message(kSmallest, with("model.dropout=0.1")), Contains("goes with kind = \"gpt\", \"mlp\" or"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=resnet"}), Contains("model kind \"resnet\" reads images"));
+  CHECK_THAT(Message(kSmallest, {"model.width=16"}), Contains("goes with kind = \"gpt\" or \"resnet\" only"));
+}
+
 TEST_CASE("a job's name can be part of a path", "[config]") {
   const std::string longest(64, 'x');
   for (const std::string& name : {std::string("a"), std::string("gpt-2_small.v1"), std::string("0"), longest}) {
@@ -399,7 +417,7 @@ TEST_CASE("an override that is none says what one looks like", "[config]") {
 }
 
 TEST_CASE("the printed job reads back as the same job, and prints the same", "[config]") {
-  const std::string models[] = {"model.kind=mlp", "model.kind=gpt", "model.kind=convnet"};
+  const std::string models[] = {"model.kind=mlp", "model.kind=gpt", "model.kind=convnet", "model.kind=resnet"};
   const std::string optimizers[] = {"sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb"};
   for (const std::string& model : models) {
     for (const std::string& optimizer : optimizers) {

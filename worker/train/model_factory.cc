@@ -60,6 +60,10 @@ Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, 
                                             .channels = Widths(model.channels),
                                             .hidden = Widths(model.hidden),
                                             .dropout = model.dropout});
+    case ModelKind::kResnet:
+      return nn::CreateResnet<T>(
+          context,
+          {.image = SizeOf(samples.image), .classes = samples.classes, .depth = model.depth, .width = model.width});
     case ModelKind::kClient: break;
   }
   return Unsupported("[model] kind: not built yet");

@@ -36,12 +36,8 @@ nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const s
   nn::LossSums sums;
   for (std::uint32_t part = 0; part < parts; ++part) {
     const SampleRange range = SlotShare(samples.size(), parts, part);
-<<<<<<< HEAD
     const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining, draw);
-=======
-    const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining);
     options.sample_share = static_cast<double>(range.count()) / static_cast<double>(samples.size());
->>>>>>> 11d7bc1 (A residual network, depth 18 to 152, beside PyTorch's; its running statistics are tensors of a kind of their own)
     options.mode = part == 0 ? nn::GradientMode::kReplace : nn::GradientMode::kAdd;
     nn::Hooks part_hooks;
     if (part == 0) part_hooks.need_weights = hooks.need_weights;
