@@ -2,7 +2,7 @@
 // them.
 //
 // Shapes: x, residual, y, dy, dx [rows, channels], dense: an image's pixels are rows; everything else [channels].
-// Types:  float and double.
+// Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: sums over a channel in two passes: the mean, then squares about it. Rows are added in ascending order within
 //         chunks that follow from their number, the chunks in order.
 // Why:    the statistics are those of the rows given, which are a micro-batch's: they depend on nothing that another

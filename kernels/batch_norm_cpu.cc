@@ -183,9 +183,15 @@ void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& g) {
 
 template void BatchNorm(CpuContext&, const BatchNormArgs<float>&);
 template void BatchNorm(CpuContext&, const BatchNormArgs<double>&);
+template void BatchNorm(CpuContext&, const BatchNormArgs<Bf16>&);
+template void BatchNorm(CpuContext&, const BatchNormArgs<Half>&);
 template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<float>&, const float*, const float*);
 template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<double>&, const double*, const double*);
+template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Bf16>&, const Bf16*, const Bf16*);
+template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Half>&, const Half*, const Half*);
 template void BatchNormBackward(CpuContext&, const BatchNormGradient<float>&);
 template void BatchNormBackward(CpuContext&, const BatchNormGradient<double>&);
+template void BatchNormBackward(CpuContext&, const BatchNormGradient<Bf16>&);
+template void BatchNormBackward(CpuContext&, const BatchNormGradient<Half>&);
 
 }  // namespace capstan::kernels

@@ -2,7 +2,7 @@
 //
 // Shapes: x, dx [samples, height, width, channels]; filter [filters, window_height, window_width, channels]; bias
 //         [filters]; y, dy [samples, out_height, out_width, filters].
-// Types:  float and double.
+// Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: y and the filter's gradient are products over ascending window elements and ascending output pixels, as in
 //         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
 //         product.

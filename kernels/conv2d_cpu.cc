@@ -20,10 +20,11 @@ std::int64_t BlockRows(const ImageWindows& w) {
   return std::clamp<std::int64_t>(kConvBlockElements / w.window_elements(), 96, 480) / 12 * 12;
 }
 
-// Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, so that its order is that
-// of one product.
+// Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, of any type, so that its
+// order is that of one product.
 std::int64_t ChunkRows(const ImageWindows& w) {
-  return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kMatmulDepth)) * kMatmulDepth;
+  constexpr std::int64_t kDepth = 2 * kMatmulDepth;
+  return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
 }
 
 // y's rows = columns * filter' + bias.
@@ -44,9 +45,9 @@ Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::in
 }
 
 // c = dy's rows * filter + beta * c.
-template <class T>
-Product<T> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Wide<T>* c,
-                        Wide<T> beta) {
+template <class T, class Out>
+Product<T, Out> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Out* c,
+                             Wide<T> beta) {
   const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
   return {.m = rows,
           .n = depth,
@@ -60,7 +61,8 @@ Product<T> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std
 
 // The gradient of the whole filter from rows [first, first + rows) of dy and their windows.
 template <class T>
-Product<T> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t first, std::int64_t rows, const T* columns) {
+Product<T, Wide<T>> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t first, std::int64_t rows,
+                                  const T* columns) {
   const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
   return {.m = filters,
           .n = depth,
@@ -94,7 +96,7 @@ void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, 
 
 // One tile of the filter's gradient.
 template <class T>
-void FilterTile(Product<T> product, std::int64_t index, T* scratch) {
+void FilterTile(Product<T, Wide<T>> product, std::int64_t index, Wide<T>* scratch) {
   const std::int64_t across = (product.n + kTileColumns - 1) / kTileColumns;
   const std::int64_t row = index / across * kTileRows, column = index % across * kTileColumns;
   product.m = std::min(kTileRows, product.m - row);
@@ -112,13 +114,14 @@ void Conv2d(CpuContext& context, const Conv2dArgs<T>& args) {
   const ImageWindows& w = args.shape.windows;
   const std::int64_t rows = w.samples * w.out_pixels(), block = BlockRows(w);
   if (IsProduct(w)) return Matmul(context, ForwardProduct(args, 0, rows, args.x));
-  const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16), each = columns_size + kMatmulScratch;
-  T* workspace = context.Workspace<T>(static_cast<std::size_t>(each * context.threads()));
+  const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16), each = columns_size + kMatmulScratch<T>;
+  auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
   context.ParallelFor((rows + block - 1) / block, [&](std::int64_t task, int lane) {
-    T* columns = workspace + lane * each;
+    Wide<T>* scratch = workspace + lane * each;
+    T* columns = reinterpret_cast<T*>(scratch + kMatmulScratch<T>);
     const std::int64_t first = task * block, last = std::min(rows, first + block);
     Im2Col(w, first, last, args.x, columns);
-    MatmulOnThisThread(ForwardProduct(args, first, last - first, columns), columns + columns_size);
+    MatmulOnThisThread(ForwardProduct(args, first, last - first, columns), scratch);
   });
 }
 
@@ -129,7 +132,7 @@ void Conv2dInputBackward(CpuContext& context, const Conv2dInputGradient<T>& g) {
   const std::int64_t images = std::clamp<std::int64_t>(BlockRows(w) / w.out_pixels(), 1, w.samples);
   const std::int64_t columns_size = RoundUp(BlockRows(w) * w.window_elements(), 16);
   const std::int64_t sums_size = RoundUp(images * w.image_elements(), 16);
-  const std::int64_t each = columns_size + sums_size + kMatmulScratch;
+  const std::int64_t each = columns_size + sums_size + kMatmulScratch<T>;
   auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
   context.ParallelFor((w.samples + images - 1) / images, [&](std::int64_t task, int lane) {
     Wide<T>* columns = workspace + lane * each;
@@ -147,25 +150,32 @@ void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& g)
   const std::int64_t tiles =
       (g.shape.filters + kTileRows - 1) / kTileRows * ((depth + kTileColumns - 1) / kTileColumns);
   const std::int64_t columns_size = RoundUp(chunk * depth, 16);
-  T* columns = context.Workspace<T>(static_cast<std::size_t>(columns_size + kMatmulScratch * context.threads()));
+  auto* scratch =
+      context.Workspace<Wide<T>>(static_cast<std::size_t>(columns_size + kMatmulScratch<T> * context.threads()));
+  T* columns = reinterpret_cast<T*>(scratch + kMatmulScratch<T> * context.threads());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t last = std::min(rows, first + chunk);
     context.ParallelFor((last - first + block - 1) / block, [&](std::int64_t task, int) {
       const std::int64_t row = first + task * block;
       Im2Col(w, row, std::min(last, row + block), g.x, columns + task * block * depth);
     });
-    const Product<T> product = FilterProduct(g, first, last - first, columns);
-    context.ParallelFor(tiles, [&](std::int64_t tile, int lane) {
-      FilterTile(product, tile, columns + columns_size + lane * kMatmulScratch);
-    });
+    const Product<T, Wide<T>> product = FilterProduct(g, first, last - first, columns);
+    context.ParallelFor(
+        tiles, [&](std::int64_t tile, int lane) { FilterTile(product, tile, scratch + lane * kMatmulScratch<T>); });
   }
 }
 
 template void Conv2d(CpuContext&, const Conv2dArgs<float>&);
 template void Conv2d(CpuContext&, const Conv2dArgs<double>&);
+template void Conv2d(CpuContext&, const Conv2dArgs<Bf16>&);
+template void Conv2d(CpuContext&, const Conv2dArgs<Half>&);
 template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<float>&);
 template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<double>&);
+template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<Bf16>&);
+template void Conv2dInputBackward(CpuContext&, const Conv2dInputGradient<Half>&);
 template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<float>&);
 template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<double>&);
+template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<Bf16>&);
+template void Conv2dFilterBackward(CpuContext&, const Conv2dFilterGradient<Half>&);
 
 }  // namespace capstan::kernels

@@ -3,7 +3,7 @@
 // Kind:   run on the calling thread, for kernels whose tasks are ranges of rows.
 // Shapes: x as in image_windows.h; columns [last - first, window_elements]. Row (n * out_height + p) * out_width + q is
 //         the window (p, q) of image n; what of it lies outside the image is 0.
-// Types:  float and double.
+// Types:  Im2Col any type of number; Col2Im float and double, in which its sums are.
 // Parity: Im2Col copies. Col2Im adds the rows in ascending order.
 #pragma once
 

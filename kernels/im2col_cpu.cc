@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/number16.h"
 #include "kernels/im2col.h"
 
 namespace capstan::kernels {
@@ -55,6 +56,8 @@ void Col2Im(const ImageWindows& windows, std::int64_t first, std::int64_t last, 
 
 template void Im2Col(const ImageWindows&, std::int64_t, std::int64_t, const float*, float*);
 template void Im2Col(const ImageWindows&, std::int64_t, std::int64_t, const double*, double*);
+template void Im2Col(const ImageWindows&, std::int64_t, std::int64_t, const Bf16*, Bf16*);
+template void Im2Col(const ImageWindows&, std::int64_t, std::int64_t, const Half*, Half*);
 template void Col2Im(const ImageWindows&, std::int64_t, std::int64_t, const float*, float*);
 template void Col2Im(const ImageWindows&, std::int64_t, std::int64_t, const double*, double*);
 

@@ -2,7 +2,7 @@
 //
 // Shapes: x, dx [samples, height, width, channels]; y, dy and argmax [samples, out_height, out_width, channels]; of
 //         GlobalAverage y and dy [samples, channels].
-// Types:  float and double.
+// Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: of equal values in a window the first counts, by rows; NaN counts as the largest. Padding is never the
 // maximum,
 //         and counts as zeros in an average. Sums are over ascending pixels of the window, or, for dx, ascending

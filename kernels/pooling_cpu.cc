@@ -158,15 +158,27 @@ void GlobalAverageBackward(CpuContext& context, std::int64_t samples, std::int64
 
 template void MaxPool(CpuContext&, const ImageWindows&, const float*, float*, std::int32_t*);
 template void MaxPool(CpuContext&, const ImageWindows&, const double*, double*, std::int32_t*);
+template void MaxPool(CpuContext&, const ImageWindows&, const Bf16*, Bf16*, std::int32_t*);
+template void MaxPool(CpuContext&, const ImageWindows&, const Half*, Half*, std::int32_t*);
 template void MaxPoolBackward(CpuContext&, const ImageWindows&, const float*, const std::int32_t*, float*);
 template void MaxPoolBackward(CpuContext&, const ImageWindows&, const double*, const std::int32_t*, double*);
+template void MaxPoolBackward(CpuContext&, const ImageWindows&, const Bf16*, const std::int32_t*, Bf16*);
+template void MaxPoolBackward(CpuContext&, const ImageWindows&, const Half*, const std::int32_t*, Half*);
 template void AveragePool(CpuContext&, const ImageWindows&, const float*, float*);
 template void AveragePool(CpuContext&, const ImageWindows&, const double*, double*);
+template void AveragePool(CpuContext&, const ImageWindows&, const Bf16*, Bf16*);
+template void AveragePool(CpuContext&, const ImageWindows&, const Half*, Half*);
 template void AveragePoolBackward(CpuContext&, const ImageWindows&, const float*, float*);
 template void AveragePoolBackward(CpuContext&, const ImageWindows&, const double*, double*);
+template void AveragePoolBackward(CpuContext&, const ImageWindows&, const Bf16*, Bf16*);
+template void AveragePoolBackward(CpuContext&, const ImageWindows&, const Half*, Half*);
 template void GlobalAverage(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const float*, float*);
 template void GlobalAverage(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const double*, double*);
+template void GlobalAverage(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const Bf16*, Bf16*);
+template void GlobalAverage(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const Half*, Half*);
 template void GlobalAverageBackward(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const float*, float*);
 template void GlobalAverageBackward(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const double*, double*);
+template void GlobalAverageBackward(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const Bf16*, Bf16*);
+template void GlobalAverageBackward(CpuContext&, std::int64_t, std::int64_t, std::int64_t, const Half*, Half*);
 
 }  // namespace capstan::kernels

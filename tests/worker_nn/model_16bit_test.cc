@@ -36,7 +36,7 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
                    Bf16, Half) {
   using T = TestType;
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0), LargerMlp(0.1), LargerGpt(0), LargerGpt(0.1)}) {
+  for (const Subject& subject : {LargerMlp(0), LargerMlp(0.1), LargerConvnet(0), LargerGpt(0), LargerGpt(0.1)}) {
     const auto model = subject.Make<T>(context);
     const std::vector<T> weights = SomeWeights(*model);
     Samples samples = subject.MakeSamples(3, 20);
@@ -61,7 +61,7 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
 TEMPLATE_TEST_CASE("a model in 16 bits gives the same bits for one and two threads", "[nn][16bit]", Bf16, Half) {
   using T = TestType;
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0.1), LargerGpt(0.1)}) {
+  for (const Subject& subject : {LargerMlp(0.1), LargerConvnet(0.1), LargerGpt(0.1)}) {
     const std::vector<T> weights = SomeWeights(*subject.Make<T>(context));
     const Samples samples = subject.MakeSamples(5, 21);
     const Trained<T> one = TrainOnce(subject, 1, weights, samples), two = TrainOnce(subject, 2, weights, samples);
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("a model in 16 bits gives the same bits for one and two threa
 TEMPLATE_TEST_CASE("gradients of micro-batches are added in float", "[nn][16bit]", Bf16, Half) {
   using T = TestType;
   CpuContext context(1);
-  for (const Subject& subject : {LargerMlp(0), LargerGpt(0)}) {
+  for (const Subject& subject : {LargerMlp(0), LargerConvnet(0), LargerGpt(0)}) {
     const auto model = subject.Make<T>(context);
     const std::vector<T> weights = SomeWeights(*model);
     const Samples first = subject.MakeSamples(2, 22), second = subject.MakeSamples(3, 23);
@@ -106,7 +106,7 @@ double LossAfterSteps(const Subject& subject, const Samples& samples) {
 }
 
 TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit]", Bf16, Half) {
-  for (const Subject& subject : {LargerMlp(0.05), LargerGpt(0.05)}) {
+  for (const Subject& subject : {LargerMlp(0.05), LargerConvnet(0.05), LargerGpt(0.05)}) {
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 24);
     const double wide = LossAfterSteps<float>(subject, samples);
     CAPTURE(subject.name);

@@ -220,21 +220,27 @@ TEST_CASE("a resnet's hooks name every tensor once, in catalog order on the way 
   }
 }
 
-TEST_CASE("a resnet learns a few images by heart", "[nn][resnet]") {
+TEMPLATE_TEST_CASE("a resnet learns a few images by heart", "[nn][resnet]", float, Bf16, Half) {
+  using T = TestType;
   CpuContext context(2);
   const ResnetShape shape{.image = {8, 8, 3}, .classes = 4, .depth = 18, .width = 8};
-  const auto model = Make<float>(context, shape);
+  const auto model = Make<T>(context, shape);
   const auto& tensors = model->tensors();
   auto weights = SomeWeights<float>(tensors), gradients = weights;
+  std::vector<T> stored(weights.size());
+  const auto store = [&] {
+    for (std::size_t i = 0; i < weights.size(); ++i) stored[i] = Narrow<T>(weights[i]);
+    return stored.data();
+  };
   const auto statistics = Only(TensorKind::kStatistic, tensors, std::vector<float>(weights.size(), 1));
   const Samples samples(shape, 8, 60);
   for (int step = 0; step < 60; ++step) {
-    model->Train(weights.data(), gradients.data(), samples.View(), {}, {.gradient_scale = 1.0 / 8}, {});
+    model->Train(store(), gradients.data(), samples.View(), {}, {.gradient_scale = 1.0 / 8}, {});
     for (std::size_t i = 0; i < weights.size(); ++i) {
       weights[i] += statistics[i] == 1 ? 0.1F * (gradients[i] - weights[i]) : -0.05F * gradients[i];
     }
   }
-  const LossSums learned = model->Evaluate(weights.data(), samples.View(), {});
+  const LossSums learned = model->Evaluate(store(), samples.View(), {});
   CHECK(learned.correct == 8);
   CHECK(learned.loss / 8 < 0.1);
 }

@@ -48,6 +48,7 @@ class Convnet final : public Model<T> {
         states_(stages_.size()) {}
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
+  std::size_t activation_bytes() const override { return arena_.bytes(); }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
@@ -179,5 +180,7 @@ Result<std::unique_ptr<Model<T>>> CreateConvnet(kernels::CpuContext& context, co
 
 template Result<std::unique_ptr<Model<float>>> CreateConvnet(kernels::CpuContext&, const ConvnetShape&);
 template Result<std::unique_ptr<Model<double>>> CreateConvnet(kernels::CpuContext&, const ConvnetShape&);
+template Result<std::unique_ptr<Model<Bf16>>> CreateConvnet(kernels::CpuContext&, const ConvnetShape&);
+template Result<std::unique_ptr<Model<Half>>> CreateConvnet(kernels::CpuContext&, const ConvnetShape&);
 
 }  // namespace capstan::nn

@@ -127,6 +127,7 @@ class Resnet final : public Model<T> {
   }
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
+  std::size_t activation_bytes() const override { return arena_.bytes(); }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey&, const TrainOptions& options,
                  const Hooks& hooks) override {
@@ -342,5 +343,7 @@ Result<std::unique_ptr<Model<T>>> CreateResnet(kernels::CpuContext& context, con
 
 template Result<std::unique_ptr<Model<float>>> CreateResnet(kernels::CpuContext&, const ResnetShape&);
 template Result<std::unique_ptr<Model<double>>> CreateResnet(kernels::CpuContext&, const ResnetShape&);
+template Result<std::unique_ptr<Model<Bf16>>> CreateResnet(kernels::CpuContext&, const ResnetShape&);
+template Result<std::unique_ptr<Model<Half>>> CreateResnet(kernels::CpuContext&, const ResnetShape&);
 
 }  // namespace capstan::nn

@@ -60,8 +60,14 @@ std::uint64_t NumericFingerprint(kernels::CpuContext& context) {
   auto mlp = nn::CreateMlp<T>(context, {.features = kFeatures, .classes = kClasses, .hidden = {300}, .dropout = 0.1});
   auto gpt = nn::CreateGpt<T>(
       context, {.vocabulary = kVocabulary, .context = kContext, .layers = 1, .heads = 2, .width = 48, .dropout = 0.1});
-  CAPSTAN_CHECK(mlp.ok() && gpt.ok());
-  AddProbe(**mlp, {.samples = kRows, .inputs = inputs, .tokens = {}, .targets = classes}, &hasher);
+  const nn::ImageSize image{.height = 11, .width = 3, .channels = 1};
+  auto convnet = nn::CreateConvnet<T>(context, {.image = image, .classes = kClasses, .channels = {40}, .hidden = {30}});
+  auto resnet = nn::CreateResnet<T>(context, {.image = image, .classes = kClasses, .depth = 18, .width = 4});
+  CAPSTAN_CHECK(mlp.ok() && convnet.ok() && resnet.ok() && gpt.ok());
+  const nn::Batch rows{.samples = kRows, .inputs = inputs, .tokens = {}, .targets = classes};
+  AddProbe(**mlp, rows, &hasher);
+  AddProbe(**convnet, rows, &hasher);
+  AddProbe(**resnet, rows, &hasher);
   AddProbe(**gpt, {.samples = 3, .inputs = {}, .tokens = tokens, .targets = next}, &hasher);
   return hasher.Digest();
 }
