@@ -29,7 +29,8 @@ namespace capstan::client {
 // What the application asks of the loop.
 struct DeclareCommand {
   Declaration declaration;
-  // Flat space; they live as long as the loop. Blocks of 16-bit numbers go to `narrow`.
+  // Flat space; they live as long as the loop. Where numbers have 16 bits, all go to `narrow` (null: they have not),
+  // and statistics to both.
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
 };
@@ -96,6 +97,7 @@ class SessionLoop {
   void Carry(Command& command, Instant now);
   void SendOut();
   void HandOverEvents();
+  void TakeWeights(const Block& block, const Slice& payload);
   void ReportWaiting(Instant now);
   void PublishCounters();
   void NoteStaged();
