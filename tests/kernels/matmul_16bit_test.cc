@@ -25,13 +25,13 @@ bool SameBetweenRows(const Case& c, std::int64_t stride, const std::vector<T>& x
 
 template <class T, class Out>
 void CheckCases() {
-  CpuContext context(1);
   for (const Case& c : kCases) {
     CAPTURE(c.m, c.n, c.k);
+    std::vector<float> scratch = Poison<float>(kMatmulScratch<T>);
     Arrays<T, Out> x(c);
     std::vector<double> expected = Expected(c, x);
     const std::vector<Out> before = x.out;
-    Matmul(context, x.Make(c));
+    MatmulOnThisThread(x.Make(c), scratch.data());
     CHECK(RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)) <= kBound<Out>);
     CHECK(SameBetweenRows(c, x.c_stride, x.out, before));
     if (c.activation == Activation::kNone) continue;
@@ -112,9 +112,9 @@ TEST_CASE("products of pairs of Bf16 are right, and their bits do not see the cu
     WARN("this machine has no AVX512-BF16: nothing compared");
     return;
   }
-  std::vector<float> scratch(kMatmulTileScratch);
   for (const Case& c : kCases) {
     CAPTURE(c.m, c.n, c.k);
+    std::vector<float> scratch = Poison<float>(kMatmulTileScratch);
     Arrays<Bf16, float> x(c), y(c);
     const std::vector<double> expected = Expected(c, x);
     ProductAvx512Bf16(x.Make(c), scratch.data());
