@@ -8,6 +8,7 @@ import json
 import os
 import array
 import random
+import shutil
 import signal
 import struct
 
@@ -40,6 +41,40 @@ samples = 64
 kind = "adamw"
 lr = 0.002
 clip_norm = 1.0
+
+[worker]
+precision = "PRECISION"
+accumulate = 2
+
+[limits]
+lease = 1.5
+stall = 60
+"""
+
+RESNET = """
+[job]
+name = "statistics"
+mode = "sync"
+steps = STEPS
+seed = 7
+global_batch = 16
+slots = 3
+eval_every = 4
+
+[model]
+kind = "resnet"
+depth = 18
+width = 4
+
+[data]
+kind = "synthetic"
+image = [9, 8, 3]
+classes = 4
+samples = 64
+
+[optimizer]
+kind = "momentum"
+lr = 0.02
 
 [worker]
 precision = "PRECISION"
@@ -95,6 +130,7 @@ class PrecisionTest(harness.JobTest):
     def assert_one_digest(self, text, *cases):
         digests = {}
         for index, (what, settings) in enumerate(cases):
+            shutil.rmtree(self.path(f"run{index}"), ignore_errors=True)  # of other cases
             digests[what] = self.run_job(text, f"run{index}", *settings)
         self.assertEqual(len(set(digests.values())), 1, digests)
         return digests.popitem()[1]
@@ -126,6 +162,22 @@ class PrecisionTest(harness.JobTest):
             calm = self.run_job(text, f"calm-{precision}", *settings)
             kills = ("worker-0", "server-1", "worker-1")
             self.assertEqual(self.run_job(text, f"killed-{precision}", *settings, kills=kills), calm, precision)
+
+    def test_running_statistics_have_the_same_bits_for_any_number_of_workers_and_shards_and_after_kills(self):
+        for precision in ("fp32", "bf16", "fp16"):
+            text = RESNET.replace("PRECISION", precision).replace("STEPS", "6")
+            self.assert_one_digest(text, ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
+                                   ("2 workers, 3 servers", ["cluster.workers=2", "cluster.servers=3"]),
+                                   ("3 workers, 2 threads", ["cluster.workers=3", "worker.threads=2"]))
+            names, _ = self.weights("run0")
+            self.assertIn("bn1.running_mean", names)
+            validated = [step["validation_loss"] for step in recovery.records(self.path("run0"))
+                         if "validation_loss" in step]
+            self.assertTrue(validated and all(loss == loss for loss in validated), validated)
+        text = RESNET.replace("PRECISION", "bf16").replace("STEPS", "80") + "\n[snapshot]\nevery_steps = 10\n"
+        calm = self.run_job(text, "calm", "cluster.workers=2", "cluster.servers=2")
+        killed = self.run_job(text, "killed", "cluster.workers=2", "cluster.servers=2", kills=("worker-1", "server-0"))
+        self.assertEqual(killed, calm)
 
     def overflowing_job(self):
         rng = random.Random(3)
