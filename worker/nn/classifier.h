@@ -4,6 +4,7 @@
 // Kind:   pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -30,10 +31,11 @@ template <class T>
 const T* InputsAs(const Batch& batch, T* converted) {
   if constexpr (!kConvertsInputs<T>) {
     return batch.inputs.data();
+  } else if constexpr (kIs16Bit<T>) {
+    NarrowAll(batch.inputs, converted);
+    return converted;
   } else {
-    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-      converted[i] = Narrow<T>(static_cast<Wide<T>>(batch.inputs[i]));
-    }
+    std::copy(batch.inputs.begin(), batch.inputs.end(), converted);
     return converted;
   }
 }
