@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <new>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
@@ -59,7 +60,13 @@ Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals
   events.Ready({}, exporter->address());
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
-  return train::RunWorker(arguments->worker, metrics, transport_metrics);
+  try {
+    return train::RunWorker(arguments->worker, metrics, transport_metrics);
+  } catch (const std::bad_alloc&) {
+    return Refused(
+        "this machine has not enough memory for the model's weights, its gradients and the activations of a "
+        "micro-batch; lower [job] global_batch, raise slots or [worker] accumulate, or set recompute for a gpt");
+  }
 }
 
 int Main(int argc, char** argv) {

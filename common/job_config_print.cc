@@ -113,6 +113,7 @@ namespace {
 JobConfig TrainingPart(JobConfig config) {
   config.cluster = {};
   config.worker.threads = WorkerSection().threads;
+  config.worker.recompute = WorkerSection().recompute;
   config.snapshot = {};
   config.limits = {};
   config.metrics = {};

@@ -47,7 +47,7 @@ inline Bf16 Narrow<Bf16>(float x) {
 template <>
 Half Narrow<Half>(float x);
 
-// Arrays of one length. `from` and `to` may be the same elements of one memory only when T is as wide as a float.
+// Arrays of one length, in different memory.
 void WidenAll(std::span<const Bf16> from, float* to);
 void WidenAll(std::span<const Half> from, float* to);
 void NarrowAll(std::span<const float> from, Bf16* to);

@@ -41,7 +41,7 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
 
 // The same with given statistics. Of the arguments that BatchNorm writes only y is used.
 template <class T>
-void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const T* mean, const T* variance);
+void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean, const Wide<T>* variance);
 
 template <class T>
 struct BatchNormGradient {

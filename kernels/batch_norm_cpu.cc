@@ -152,15 +152,12 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args) {
 }
 
 template <class T>
-void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const T* mean, const T* variance) {
+void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean,
+                       const Wide<T>* variance) {
   const std::int64_t channels = args.channels;
-  auto* means = context.Workspace<Wide<T>>(static_cast<std::size_t>(2 * channels));
-  Wide<T>* inverse = means + channels;
-  for (std::int64_t j = 0; j < channels; ++j) {
-    means[j] = Widen(mean[j]);
-    inverse[j] = InverseDeviation<T>(Widen(variance[j]));
-  }
-  Normalise(context, args, means, inverse);
+  auto* inverse = context.Workspace<Wide<T>>(static_cast<std::size_t>(channels));
+  for (std::int64_t j = 0; j < channels; ++j) inverse[j] = InverseDeviation<T>(variance[j]);
+  Normalise(context, args, mean, inverse);
 }
 
 template <class T>
@@ -187,8 +184,8 @@ template void BatchNorm(CpuContext&, const BatchNormArgs<Bf16>&);
 template void BatchNorm(CpuContext&, const BatchNormArgs<Half>&);
 template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<float>&, const float*, const float*);
 template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<double>&, const double*, const double*);
-template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Bf16>&, const Bf16*, const Bf16*);
-template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Half>&, const Half*, const Half*);
+template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Bf16>&, const float*, const float*);
+template void BatchNormEvaluate(CpuContext&, const BatchNormArgs<Half>&, const float*, const float*);
 template void BatchNormBackward(CpuContext&, const BatchNormGradient<float>&);
 template void BatchNormBackward(CpuContext&, const BatchNormGradient<double>&);
 template void BatchNormBackward(CpuContext&, const BatchNormGradient<Bf16>&);

@@ -15,7 +15,7 @@
 namespace capstan::kernels {
 namespace {
 
-inline constexpr std::int64_t kBlockRowsMax = 696;  // rows of A packed at once; a multiple of every kRows
+inline constexpr std::int64_t kBlockRowsMax = 696;  // rows of A packed at once; a multiple of every kRows of fp32
 
 template <class S>
 inline constexpr int kStripWidth = S::kVectors* S::kWidth;

@@ -2,8 +2,7 @@
 // and later.
 //
 // Kind:   everything here is in an unnamed namespace, for the reason in matmul_tile.h; that is also why these do not
-// use
-//         common/number16.h's functions.
+//         use common/number16.h's functions.
 // Types:  DoubleReader and FloatReader take numbers as they are; Bf16Reader and HalfReader widen them; PairReader takes
 //         two Bf16 that follow each other in k as one, whose bits travel as those of a float.
 #pragma once

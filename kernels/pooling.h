@@ -4,9 +4,8 @@
 //         GlobalAverage y and dy [samples, channels].
 // Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: of equal values in a window the first counts, by rows; NaN counts as the largest. Padding is never the
-// maximum,
-//         and counts as zeros in an average. Sums are over ascending pixels of the window, or, for dx, ascending
-//         windows.
+//         maximum, and counts as zeros in an average. Sums are over ascending pixels of the window, or, for dx,
+//         ascending windows.
 // Limits: padding is less than the window; an image has fewer than 2^31 pixels.
 #pragma once
 

@@ -11,8 +11,9 @@ float RatioOf(double coefficient, double weight_squares, double direction_square
   const double weights = std::sqrt(weight_squares), direction = std::sqrt(direction_squares);
   if (!(weights > 0) || !(direction > 0)) return 1.0F;
   const double ratio = coefficient * weights / direction;
-  const bool has_value = ratio > 0 && ratio <= std::numeric_limits<float>::max();
-  return has_value ? static_cast<float>(ratio) : 1.0F;
+  if (ratio > static_cast<double>(std::numeric_limits<float>::max())) return 1.0F;
+  const auto value = static_cast<float>(ratio);
+  return value > 0 ? value : 1.0F;
 }
 
 }  // namespace

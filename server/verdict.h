@@ -2,8 +2,8 @@
 //
 // Kind:   pure functions of what the shards report.
 // Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
-// verdict depends on
-//         neither the number of shards nor who answered first, and a new coordinator reaches the same one.
+//         verdict depends on neither the number of shards nor who answered first, and a new coordinator reaches the
+//         same one.
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once
 

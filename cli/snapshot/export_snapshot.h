@@ -9,8 +9,7 @@
 //
 // With the optimizer's state: behind the weights, in the same order, a tensor for each state, "<tensor>/<state>" with
 // PyTorch's names: momentum_buffer (momentum, lars), sum (adagrad), exp_avg and exp_avg_sq (adam, adamw, lamb). The
-// file's
-// __metadata__ then says step, generation, updates (the optimizer's step count), optimizer and job.
+// file's __metadata__ then says step, generation, updates (the optimizer's step count), optimizer and job.
 #pragma once
 
 #include <cstdint>

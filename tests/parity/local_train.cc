@@ -134,7 +134,7 @@ class LocalTraining {
       const Block& block = catalog_.blocks()[i];
       const auto* values = reinterpret_cast<const float*>(store_.Weights(i).data);
       std::copy_n(values, block.count, weights_.begin() + static_cast<std::ptrdiff_t>(block.flat_offset));
-      const Encoding encoding = EncodingOf(job_.config);
+      const Encoding encoding = block.EncodingIn(EncodingOf(job_.config));
       if (encoding == Encoding::kFp32) continue;
       Encode(encoding, {values, block.count}, reinterpret_cast<std::byte*>(narrow_weights_.data() + block.flat_offset));
     }

@@ -1,6 +1,7 @@
 // Weights and gradients that travel as 16-bit numbers, and statistics that do not.
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <limits>
 
 #include "common/encoding.h"
 #include "tests/server/shard_bench.h"
@@ -101,6 +102,37 @@ TEST_CASE("numbers of another width than the job's are invalid, and a statistic'
   pull.encoding = Encoding::kFp16;
   bench.FromWorker(pull);
   CHECK(bench.Refused(Code::kInvalid));
+}
+
+TEST_CASE("a push says its loss scale: in async each its own, in sync the step's and no other",
+          "[server][shard][encoding]") {
+  ShardBench async({.mode = Mode::kAsync, .slots = 2, .tensors = {4}});
+  async.Start();
+  std::uint64_t sequence = 0;
+  for (const float scale : {1.0F, 1024.0F, 0.5F}) {
+    const float before = async.WeightOf(0);
+    Slice payload = async.Values(4, 2.0F * scale);
+    Push push = async.MakePush(++sequence, 0, {0, 1}, 1, payload);
+    push.loss_scale = scale;
+    async.FromWorker(push, std::move(payload));
+    CHECK(async.WeightOf(0) == before - 2.0F);
+  }
+  for (const float scale : {0.0F, -1.0F, std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::denorm_min()}) {
+    async.Forget();
+    Slice payload = async.Values(4, 2.0F);
+    Push push = async.MakePush(sequence + 1, 0, {0, 1}, 1, payload);
+    push.loss_scale = scale;
+    async.FromWorker(push, std::move(payload));
+    CHECK(async.Refused(Code::kInvalid));
+  }
+  ShardBench sync({.slots = 2, .tensors = {4}});
+  sync.Start();
+  Slice payload = sync.Values(4, 2.0F);
+  Push push = sync.MakePush(0, 0, {0, 1}, 1, payload);
+  push.loss_scale = 2.0F;  // the step's is 1
+  sync.FromWorker(push, std::move(payload));
+  CHECK(sync.Refused(Code::kInvalid));
 }
 
 }  // namespace

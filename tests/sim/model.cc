@@ -29,7 +29,7 @@ JobConfig MakeConfig(const ClusterOptions& options) {
   config.model.kind = ModelKind::kMlp;
   config.worker.precision = options.precision;
   config.limits.stall = 0;
-  config.limits.join = 30;
+  config.limits.join = 90;  // longer than trouble lasts, clogs and jumps of the clock together
   config.limits.lease = 4;
   return config;
 }

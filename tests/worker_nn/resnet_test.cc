@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("a resnet learns a few images by heart", "[nn][resnet]", floa
       weights[i] += statistics[i] == 1 ? 0.1F * (gradients[i] - weights[i]) : -0.05F * gradients[i];
     }
   }
-  const LossSums learned = model->Evaluate(store(), samples.View(), {});
+  const LossSums learned = model->Evaluate(store(), samples.View(), {}, weights.data());
   CHECK(learned.correct == 8);
   CHECK(learned.loss / 8 < 0.1);
 }

@@ -204,7 +204,11 @@ capstan_code capstan_job_file(capstan_client* client, const char** text) {
 capstan_code capstan_declare(capstan_client* client, const capstan_description* description) {
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const capstan::WorkerDescription read, ReadDescription(description));
-    return c.Declare(read);
+    CAPSTAN_RETURN_IF_ERROR(c.Declare(read));
+    if (c.narrow_weights() == nullptr) return {};
+    return capstan::Unsupported(
+        "the job's numbers have 16 bits ([worker] precision), which this interface does not hand out; "
+        "use fp32 or model.kind = \"client\"");
   });
 }
 

@@ -119,7 +119,7 @@ class NetworkClient : public Client {
   std::span<float> GradientOf(const Block& block) {  // of the slot under way
     return {slot_gradient_.As<float>() + block.flat_offset, block.count};
   }
-  Status CheckWholeGradient();
+  Status CheckWholeGradient(double loss_sum);
   void RefuseGradient();
   Status Misuse(const std::string& what);
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
@@ -317,7 +317,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   // What is added or checked here is what would have travelled, had each slot been pushed by itself.
-  if (slot_gradient_ && (sums_->slots().size() > 1 || holds_back_)) {
+  if (slot_gradient_ && (sums_->slots().size() > 1 || checks_)) {
     RoundTo(block.EncodingIn(encoding_), GradientOf(block));
   }
   sums_->RangeReady(block.flat_offset, block.count);
@@ -351,7 +351,7 @@ void NetworkClient::RefuseGradient() {
 }
 
 // Clips by the norm of the whole, and leaves it out when it is not finite.
-Status NetworkClient::CheckWholeGradient() {
+Status NetworkClient::CheckWholeGradient(double loss_sum) {
   if (slot_samples_ == 0) return {};
   double squares = 0.0;
   bool finite = true;
@@ -363,7 +363,7 @@ Status NetworkClient::CheckWholeGradient() {
   bool can_shrink = false;
   if (scales_) {
     LossScale& scale = scale_of_slot_[work_.slots[slots_begun_ - 1]];
-    can_shrink = scale.scale > kLeastLossScale;
+    can_shrink = scale.scale > kLeastLossScale && std::isfinite(loss_sum);  // a loss does not come from the scale
     scale.Count(finite);
   }
   if (!finite) {
@@ -417,7 +417,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     FinishBlock(block);
   }
   if (holds_back_) {
-    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient());
+    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(result.loss_sum));
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
   if (!failure_.ok()) return failure_;

@@ -133,24 +133,17 @@ void SessionLoop::SendOut() {
   out_.Clear();
 }
 
-void SessionLoop::TakeWeights(const Block& block, const Slice& payload) {
-  if (block.EncodingIn(encoding_) != Encoding::kFp32) {
-    std::memcpy(narrow_ + block.flat_offset, payload.data, payload.size);
-    return;
-  }
-  float* const wide = weights_ + block.flat_offset;
-  std::memcpy(wide, payload.data, payload.size);
-  if (narrow_ == nullptr) return;
-  Encode(encoding_, {wide, block.count}, reinterpret_cast<std::byte*>(narrow_ + block.flat_offset));
-}
-
 void SessionLoop::HandOverEvents() {
   for (Session::Event& event : session_->TakeEvents()) {
     std::visit(
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
           if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
-            TakeWeights(catalog_->blocks()[body.block], body.payload);
+            const Block& block = catalog_->blocks()[body.block];
+            void* const place = block.EncodingIn(encoding_) == Encoding::kFp32
+                                    ? static_cast<void*>(weights_ + block.flat_offset)
+                                    : narrow_ + block.flat_offset;
+            std::memcpy(place, body.payload.data, body.payload.size);
             (void)events_.Push(BlockArrived{body.block}).ok();
           } else {
             (void)events_.Push(std::move(body)).ok();

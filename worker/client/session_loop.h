@@ -97,7 +97,6 @@ class SessionLoop {
   void Carry(Command& command, Instant now);
   void SendOut();
   void HandOverEvents();
-  void TakeWeights(const Block& block, const Slice& payload);
   void ReportWaiting(Instant now);
   void PublishCounters();
   void NoteStaged();

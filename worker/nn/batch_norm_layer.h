@@ -46,12 +46,12 @@ struct BatchNormLayer {
     BatchNorm(context, args);
   }
 
-  // The same by the running statistics.
+  // The same by the running statistics, which lie in the flat space of `statistics`.
   template <class Context, class T>
-  void Evaluate(Context& context, const T* weights, std::int64_t rows, const T* x, const T* residual,
-                kernels::Activation activation, T* y) const {
-    BatchNormEvaluate(context, Args(weights, rows, x, residual, activation, y), weights + running_mean.offset,
-                      weights + running_variance.offset);
+  void Evaluate(Context& context, const T* weights, const Wide<T>* statistics, std::int64_t rows, const T* x,
+                const T* residual, kernels::Activation activation, T* y) const {
+    BatchNormEvaluate(context, Args(weights, rows, x, residual, activation, y), statistics + running_mean.offset,
+                      statistics + running_variance.offset);
   }
 
   // dy becomes the residual's gradient, in place; dx may be dy where that is not wanted.

@@ -60,7 +60,7 @@ class Convnet final : public Model<T> {
     return sums;
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) override {
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
     Place(batch);
     Forward(weights, nullptr, hooks);
     return ClassLoss(context_, batch, shape_.classes, 1.0, linear_.logits());

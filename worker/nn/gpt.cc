@@ -98,7 +98,7 @@ class Gpt final : public Model<T> {
     return sums;
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) override {
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
     CheckBatch(batch);
     Place(batch.samples, shape_.context, Purpose::kEvaluate);
     Forward(weights, batch.tokens, nullptr, hooks);

@@ -39,7 +39,7 @@ class Mlp final : public Model<T> {
     return sums;
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) override {
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
     layers_.Forward(weights, Place(batch), nullptr, hooks);
     return ClassLoss(context_, batch, shape_.classes, 1, layers_.logits());
   }

@@ -83,8 +83,10 @@ class Model {
   virtual LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                          const TrainOptions& options, const Hooks& hooks) = 0;
 
-  // The loss without dropout.
-  virtual LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) = 0;
+  // The loss without dropout. `statistics`: flat space too, where those are read; null: among the weights, which
+  // numbers of 16 bits cannot hold.
+  virtual LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks,
+                            const Wide<T>* statistics = nullptr) = 0;
 
   // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. Others: kUnsupported.
   virtual Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) = 0;

@@ -140,7 +140,10 @@ class Resnet final : public Model<T> {
     return sums;
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks) override {
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) override {
+    running_ = statistics;
+    if constexpr (!kIs16Bit<T>) running_ = statistics == nullptr ? weights : statistics;
+    CAPSTAN_CHECK(running_ != nullptr);
     Place(batch);
     Forward(weights, nullptr, hooks);
     return ClassLoss(context_, batch, shape_.classes, 1.0, logits_);
@@ -215,7 +218,8 @@ class Resnet final : public Model<T> {
                    const T* x, const T* residual, Activation activation) {
     unit.convolution.Forward(context_, weights, samples_, x, state.convolved);
     if (statistics == nullptr) {
-      unit.norm.Evaluate(context_, weights, Pixels(unit), state.convolved, residual, activation, state.norm.y);
+      unit.norm.Evaluate(context_, weights, running_, Pixels(unit), state.convolved, residual, activation,
+                         state.norm.y);
     } else {
       unit.norm.Forward(context_, weights, *statistics, Pixels(unit), state.convolved, residual, activation,
                         state.norm);
@@ -315,6 +319,7 @@ class Resnet final : public Model<T> {
   Linear linear_;
 
   // Of the batch in work.
+  const Wide<T>* running_ = nullptr;  // statistics to evaluate with
   std::int64_t samples_ = 0;
   const T* inputs_ = nullptr;
   T* converted_ = nullptr;

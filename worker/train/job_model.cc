@@ -22,7 +22,7 @@ class ModelOf final : public JobModel {
     return model_->Train(Of(weights), gradients, batch, key, options, hooks);
   }
   nn::LossSums Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override {
-    return model_->Evaluate(Of(weights), batch, hooks);
+    return model_->Evaluate(Of(weights), batch, hooks, weights.wide);
   }
   std::string NumericClass() const override { return train::NumericClass<T>(); }
   std::uint64_t NumericFingerprint(kernels::CpuContext& context) const override {

@@ -128,8 +128,8 @@ class [[gnu::visibility("default")]] Client {
   // All tensors one behind the other, as declared; null before. Valid to read for tensors that WaitWeights has answered
   // for, until the next call of NextWork.
   virtual const float* weights() const = 0;
-  // The same as numbers of 16 bits, where the job's precision is bf16 or fp16; else null. weights() then has statistics
-  // alone, which come as fp32.
+  // The same as numbers of 16 bits, where the job's precision is bf16 or fp16; else null. Statistics, which come as
+  // fp32, are then in weights(), and all else is here.
   virtual const std::uint16_t* narrow_weights() const = 0;
   virtual std::uint64_t element_count() const = 0;
   // Until the weights of tensors [first, last] of this round are there.
