@@ -72,7 +72,7 @@ Observed Train(const std::string& coordinator, const std::string& name, const st
     }
     for (std::uint64_t i = 0; i < client.element_count(); ++i) gradient[i] = weights[i] - 1.0F;
     observed.losses.push_back(0.5 * (weights[0] - 1.0) * (weights[0] - 1.0));
-    CHECK(client.GradientReady(0, 1).ok());
+    observed.status = client.GradientReady(0, 1);  // not a CHECK: the runner belongs to the main thread
     (void)client.EndSlot((**work).slots.front(), {.loss_sum = observed.losses.back(), .predictions = 1}).ok();
   }
   return observed;
