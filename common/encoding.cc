@@ -53,6 +53,7 @@ const char* NameOf(Encoding encoding) {
 }
 
 void Decode(Encoding encoding, const std::byte* from, std::size_t count, float* to) {
+  if (count == 0) return;
   switch (encoding) {
     case Encoding::kFp32: std::memcpy(to, from, count * sizeof(float)); return;
     case Encoding::kBf16: return DecodeAs<Bf16>(from, count, to);
@@ -61,6 +62,7 @@ void Decode(Encoding encoding, const std::byte* from, std::size_t count, float* 
 }
 
 void Encode(Encoding encoding, std::span<const float> from, std::byte* to) {
+  if (from.empty()) return;
   switch (encoding) {
     case Encoding::kFp32: std::memmove(to, from.data(), from.size_bytes()); return;
     case Encoding::kBf16: return EncodeAs<Bf16>(from, to);
