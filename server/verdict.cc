@@ -144,8 +144,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   record.gradient_norm = gradient.norm;
   const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
   const bool scaled = config.worker.precision == Precision::kFp16;  // then the scale may be what is too large
-  // A loss that is not finite does not come from the scale.
-  const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale && verdict.suspects.empty();
+  const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale;
   if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient of tensor \"" +
