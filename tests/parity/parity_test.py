@@ -22,13 +22,9 @@ import sys
 import tempfile
 import time
 
-try:
-    import torch
-except ImportError:
-    CI = os.environ.get('CI') == 'true'
-    print(f'{"FAILED" if CI else "SKIPPED"}: PyTorch is missing, and no training run was compared with it; '
-          'apt-get install python3-torch', file=sys.stderr)
-    sys.exit(1 if CI else 77)
+from require_torch import require_torch
+
+torch = require_torch('no training run was compared with it')
 
 from train_with_torch import FAULTS, FAULTS_OF, FAULTS_OF_TRUST, Training, read_safetensors
 

@@ -4,10 +4,13 @@
 //   inputs.bin, targets.bin [samples, height, width, channels] fp32, [samples] int32
 //   gradients.safetensors   of the mean loss; in a running statistic's place the batch's own
 //   losses.json             {"train", "evaluate"}: sums over the samples
+//   curves.json             {"double", "fp32", "bf16"}: mean losses of plain descent on the batch, from these weights
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
+#include "common/number16.h"
 #include "common/random.h"
 #include "server/initial_weights.h"
 #include "tests/parity/local_job.h"
@@ -17,6 +20,8 @@ namespace capstan::parity {
 namespace {
 
 constexpr std::uint64_t kSeed = 11;
+constexpr double kRate = 0.05;
+constexpr int kLongCurve = 50, kShortCurve = 3;
 
 struct Step {
   nn::ResnetShape shape;
@@ -43,6 +48,47 @@ void Write(const std::string& path, const std::vector<Value>& values) {
   file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(Value)));
 }
 
+// Mean losses of descent on one batch, by a model that stores T, with wide weights beside it as servers keep them.
+template <class T>
+Result<std::vector<double>> Curve(const nn::ResnetShape& shape, const Catalog& catalog, const nn::Batch& batch,
+                                  const std::vector<float>& first, int steps) {
+  kernels::CpuContext context(1);
+  CAPSTAN_ASSIGN_OR_RETURN(const auto model, nn::CreateResnet<T>(context, shape));
+  std::vector<Wide<T>> weights(first.begin(), first.end()), gradients(first.size());
+  std::vector<T> stored(first.size());
+  const auto samples = static_cast<double>(batch.samples);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t i = 0; i < weights.size(); ++i) stored[i] = Narrow<T>(weights[i]);
+    const nn::TrainOptions options{.gradient_scale = 1.0 / samples};
+    losses.push_back(model->Train(stored.data(), gradients.data(), batch, {}, options, {}).loss / samples);
+    for (const Block& block : catalog.blocks()) {
+      if (block.kind == TensorKind::kStatistic) continue;
+      for (std::uint64_t i = block.flat_offset; i < block.flat_offset + block.count; ++i) {
+        weights[i] -= static_cast<Wide<T>>(kRate) * gradients[i];
+      }
+    }
+  }
+  return losses;
+}
+
+std::string ToJson(const std::vector<double>& values) {
+  std::ostringstream text;
+  text.precision(17);
+  for (std::size_t i = 0; i < values.size(); ++i) text << (i == 0 ? "[" : ", ") << values[i];
+  return text.str() + "]";
+}
+
+Status WriteCurves(const Step& step, const Catalog& catalog, const nn::Batch& batch, const std::vector<float>& weights,
+                   const std::string& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto full, Curve<double>(step.shape, catalog, batch, weights, kLongCurve));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto fp32, Curve<float>(step.shape, catalog, batch, weights, kShortCurve));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto bf16, Curve<Bf16>(step.shape, catalog, batch, weights, kShortCurve));
+  std::ofstream file(path);
+  file << "{\"double\": " << ToJson(full) << ", \"fp32\": " << ToJson(fp32) << ", \"bf16\": " << ToJson(bf16) << "}\n";
+  return {};
+}
+
 Status Run(const Step& step, const std::string& folder) {
   kernels::CpuContext context(1);
   CAPSTAN_ASSIGN_OR_RETURN(const auto model, nn::CreateResnet<float>(context, step.shape));
@@ -65,6 +111,7 @@ Status Run(const Step& step, const std::string& folder) {
   std::ofstream losses(folder + "/losses.json");
   losses.precision(17);
   losses << "{\"train\": " << trained.loss << ", \"evaluate\": " << evaluated.loss << "}\n";
+  CAPSTAN_RETURN_IF_ERROR(WriteCurves(step, catalog, batch, weights, folder + "/curves.json"));
   CAPSTAN_RETURN_IF_ERROR(WriteTensors(folder + "/weights.safetensors", catalog, weights));
   return WriteTensors(folder + "/gradients.safetensors", catalog, gradients);
 }
