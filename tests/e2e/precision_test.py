@@ -14,48 +14,15 @@ import struct
 
 import harness
 import recovery
+from same_bits_test import GPT_JOB
 
-GPT = """
-[job]
-name = "precision"
-mode = "sync"
-steps = STEPS
-seed = 7
-global_batch = 12
-slots = 5
-eval_every = 3
-
-[model]
-kind = "gpt"
-layers = 2
-heads = 2
-width = 32
-context = 24
-dropout = 0.2
-
-[data]
-kind = "synthetic"
-samples = 64
-
-[optimizer]
-kind = "adamw"
-lr = 0.002
-clip_norm = 1.0
-
-[worker]
-precision = "PRECISION"
-accumulate = 2
-
-[limits]
-lease = 1.5
-stall = 60
-"""
+KEPT = ["snapshot.every_steps=10", "limits.lease=1.5", "limits.stall=60"]
 
 RESNET = """
 [job]
 name = "statistics"
 mode = "sync"
-steps = STEPS
+steps = 6
 seed = 7
 global_batch = 16
 slots = 3
@@ -77,12 +44,7 @@ kind = "momentum"
 lr = 0.02
 
 [worker]
-precision = "PRECISION"
 accumulate = 2
-
-[limits]
-lease = 1.5
-stall = 60
 """
 
 MLP = """
@@ -127,18 +89,24 @@ class PrecisionTest(harness.JobTest):
         self.assert_nothing_runs(name)
         return recovery.digest_of(self.path(name))
 
-    def assert_one_digest(self, text, *cases):
+    def assert_one_digest(self, text, settings, *cases):
         digests = {}
-        for index, (what, settings) in enumerate(cases):
+        for index, (what, more) in enumerate(cases):
             shutil.rmtree(self.path(f"run{index}"), ignore_errors=True)  # of other cases
-            digests[what] = self.run_job(text, f"run{index}", *settings)
+            digests[what] = self.run_job(text, f"run{index}", *settings, *more)
         self.assertEqual(len(set(digests.values())), 1, digests)
         return digests.popitem()[1]
 
+    def assert_kills_move_no_bit(self, text, settings, kills):
+        settings = [*settings, *KEPT, "cluster.workers=2", "cluster.servers=2"]
+        calm = self.run_job(text, "calm", *settings)
+        self.assertEqual(self.run_job(text, "killed", *settings, kills=kills), calm, settings)
+        for run in ("calm", "killed"):
+            shutil.rmtree(self.path(run))
+
     def gpt_has_one_digest(self, precision):
-        text = GPT.replace("PRECISION", precision).replace("STEPS", "8")
         return self.assert_one_digest(
-            text,
+            GPT_JOB, [f"worker.precision={precision}"],
             ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
             ("2 workers, 2 servers", ["cluster.workers=2", "cluster.servers=2"]),
             ("3 workers, 3 servers", ["cluster.workers=3", "cluster.servers=3"]),
@@ -146,27 +114,20 @@ class PrecisionTest(harness.JobTest):
             ("2 threads, recomputed", ["cluster.workers=1", "cluster.servers=1", "worker.threads=2",
                                        "worker.recompute=true"]))
 
-    def test_bf16_has_the_same_bits_for_any_number_of_workers_and_shards(self):
-        narrow = self.gpt_has_one_digest("bf16")
-        wide = self.run_job(GPT.replace("PRECISION", "fp32").replace("STEPS", "8"), "wide")
-        self.assertNotEqual(narrow, wide)
-
-    def test_fp16_has_the_same_bits_for_any_number_of_workers_and_shards(self):
-        self.gpt_has_one_digest("fp16")
+    def test_the_bits_of_a_gpt_depend_on_its_precision_and_not_on_workers_or_shards(self):
+        digests = {precision: self.gpt_has_one_digest(precision) for precision in ("bf16", "fp16")}
+        digests["fp32"] = self.run_job(GPT_JOB, "wide")
+        self.assertEqual(len(set(digests.values())), 3, digests)
 
     def test_killed_processes_move_no_bit(self):
         for precision in ("bf16", "fp16"):
-            text = GPT.replace("PRECISION", precision).replace("STEPS", "150")
-            text += "\n[snapshot]\nevery_steps = 10\n"
-            settings = ["cluster.workers=2", "cluster.servers=2"]
-            calm = self.run_job(text, f"calm-{precision}", *settings)
-            kills = ("worker-0", "server-1", "worker-1")
-            self.assertEqual(self.run_job(text, f"killed-{precision}", *settings, kills=kills), calm, precision)
+            self.assert_kills_move_no_bit(GPT_JOB, [f"worker.precision={precision}", "job.steps=150"],
+                                          ("worker-0", "server-1", "worker-1"))
 
     def test_running_statistics_have_the_same_bits_for_any_number_of_workers_and_shards_and_after_kills(self):
         for precision in ("fp32", "bf16", "fp16"):
-            text = RESNET.replace("PRECISION", precision).replace("STEPS", "6")
-            self.assert_one_digest(text, ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
+            self.assert_one_digest(RESNET, [f"worker.precision={precision}"],
+                                   ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
                                    ("2 workers, 3 servers", ["cluster.workers=2", "cluster.servers=3"]),
                                    ("3 workers, 2 threads", ["cluster.workers=3", "worker.threads=2"]))
             names, _ = self.weights("run0")
@@ -174,10 +135,7 @@ class PrecisionTest(harness.JobTest):
             validated = [step["validation_loss"] for step in recovery.records(self.path("run0"))
                          if "validation_loss" in step]
             self.assertTrue(validated and all(loss is not None for loss in validated), validated)
-        text = RESNET.replace("PRECISION", "bf16").replace("STEPS", "80") + "\n[snapshot]\nevery_steps = 10\n"
-        calm = self.run_job(text, "calm", "cluster.workers=2", "cluster.servers=2")
-        killed = self.run_job(text, "killed", "cluster.workers=2", "cluster.servers=2", kills=("worker-1", "server-0"))
-        self.assertEqual(killed, calm)
+        self.assert_kills_move_no_bit(RESNET, ["worker.precision=bf16", "job.steps=80"], ("worker-1", "server-0"))
 
     def overflowing_job(self):
         rng = random.Random(3)
@@ -186,7 +144,7 @@ class PrecisionTest(harness.JobTest):
 
     def test_a_scale_that_is_too_large_for_fp16_falls_for_all_workers_alike(self):
         text = self.overflowing_job()
-        self.assert_one_digest(text, ("1 worker", ["cluster.workers=1"]), ("2 workers", ["cluster.workers=2"]),
+        self.assert_one_digest(text, [], ("1 worker", ["cluster.workers=1"]), ("2 workers", ["cluster.workers=2"]),
                                ("3 workers, 2 servers", ["cluster.workers=3", "cluster.servers=2"]))
         for run in ("run0", "run2"):
             steps = recovery.records(self.path(run))
@@ -198,9 +156,11 @@ class PrecisionTest(harness.JobTest):
             for scale, action, after in zip(scales, actions, scales[1:]):
                 self.assertEqual(after, scale / 2 if action == "skip" else scale)
 
+    def test_kills_while_the_scale_falls_move_no_bit(self):
+        self.assert_kills_move_no_bit(self.overflowing_job(), ["job.steps=600"], ("worker-0", "server-0", "worker-1"))
+
     def test_without_global_steps_each_slot_finds_its_own_scale(self):
-        text = self.overflowing_job().replace('mode = "sync"', 'mode = "async"')
-        self.run_job(text, "async", "cluster.workers=2")
+        self.run_job(self.overflowing_job(), "async", "job.mode=async", "cluster.workers=2")
         losses = [step["loss"] for step in recovery.records(self.path("async"))]
         self.assertEqual(len(losses), 20)
         self.assertTrue(all(loss is not None and loss < 1e6 for loss in losses), losses)
