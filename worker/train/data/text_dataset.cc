@@ -62,27 +62,10 @@ Result<std::unique_ptr<Dataset>> TextDataset::Open(const fs::path& path, const D
 }
 
 TextDataset::TextDataset(std::string bytes, SplitTable split, std::uint32_t context, std::uint64_t fingerprint)
-    : bytes_(std::move(bytes)), split_(std::move(split)), fingerprint_(fingerprint) {
-  spec_.form = SampleForm::kTokens;
-  spec_.vocabulary = kByteValues;
-  spec_.context = context;
-}
+    : WindowDataset(std::move(split), kByteValues, context, fingerprint), bytes_(std::move(bytes)) {}
 
-void TextDataset::Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-                       BatchBuffer* batch) const {
-  const std::size_t context = spec_.context;
-  batch->samples = static_cast<std::uint32_t>(samples.size());
-  batch->inputs.clear();
-  batch->tokens.resize(samples.size() * context);
-  batch->targets.resize(samples.size() * context);
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    CAPSTAN_CHECK(samples[i] < count(split));
-    const char* window = bytes_.data() + split_.Locate(split, samples[i]) * context;
-    for (std::size_t j = 0; j < context; ++j) {
-      batch->tokens[i * context + j] = static_cast<unsigned char>(window[j]);
-      batch->targets[i * context + j] = static_cast<unsigned char>(window[j + 1]);
-    }
-  }
+void TextDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
+  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<unsigned char>(bytes_[begin + i]);
 }
 
 }  // namespace capstan::train

@@ -129,11 +129,9 @@ Result<std::unique_ptr<Dataset>> TokenDataset::Open(const fs::path& path, const 
 
 TokenDataset::TokenDataset(std::vector<Part> parts, SplitTable split, const DataSection& options, std::uint32_t context,
                            std::uint64_t fingerprint)
-    : parts_(std::move(parts)), split_(std::move(split)), type_(options.type), fingerprint_(fingerprint) {
-  spec_.form = SampleForm::kTokens;
-  spec_.vocabulary = options.vocabulary;
-  spec_.context = context;
-}
+    : WindowDataset(std::move(split), options.vocabulary, context, fingerprint),
+      parts_(std::move(parts)),
+      type_(options.type) {}
 
 void TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
   auto part = std::upper_bound(parts_.begin(), parts_.end(), begin,
@@ -145,21 +143,6 @@ void TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* ou
     begin += here;
     out += here;
     count -= here;
-  }
-}
-
-void TokenDataset::Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-                        BatchBuffer* batch) const {
-  const std::size_t context = spec_.context;
-  batch->samples = static_cast<std::uint32_t>(samples.size());
-  batch->inputs.clear();
-  batch->tokens.resize(samples.size() * context);
-  batch->targets.resize(samples.size() * context);
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    CAPSTAN_CHECK(samples[i] < count(split));
-    const std::uint64_t begin = split_.Locate(split, samples[i]) * context;
-    Copy(begin, context, batch->tokens.data() + i * context);
-    Copy(begin + 1, context, batch->targets.data() + i * context);
   }
 }
 
