@@ -41,7 +41,7 @@ void CountRequest(const Message& request, const Outbox& answers,
 void ShardTimes::Handled(const Message& message, Instant before, Instant after) {
   if (std::holds_alternative<Push>(message.header)) pushes_.push_back(before);
   if (std::holds_alternative<Pull>(message.header)) metrics_->pull_seconds.Observe(after - before);
-  const std::uint64_t updates = metrics_->updates_applied.value();
+  const std::uint64_t updates = metrics_->updates_applied.value() + metrics_->steps_redone.value();
   if (updates != updates_seen_) metrics_->apply_seconds.Observe(after - before);
   if (lane_ != nullptr) Trace(message, before, after, updates != updates_seen_);
   updates_seen_ = updates;
@@ -53,6 +53,8 @@ void ShardTimes::Trace(const Message& message, Instant before, Instant after, bo
     lane_->Add(applied ? "apply" : "stage", before, after, push->step.value);
   } else if (const auto* commit = std::get_if<Commit>(&message.header)) {
     lane_->Add(applied ? "apply" : "commit", before, after, commit->step.value);
+  } else if (const auto* redo = std::get_if<Redo>(&message.header)) {
+    lane_->Add("redo", before, after, redo->step.value);
   } else if (std::holds_alternative<Pull>(message.header)) {
     lane_->Add("pull", before, after);
   } else if (applied) {

@@ -10,13 +10,16 @@ namespace capstan::server {
 namespace {
 
 // Blocks 0 and 2 are weights, block 1 is a statistic.
-ShardBenchOptions SixteenBits(Encoding encoding) {
-  return {.slots = 2, .tensors = {4, 4, 2}, .encoding = encoding, .statistics = {1}};
+ShardBenchOptions SixteenBits(Encoding encoding, SlotIndex slots) {
+  return {.slots = slots, .tensors = {4, 4, 2}, .encoding = encoding, .statistics = {1}};
 }
 
 class NarrowBench : public ShardBench {
  public:
-  explicit NarrowBench(Encoding encoding) : ShardBench(SixteenBits(encoding)), encoding_(encoding) { Start(); }
+  explicit NarrowBench(Encoding encoding, SlotIndex slots = 2)
+      : ShardBench(SixteenBits(encoding, slots)), encoding_(encoding) {
+    Start();
+  }
 
   Slice Encoded(std::size_t count, float value, Encoding encoding) {
     Slice payload = Values(count, value);
@@ -82,9 +85,29 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
 }
 
 TEST_CASE("sums above leaves come as fp32, beside leaves of 16 bits", "[server][shard][encoding]") {
+  NarrowBench bench(Encoding::kBf16, 3);
+  for (BlockIndex block = 0; block < 3; ++block) {
+    bench.StageAs(Encoding::kFp32, block, {0, 2}, 3, -9.0F);
+    bench.StageAs(bench.EncodingOf(block), block, {2, 3}, 1, -4.0F);
+  }
+  for (const SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot, slot == 0 ? 2 : 1));
+  bench.FromCoordinator(bench.MakeCommit(0));
+  CHECK(bench.WeightOf(0) == 13.0F / 4);  // descent with rate 1 by the mean
+  CHECK(bench.WeightOf(2) == 13.0F / 4);
+}
+
+TEST_CASE("what is pulled after a Redo is what the Redo made", "[server][shard][encoding]") {
   NarrowBench bench(Encoding::kBf16);
-  bench.StageAs(Encoding::kFp32, 0, {0, 2}, 3, -9.0F);
-  CHECK(bench.Take<Staged>().back().held.size() == 1);
+  for (BlockIndex block = 0; block < 3; ++block) {
+    for (const SlotIndex slot : {0U, 1U}) bench.StageAs(bench.EncodingOf(block), block, {slot, slot + 1}, 1, -4.0F);
+  }
+  for (const SlotIndex slot : {0U, 1U}) bench.FromWorker(bench.MakeEnd(0, slot, 1));
+  bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
+  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  Encoding arrived{};
+  CHECK(bench.PullAs(Encoding::kBf16, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
+  CHECK(bench.PullAs(Encoding::kFp32, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
+  CHECK(bench.PullAs(Encoding::kFp32, 1, 1, &arrived) == std::vector<float>(4, -4.0F * kStatisticMomentum));
 }
 
 TEST_CASE("numbers of another width than the job's are invalid, and a statistic's are fp32",
