@@ -460,10 +460,19 @@ TEST_CASE("the hash covers what the bits depend on and what members share, and n
   for (const char* bound :
        {"job.slots=5", "job.seed=2", "job.steps=11", "job.mode=async", "optimizer.lr=0.5", "cluster.servers=2",
         "cluster.shards_per_server=2", "worker.accumulate=2", "model.dropout=0.1", "data.samples=99",
-        "schedule.warmup_steps=1", "job.on_nonfinite=skip"}) {
+        "schedule.warmup_steps=1", "job.on_nonfinite=skip", "worker.precision=bf16"}) {
     INFO(bound);
     CHECK(with(bound) != hash);
   }
+}
+
+TEST_CASE("recomputation moves no bit, so a job may begin with it or without, and be continued otherwise", "[config]") {
+  const JobConfig kept = Parse(kSmallest, {"model.kind=gpt"});
+  const JobConfig recomputed = Parse(kSmallest, {"model.kind=gpt", "worker.recompute=true"});
+  CHECK(recomputed.worker.recompute);
+  CHECK(HashJobConfig(kept) == HashJobConfig(recomputed));
+  CHECK(DescribeDifference(kept, recomputed).empty());
+  CHECK(Parse(PrintJobConfig(recomputed)) == recomputed);
 }
 
 TEST_CASE("snapshots are taken once a minute and two are kept, unless the job says otherwise", "[config]") {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "common/number16.h"
@@ -102,6 +103,25 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
     CHECK((out >= 0.499 && out <= 0.51));
     CHECK((in >= 0.499 && in <= 0.51));
   }
+}
+
+TEST_CASE("without global steps a gradient that 16 bits cannot hold is refused before it leaves", "[e2e][encoding]") {
+  JobConfig config = MakeConfig(Precision::kBf16);
+  config.job.mode = Mode::kAsync;
+  InProcessJob job(config);
+  job.StartShard(0);
+  job.StartShard(1);
+  std::unique_ptr<Client> client =
+      std::move(Client::Connect({.coordinator = job.address(), .worker = "w", .on_notice = {}})).value();
+  REQUIRE(client->Declare(Describe()).ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  REQUIRE(client->NextWork(deadline).ok());
+  float* const gradient = client->BeginSlot(0, 1).value();
+  std::fill_n(gradient, client->element_count(), 0.0F);
+  gradient[7] = std::numeric_limits<float>::max();  // finite, and rounds to infinity
+  const Status status = client->GradientReady(0, 1);
+  CHECK(status.code() == Code::kInvalid);
+  CHECK_THAT(status.message(), Catch::Contains("not finite"));
 }
 
 }  // namespace

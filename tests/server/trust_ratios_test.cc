@@ -135,9 +135,9 @@ TEST_CASE("a ratio has the same bits whatever the number of shards", "[server][t
 
 TEST_CASE("a ratio is 1 for a norm of 0, for what is not finite, and by lars for one dimension", "[server][trust]") {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
-  const std::pair<double, double> none[] = {
-      {0.0, 1.0},       {1.0, 0.0},  {0.0, 0.0},  {kNaN, 1.0},     {1.0, kNaN},           {kInfinity, 1.0},
-      {1.0, kInfinity}, {-1.0, 1.0}, {1.0, -1.0}, {1e200, 1e-200}, {kInfinity, kInfinity}};
+  const std::pair<double, double> none[] = {{0.0, 1.0},  {1.0, 0.0},       {0.0, 0.0},       {kNaN, 1.0},
+                                            {1.0, kNaN}, {kInfinity, 1.0}, {1.0, kInfinity}, {-1.0, 1.0},
+                                            {1.0, -1.0}, {1e200, 1e-200},  {1e-80, 1e40},    {kInfinity, kInfinity}};
   Reports reports({{"weight", {2, 2}, {}, true}, {"bias", {4}, {}, true}}, 4, 2);
   for (const auto& [weights, direction] : none) {
     reports.Set({weights, weights}, {direction, direction});
