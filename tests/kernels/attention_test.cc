@@ -6,6 +6,7 @@
 
 #include "common/random.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -79,9 +80,10 @@ TEST_CASE("causal attention follows its definition", "[kernels][attention]") {
       const DropoutMask dropout{.key = 77, .probability = probability};
       const auto qkv = RandomNumbers<double>(3 * Elements(s), 1);
       const Forward<double> forward(context, s, dropout, qkv);
-      CHECK(RelativeDistance(forward.out, Definition(s, dropout, qkv)) < 1e-13);
+      CHECK(Agree<double>("attention: out", RelativeDistance(forward.out, Definition(s, dropout, qkv)), 1e-13));
       const std::vector<float> narrow(qkv.begin(), qkv.end());
-      CHECK(RelativeDistance(Forward<float>(context, s, dropout, narrow).out, forward.out) < 1e-6);
+      CHECK(Agree<float>("attention: out",
+                         RelativeDistance(Forward<float>(context, s, dropout, narrow).out, forward.out), 1e-6));
     }
   }
 }
@@ -99,7 +101,7 @@ TEST_CASE("the gradient of attention is that of finite differences", "[kernels][
       const auto gradient = Backward(context, s, dropout, qkv, forward, dout);
       CAPTURE(s.length, probability);
       CHECK(DotOf(numeric, numeric) > 1e-3);
-      CHECK(RelativeDistance(gradient, numeric) < 1e-7);
+      CHECK(Agree<double>("attention: dqkv (differences)", RelativeDistance(gradient, numeric), 1e-7));
     }
   }
 }
@@ -128,13 +130,12 @@ TEST_CASE("attention of the size that is trained passes the adjoint test and doe
   CHECK(first.log_sum == second.log_sum);
   const auto gradient_one = Backward(one, s, dropout, narrow, first, narrow_dout);
   CHECK(gradient_one == Backward(two, s, dropout, narrow, first, narrow_dout));
-  CHECK(RelativeDistance(gradient_one, gradient) < 3e-6);
+  CHECK(Agree<float>("attention: dqkv", RelativeDistance(gradient_one, gradient), 3e-6));
 }
 
 TEMPLATE_TEST_CASE("attention on 16-bit numbers follows that of double on the same numbers", "[kernels][attention]",
                    Bf16, Half) {
   using T = TestType;
-  constexpr double kBound = std::is_same_v<T, Bf16> ? 1e-2 : 2e-3;
   CpuContext one(1), two(2);
   for (const double probability : {0.0, 0.3}) {
     for (const AttentionShape s : {AttentionShape{1, 1, 1, 1}, {2, 15, 3, 17}, {1, 257, 2, 31}, {2, 131, 1, 33}}) {
@@ -145,12 +146,12 @@ TEMPLATE_TEST_CASE("attention on 16-bit numbers follows that of double on the sa
       CHECK(SameBits(ours.out, again.out));
       CHECK(SameBits(ours.log_sum, again.log_sum));
       const Forward<double> wide(one, s, dropout, Doubles(qkv));
-      CHECK(RelativeDistance(ours.out, wide.out) < kBound);
-      CHECK(RelativeDistance(ours.log_sum, wide.log_sum) < 1e-5);
+      CHECK(Agree<T>("attention: out", RelativeDistance(ours.out, wide.out), kRounded<T>));
+      CHECK(Agree<float>("attention: log sum", RelativeDistance(ours.log_sum, wide.log_sum), 1e-5));
       const auto gradient = Backward(one, s, dropout, qkv, ours, dout);
       CHECK(SameBits(gradient, Backward(two, s, dropout, qkv, ours, dout)));
       const auto expected = Backward(one, s, dropout, Doubles(qkv), wide, Doubles(dout));
-      CHECK(RelativeDistance(gradient, expected) < kBound);
+      CHECK(Agree<T>("attention: dqkv", RelativeDistance(gradient, expected), kRounded<T>));
     }
   }
 }

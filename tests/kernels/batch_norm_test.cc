@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -120,7 +121,7 @@ TEMPLATE_TEST_CASE("batch norm is its definition, and adds to averages of mean a
     const Run<Real> ours(context, c, Inputs<Real>(c));
     const Moments m = MomentsOf(c, ours.x);
     CAPTURE(c.rows, c.channels);
-    CHECK(RelativeDistance(ours.y, Expected(c, ours, m)) < bound);
+    CHECK(Agree<Real>("batch norm: y", RelativeDistance(ours.y, Expected(c, ours, m)), bound));
     const auto old_mean = RandomNumbers<Real>(c.channels, 5), old_variance = RandomNumbers<Real>(c.channels, 6);
     std::vector<double> mean(m.mean), variance(m.variance), inverse(m.variance);
     const double unbiased = static_cast<double>(c.rows) / static_cast<double>(c.rows - 1);
@@ -129,10 +130,10 @@ TEMPLATE_TEST_CASE("batch norm is its definition, and adds to averages of mean a
       mean[j] = 2 * static_cast<double>(old_mean[j]) + 0.25 * mean[j];
       variance[j] = 2 * static_cast<double>(old_variance[j]) + 0.25 * unbiased * variance[j];
     }
-    CHECK(RelativeDistance(ours.mean, m.mean) < bound);
-    CHECK(RelativeDistance(ours.inverse, inverse) < bound);
-    CHECK(RelativeDistance(ours.mean_average, mean) < bound);
-    CHECK(RelativeDistance(ours.variance_average, variance) < bound);
+    CHECK(Agree<Real>("batch norm: mean", RelativeDistance(ours.mean, m.mean), bound));
+    CHECK(Agree<Real>("batch norm: inverse deviation", RelativeDistance(ours.inverse, inverse), bound));
+    CHECK(Agree<Real>("batch norm: average of the mean", RelativeDistance(ours.mean_average, mean), bound));
+    CHECK(Agree<Real>("batch norm: average of the variance", RelativeDistance(ours.variance_average, variance), bound));
   }
 }
 
@@ -165,7 +166,8 @@ TEST_CASE("batch norm's gradients agree with finite differences", "[kernels][bat
     if (c.residual) gradient.insert(gradient.end(), ours.dy.begin(), ours.dy.end());
     if (!c.residual) gradient.resize(all.size());
     CAPTURE(c.rows, c.channels);
-    CHECK(RelativeDistance(gradient, NumericGradient(all, loss)) < 1e-6);
+    CHECK(Agree<double>("batch norm: all gradients (differences)",
+                        RelativeDistance(gradient, NumericGradient(all, loss)), 1e-6));
   }
 }
 
@@ -220,7 +222,7 @@ TEST_CASE("evaluation uses the statistics it is given", "[kernels][batch_norm]")
     const std::vector<double> mean_before = run.mean, average_before = run.mean_average;
     run.y = Poison<double>(c.rows * c.channels);
     BatchNormEvaluate(context, run.Args(c), given.mean.data(), given.variance.data());
-    CHECK(RelativeDistance(run.y, Expected(c, run, given)) < 1e-13);
+    CHECK(Agree<double>("batch norm: y by given statistics", RelativeDistance(run.y, Expected(c, run, given)), 1e-13));
     CHECK(run.mean == mean_before);
     CHECK(run.mean_average == average_before);
   }

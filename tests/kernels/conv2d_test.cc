@@ -8,6 +8,7 @@
 #include "kernels/activation_math.h"
 #include "kernels/im2col.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -99,9 +100,9 @@ TEMPLATE_TEST_CASE("a convolution and its gradients are those of plain loops", "
     });
     CAPTURE(c.samples, c.height, c.width, c.channels, c.filters, c.window_height, c.stride);
     const double bound = std::is_same_v<Real, float> ? 1e-6 : 1e-14;
-    CHECK(RelativeDistance(ours.y, y) < bound);
-    CHECK(RelativeDistance(ours.dx, dx) < bound);
-    CHECK(RelativeDistance(ours.dfilter, dfilter) < bound);
+    CHECK(Agree<Real>("convolution: y", RelativeDistance(ours.y, y), bound));
+    CHECK(Agree<Real>("convolution: dx", RelativeDistance(ours.dx, dx), bound));
+    CHECK(Agree<Real>("convolution: dfilter", RelativeDistance(ours.dfilter, dfilter), bound));
   }
 }
 
@@ -116,8 +117,8 @@ TEST_CASE("a convolution's gradients are its adjoints, and are added to old ones
     auto dx = RandomNumbers<double>(InputCount(shape), 4), dfilter = RandomNumbers<double>(FilterCount(shape), 5);
     for (std::size_t i = 0; i < dx.size(); ++i) dx[i] = 0.5 * dx[i] + fresh.dx[i];
     for (std::size_t i = 0; i < dfilter.size(); ++i) dfilter[i] = 0.5 * dfilter[i] + fresh.dfilter[i];
-    CHECK(RelativeDistance(added.dx, dx) < 1e-13);
-    CHECK(RelativeDistance(added.dfilter, dfilter) < 1e-13);
+    CHECK(Agree<double>("convolution: dx, added", RelativeDistance(added.dx, dx), 1e-13));
+    CHECK(Agree<double>("convolution: dfilter, added", RelativeDistance(added.dfilter, dfilter), 1e-13));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/activation_math.h"
 #include "kernels/matmul_simd.h"
+#include "tests/kernels/parity.h"
 #include "tests/kernels/product_cases.h"
 
 namespace capstan::kernels {
@@ -12,6 +13,11 @@ namespace {
 
 template <class Out>
 constexpr double kBound = std::is_same_v<Out, float> ? 1e-6 : kRounded<Out>;
+template <class Out>
+constexpr const char* kC = std::is_same_v<Out, float> ? "matrix product: C in fp32" : "matrix product: C";
+template <class Out>
+constexpr const char* kActivated =
+    std::is_same_v<Out, float> ? "matrix product: activated in fp32" : "matrix product: activated";
 
 // Whether only columns of C are changed.
 template <class T>
@@ -32,11 +38,14 @@ void CheckCases() {
     std::vector<double> expected = Expected(c, x);
     const std::vector<Out> before = x.out;
     MatmulOnThisThread(x.Make(c), scratch.data());
-    CHECK(RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)) <= kBound<Out>);
+    CHECK(Agree<T>(kC<Out>, RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)),
+                   kBound<Out>));
     CHECK(SameBetweenRows(c, x.c_stride, x.out, before));
     if (c.activation == Activation::kNone) continue;
     for (double& v : expected) v = c.activation == Activation::kRelu ? ReluOf(v) : GeluOf(v);
-    CHECK(RelativeDistance(Columns(c, x.activated, x.c_stride), Columns(c, expected, x.c_stride)) <= kBound<Out>);
+    CHECK(Agree<T>(kActivated<Out>,
+                   RelativeDistance(Columns(c, x.activated, x.c_stride), Columns(c, expected, x.c_stride)),
+                   kBound<Out>));
   }
 }
 
@@ -118,7 +127,8 @@ TEST_CASE("products of pairs of Bf16 are right, and their bits do not see the cu
     Arrays<Bf16, float> x(c), y(c);
     const std::vector<double> expected = Expected(c, x);
     ProductAvx512Bf16(x.Make(c), scratch.data());
-    CHECK(RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)) < 1e-6);
+    CHECK(Agree<Bf16>("matrix product by pairs: C in fp32",
+                      RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)), 1e-6));
     for (std::int64_t row = 0; row < c.m; ++row) {
       Product<Bf16, float> part = y.Make(c);
       part.m = 1;

@@ -6,6 +6,7 @@
 
 #include "kernels/activation_math.h"
 #include "kernels/matmul_simd.h"
+#include "tests/kernels/parity.h"
 #include "tests/kernels/product_cases.h"
 
 namespace capstan::kernels {
@@ -22,7 +23,8 @@ TEMPLATE_TEST_CASE("a product is right for odd sizes, strides, transposes, alpha
     const std::vector<Real> before = x.out;
     Matmul(context, x.Make(c));
     const double bound = std::is_same_v<Real, float> ? 1e-6 : 2e-15;
-    CHECK(RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)) < bound);
+    CHECK(Agree<Real>("matrix product: C",
+                      RelativeDistance(Columns(c, x.out, x.c_stride), Columns(c, expected, x.c_stride)), bound));
     int touched = 0;
     for (std::int64_t i = 0; i < c.m; ++i) {
       for (std::int64_t j = c.n; j < x.c_stride; ++j) {

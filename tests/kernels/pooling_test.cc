@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -87,9 +88,9 @@ TEMPLATE_TEST_CASE("pooling is that of plain loops, the first of equals wins", "
     const double bound = std::is_same_v<Real, float> ? 1e-6 : 1e-14;
     CHECK(ours.y == y);
     CHECK(ours.argmax == argmax);
-    CHECK(RelativeDistance(ours.dx, dx) < bound);
-    CHECK(RelativeDistance(ours.mean, mean) < bound);
-    CHECK(RelativeDistance(ours.mean_dx, mean_dx) < bound);
+    CHECK(Agree<Real>("max pooling: dx", RelativeDistance(ours.dx, dx), bound));
+    CHECK(Agree<Real>("average pooling: y", RelativeDistance(ours.mean, mean), bound));
+    CHECK(Agree<Real>("average pooling: dx", RelativeDistance(ours.mean_dx, mean_dx), bound));
   }
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("the average of an image is one number a channel, and its gradient the
       auto y = Poison<double>(samples * channels), dx = Poison<double>(samples * pixels * channels);
       GlobalAverage(*context, samples, pixels, channels, x.data(), y.data());
       GlobalAverageBackward(*context, samples, pixels, channels, dy.data(), dx.data());
-      CHECK(RelativeDistance(y, expected) < 1e-14);
+      CHECK(Agree<double>("average of an image: y", RelativeDistance(y, expected), 1e-14));
       CHECK(DotOf(dx, x) == Approx(DotOf(y, dy)).epsilon(1e-12));
     }
   }

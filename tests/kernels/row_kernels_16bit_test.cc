@@ -10,6 +10,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -55,12 +56,12 @@ TEMPLATE_TEST_CASE("layer norm of 16-bit numbers is that of double, rounded", "[
     CHECK(SameBits(ours.y, again.y));
     std::vector<double> sum = Doubles(a);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(Widen(b[i]));
-    CHECK(RelativeDistance(ours.sum, sum) <= kRounded<T>);
+    CHECK(Agree<T>("layer norm: sum", RelativeDistance(ours.sum, sum), kRounded<T>));
     // What is stored is what is normalised.
     const Normalised<double> wide(1, s, Doubles(ours.sum), nullptr, Doubles(gamma), Doubles(beta));
-    CHECK(RelativeDistance(ours.y, wide.y) <= kRounded<T>);
-    CHECK(RelativeDistance(ours.mean, wide.mean) < kFloatBound);
-    CHECK(RelativeDistance(ours.inverse, wide.inverse) < kFloatBound);
+    CHECK(Agree<T>("layer norm: y", RelativeDistance(ours.y, wide.y), kRounded<T>));
+    CHECK(Agree<T>("layer norm: mean", RelativeDistance(ours.mean, wide.mean), kFloatBound));
+    CHECK(Agree<T>("layer norm: inverse deviation", RelativeDistance(ours.inverse, wide.inverse), kFloatBound));
     const Normalised<T> alone(1, s, a, nullptr, gamma, beta);
     CHECK(RelativeDistance(alone.y, Normalised<double>(1, s, Doubles(a), nullptr, Doubles(gamma), Doubles(beta)).y) <=
           kRounded<T>);
@@ -117,9 +118,9 @@ TEMPLATE_TEST_CASE("gradients of layer norm of 16-bit numbers are those of doubl
         add(wide.dbeta, Doubles(RandomNumbers<Wide<T>>(s.columns, 9)));
       }
       CAPTURE(s.rows, s.columns, keep);
-      CHECK(RelativeDistance(ours.dx, wide.dx) <= kRounded<T>);
-      CHECK(RelativeDistance(ours.dgamma, wide.dgamma) < kFloatBound);
-      CHECK(RelativeDistance(ours.dbeta, wide.dbeta) < kFloatBound);
+      CHECK(Agree<T>("layer norm: dx", RelativeDistance(ours.dx, wide.dx), kRounded<T>));
+      CHECK(Agree<T>("layer norm: dgamma", RelativeDistance(ours.dgamma, wide.dgamma), kFloatBound));
+      CHECK(Agree<T>("layer norm: dbeta", RelativeDistance(ours.dbeta, wide.dbeta), kFloatBound));
     }
   }
 }
@@ -148,7 +149,7 @@ TEMPLATE_TEST_CASE("the loss of 16-bit logits is that of double, its gradient ro
     CHECK(SameBits(ours, again));
     CHECK(loss.loss == Approx(expected.loss).epsilon(1e-6).margin(1e-6));
     CHECK(loss.correct == expected.correct);
-    CHECK(RelativeDistance(ours, wide) <= kRounded<T>);
+    CHECK(Agree<T>("classifier: gradient of the logits", RelativeDistance(ours, wide), kRounded<T>));
   }
 }
 
@@ -198,9 +199,9 @@ TEMPLATE_TEST_CASE("an embedding of 16-bit numbers is rounded once, its gradient
         gradients[table.size() + place] += slope;
       }
     }
-    CHECK(RelativeDistance(forward(1), y) <= kRounded<T>);
+    CHECK(Agree<T>("embedding: y", RelativeDistance(forward(1), y), kRounded<T>));
     CHECK(SameBits(forward(1), forward(2)));
-    CHECK(RelativeDistance(backward(1), gradients) < kFloatBound);
+    CHECK(Agree<T>("embedding: dtable", RelativeDistance(backward(1), gradients), kFloatBound));
     CHECK(SameBits(backward(1), backward(2)));
   }
 }
@@ -217,7 +218,7 @@ TEMPLATE_TEST_CASE("dropout and axpby round once", "[kernels][16bit]", float, Bf
     CHECK(SameBits(dropped, again));
     std::vector<double> wide = Doubles(x);
     Dropout(one, mask, count, wide.data());
-    CHECK(RelativeDistance(dropped, wide) <= kRounded<T>);
+    CHECK(Agree<T>("dropout: y", RelativeDistance(dropped, wide), kRounded<T>));
     CHECK(std::count(wide.begin(), wide.end(), 0.0) == [&] {
       const auto values = Doubles(dropped);
       return std::count(values.begin(), values.end(), 0.0);
@@ -229,7 +230,7 @@ TEMPLATE_TEST_CASE("dropout and axpby round once", "[kernels][16bit]", float, Bf
     }
     std::vector<T> result = y, fresh = Poison<T>(count);
     Axpby(two, count, Wide<T>(1.5), x.data(), Wide<T>(-0.25), result.data());
-    CHECK(RelativeDistance(result, sum) <= kRounded<T>);
+    CHECK(Agree<T>("axpby: y", RelativeDistance(result, sum), kRounded<T>));
     Axpby(one, count, Wide<T>(1), x.data(), Wide<T>(0), fresh.data());
     CHECK(SameBits(fresh, x));
   }
@@ -259,8 +260,8 @@ TEMPLATE_TEST_CASE("the way back through bias and activation of 16-bit numbers i
       CHECK(SameBits(ours.second, again.second));
       const auto wide = run(1, Doubles(x), Doubles(dy), Doubles(old));
       CAPTURE(s.rows, s.columns);
-      CHECK(RelativeDistance(ours.first, wide.first) <= kRounded<T>);
-      CHECK(RelativeDistance(ours.second, wide.second) < kFloatBound);
+      CHECK(Agree<T>("bias and activation: dx", RelativeDistance(ours.first, wide.first), kRounded<T>));
+      CHECK(Agree<T>("bias and activation: dbias", RelativeDistance(ours.second, wide.second), kFloatBound));
     }
   }
 }

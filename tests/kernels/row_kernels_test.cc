@@ -11,6 +11,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
@@ -65,7 +66,7 @@ TEST_CASE("layer norm of a sum and its gradients agree with finite differences",
     ours.insert(ours.end(), ours.begin(), ours.begin() + size);  // a and b have the same gradient
     ours.insert(ours.end(), dgamma.begin(), dgamma.end());
     ours.insert(ours.end(), dbeta.begin(), dbeta.end());
-    CHECK(RelativeDistance(ours, numeric) < 1e-6);
+    CHECK(Agree<double>("layer norm: all gradients (differences)", RelativeDistance(ours, numeric), 1e-6));
   }
 }
 
@@ -149,7 +150,7 @@ TEST_CASE("the loss and its gradient agree with the definition and finite differ
     if (classes == 1) {
       CHECK(DotOf(gradient, gradient) < 1e-20);
     } else {
-      CHECK(RelativeDistance(gradient, numeric) < 1e-7);
+      CHECK(Agree<double>("classifier: gradient (differences)", RelativeDistance(gradient, numeric), 1e-7));
     }
     std::vector<float> first(logits.begin(), logits.end()), second = first;
     const double loss = Loss(context, first, classes, targets, 1.0F).loss;
@@ -224,7 +225,7 @@ TEST_CASE("dropout drops the share it is asked to, keeps the mean, and makes the
   CHECK(std::fabs(static_cast<double>(dropped) / kCount - 0.2) < 0.005);
   std::vector<double> wide(kCount, 1);
   Dropout(one, mask, kCount, wide.data());
-  CHECK(RelativeDistance(x, wide) < 1e-7);
+  CHECK(Agree<float>("dropout: y", RelativeDistance(x, wide), 1e-7));
 }
 
 TEST_CASE("the way back through bias and activation agrees with finite differences", "[kernels][bias]") {
@@ -250,8 +251,8 @@ TEST_CASE("the way back through bias and activation agrees with finite differenc
       expected[i] = dy[i] * (f(x[i] + 1e-6) - f(x[i] - 1e-6)) / 2e-6;
       sums[i % kColumns] += expected[i];
     }
-    CHECK(RelativeDistance(dx, expected) < 1e-8);
-    CHECK(RelativeDistance(bias_gradient, sums) < 1e-8);
+    CHECK(Agree<double>("bias and activation: dx (differences)", RelativeDistance(dx, expected), 1e-8));
+    CHECK(Agree<double>("bias and activation: dbias (differences)", RelativeDistance(bias_gradient, sums), 1e-8));
 
     std::vector<float> x32(x.begin(), x.end()), first(dy.begin(), dy.end()), second = first;
     std::vector<float> bias_one(kColumns, 1), bias_two(kColumns, 1);
@@ -272,7 +273,7 @@ TEST_CASE("the way back through bias and activation agrees with finite differenc
     CHECK(first == second);
     CHECK(bias_one == bias_two);
     for (float& b : bias_one) b -= 1;
-    CHECK(RelativeDistance(bias_one, bias_gradient) < 1e-5);
+    CHECK(Agree<float>("bias and activation: dbias", RelativeDistance(bias_one, bias_gradient), 1e-5));
   }
 }
 

@@ -6,12 +6,10 @@
 #include "kernels/conv2d.h"
 #include "kernels/pooling.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/parity.h"
 
 namespace capstan::kernels {
 namespace {
-
-template <class T>
-constexpr double kBound = std::is_same_v<T, Bf16> ? 1e-2 : 2e-3;
 
 const std::vector<Conv2dShape> kConvolutions = {{{2, 15, 17, 3, 3, 3, 1, 1}, 31},
                                                 {{3, 9, 8, 33, 1, 1, 2, 0}, 15},
@@ -46,9 +44,10 @@ TEMPLATE_TEST_CASE("a convolution of 16-bit numbers is that of double", "[kernel
     const auto dy = RandomNumbers<T>(w.samples * w.out_pixels() * s.filters, 3);
     const Convolved<T> ours(one, s, x, filter, dy, old), again(two, s, x, filter, dy, old);
     const Convolved<double> wide(one, s, Doubles(x), Doubles(filter), Doubles(dy), Doubles(old));
-    CHECK(RelativeDistance(Doubles(ours.y), wide.y) < kBound<T>);
-    CHECK(RelativeDistance(Doubles(ours.dx), wide.dx) < kBound<T>);
-    CHECK(RelativeDistance(Doubles(ours.dfilter), wide.dfilter) < 1e-5);  // never rounded to 16 bits
+    CHECK(Agree<T>("convolution: y", RelativeDistance(Doubles(ours.y), wide.y), kRounded<T>));
+    CHECK(Agree<T>("convolution: dx", RelativeDistance(Doubles(ours.dx), wide.dx), kRounded<T>));
+    CHECK(Agree<T>("convolution: dfilter", RelativeDistance(Doubles(ours.dfilter), wide.dfilter),
+                   1e-5));  // never rounded to 16 bits
     CHECK(SameBits(ours.y, again.y));
     CHECK(SameBits(ours.dx, again.dx));
     CHECK(SameBits(ours.dfilter, again.dfilter));
@@ -113,11 +112,13 @@ TEMPLATE_TEST_CASE("batch norm of 16-bit numbers is that of double, its statisti
     const Normed<T> again(two, rows, channels, x, gamma, beta, residual, dy);
     const Normed<double> wide(one, rows, channels, Doubles(x), Doubles(gamma), Doubles(beta), Doubles(residual),
                               Doubles(dy));
-    CHECK(RelativeDistance(Doubles(ours.y), wide.y) < kBound<T>);
-    CHECK(RelativeDistance(Doubles(ours.dx), wide.dx) < kBound<T>);
-    CHECK(RelativeDistance(Doubles(ours.evaluated), wide.evaluated) < kBound<T>);
-    CHECK(RelativeDistance(Doubles(ours.variance_average), wide.variance_average) < 1e-5);
-    CHECK(RelativeDistance(Doubles(ours.dgamma), wide.dgamma) < 1e-4);
+    CHECK(Agree<T>("batch norm: y", RelativeDistance(Doubles(ours.y), wide.y), kRounded<T>));
+    CHECK(Agree<T>("batch norm: dx", RelativeDistance(Doubles(ours.dx), wide.dx), kRounded<T>));
+    CHECK(Agree<T>("batch norm: y by given statistics", RelativeDistance(Doubles(ours.evaluated), wide.evaluated),
+                   kRounded<T>));
+    CHECK(Agree<T>("batch norm: average of the variance",
+                   RelativeDistance(Doubles(ours.variance_average), wide.variance_average), 1e-5));
+    CHECK(Agree<T>("batch norm: dgamma", RelativeDistance(Doubles(ours.dgamma), wide.dgamma), 1e-4));
     CHECK(SameBits(ours.y, again.y));
     CHECK(SameBits(ours.dx, again.dx));
     CHECK(SameBits(ours.dgamma, again.dgamma));
@@ -144,7 +145,10 @@ TEMPLATE_TEST_CASE("pooling of 16-bit numbers is that of double", "[kernels][poo
   const auto ours = pool(x, dy);
   const auto wide = pool(Doubles(x), Doubles(dy));
   CHECK(Doubles(ours[0]) == wide[0]);
-  for (std::size_t i = 1; i < 4; ++i) CHECK(RelativeDistance(Doubles(ours[i]), wide[i]) < kBound<T>);
+  const char* const names[] = {"max pooling: y", "max pooling: dx", "average pooling: y", "average pooling: dx"};
+  for (std::size_t i = 1; i < 4; ++i) {
+    CHECK(Agree<T>(names[i], RelativeDistance(Doubles(ours[i]), wide[i]), kRounded<T>));
+  }
 }
 
 }  // namespace

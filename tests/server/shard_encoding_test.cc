@@ -140,6 +140,14 @@ TEST_CASE("a push says its loss scale: in async each its own, in sync the step's
     async.FromWorker(push, std::move(payload));
     CHECK(async.WeightOf(0) == before - 2.0F);
   }
+  // Statistics are no gradients: the scale is not in them.
+  ShardBench observed({.mode = Mode::kAsync, .slots = 1, .tensors = {4}, .statistics = {0}});
+  observed.Start();
+  Slice mean = observed.Values(4, 3.0F);
+  Push observation = observed.MakePush(1, 0, {0, 1}, 1, mean);
+  observation.loss_scale = 1024.0F;
+  observed.FromWorker(observation, std::move(mean));
+  CHECK(observed.WeightOf(0) == 3.0F * kStatisticMomentum);
   for (const float scale : {0.0F, -1.0F, std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::denorm_min()}) {
     async.Forget();
