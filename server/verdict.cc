@@ -148,8 +148,11 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient of tensor \"" +
-                     gradient.non_finite_tensor +
-                     "\" is not finite. Look for NaN in the data or a learning rate that is too large, or set "
+                     gradient.non_finite_tensor + "\" is not finite" +
+                     (scaled ? ", even with the least loss scale: the model's own numbers may be too large for fp16; "
+                               "worker.precision = \"bf16\" has the range of fp32"
+                             : "") +
+                     ". Look for NaN in the data or a learning rate that is too large, or set "
                      "job.on_nonfinite = \"skip\" to leave such steps out";
     return verdict;
   }

@@ -94,7 +94,9 @@ TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until
   CHECK(good.action == StepAction::kApply);
   CHECK(good.next.loss_scale == 1024.0F);
   CHECK(good.next.good_steps == 1);
-  CHECK(Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale).kind == Verdict::Kind::kStop);
+  const Verdict hopeless = Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale);
+  CHECK(hopeless.kind == Verdict::Kind::kStop);
+  CHECK_THAT(hopeless.reason, Catch::Contains("too large for fp16") && Catch::Contains("worker.precision = \"bf16\""));
   config.job.on_nonfinite = NonFinitePolicy::kSkip;
   const Verdict least = Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale);
   CHECK(least.kind == Verdict::Kind::kCommit);
