@@ -14,6 +14,8 @@ namespace {
 
 using server::ToJson;
 
+constexpr std::uint64_t kFormat = 1;
+
 Json ToJson(const HyperParameters& group) {
   return Json::array({DoubleBits(group.learning_rate), DoubleBits(group.momentum), DoubleBits(group.beta1),
                       DoubleBits(group.beta2), DoubleBits(group.eps), DoubleBits(group.weight_decay), group.nesterov});
@@ -96,15 +98,21 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
 }
 
 std::string EncodeLogHistory(LogHistory history) {
-  return Seal(0, Json::array({history.generation.value, history.shard_count}).dump());
+  return Seal(0, Json::array({kFormat, history.generation.value, history.shard_count}).dump());
 }
 
 Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
   const std::optional<std::string_view> text = Unseal(0, bytes);
+  std::uint64_t format = 0;
   LogHistory history;
   const Json json = ParseJson(text.value_or(""));
-  if (json.size() == 2 && ReadNumber(Element(json, 0), &history.generation) &&
-      ReadNumber(Element(json, 1), &history.shard_count)) {
+  const bool stated = ReadNumber(Element(json, 0), &format);
+  if (stated && format > kFormat) {
+    return Unsupported("the shard's log is of format " + std::to_string(format) + ", this build reads up to " +
+                       std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
+  }
+  if (stated && format == kFormat && json.size() == 3 && ReadNumber(Element(json, 1), &history.generation) &&
+      ReadNumber(Element(json, 2), &history.shard_count)) {
     return history;
   }
   return Corrupt("the log does not say whose it is");

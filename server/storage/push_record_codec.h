@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Limits: a payload of kPayloadBytesMax.
-// Fails:  Decode: kCorrupt; not a byte is believed that does not match its hash.
+// Fails:  Decode: kCorrupt; not a byte is believed that does not match its hash. kUnsupported: of a newer format.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record);
 // `bytes`: with the payload.
 Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes);
 
+// Which also states the format of the records.
 std::string EncodeLogHistory(LogHistory history);
 Result<LogHistory> DecodeLogHistory(std::string_view bytes);
 

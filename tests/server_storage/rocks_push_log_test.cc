@@ -6,6 +6,7 @@
 
 #include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_push_log.h"
+#include "server/storage/sealed_text.h"
 #include "tests/server_storage/push_log_tools.h"
 
 namespace capstan::server {
@@ -145,6 +146,20 @@ TEST_CASE("an end without metrics is written as ever; one with them has them las
   const std::string bytes = EncodePushRecord(9, end);
   CHECK(bytes.find(R"([7,2,0,0,0,0,0,0,[["accuracy",4607182418800017408,0]]])") != std::string::npos);
   CHECK(SameRecord(DecodePushRecord(9, bytes).value(), end));
+}
+
+TEST_CASE("a log of a newer format is refused by name, and is not taken for a damaged one", "[server][storage][log]") {
+  CHECK(EncodeLogHistory({Generation{4}, 2}) == Seal(0, "[1,4,2]"));
+  const LogHistory history = DecodeLogHistory(EncodeLogHistory({Generation{4}, 2})).value();
+  CHECK(history.generation == Generation{4});
+  CHECK(history.shard_count == 2);
+  const Status newer = DecodeLogHistory(Seal(0, "[2,4,2,9]")).status();
+  CHECK(newer.code() == Code::kUnsupported);
+  CHECK_THAT(newer.message(), Catch::Contains("format 2"));
+  for (const char* text : {"[0,4,2]", "[1,4]", "[4,2]", "[1,4,2,0]", "{}", ""}) {
+    const Code code = DecodeLogHistory(Seal(0, text)).status().code();
+    CHECK(code == (std::string(text) == "[4,2]" ? Code::kUnsupported : Code::kCorrupt));
+  }
 }
 
 TEST_CASE("what is trimmed gives its room back", "[server][storage][log]") {
