@@ -392,18 +392,6 @@ TEST_CASE("a description in C is read with care", "[e2e][c]") {
   capstan_free(client);
 }
 
-TEST_CASE("a job whose numbers have 16 bits is not for programs in C, which are told so", "[e2e][c]") {
-  JobConfig config = MakeConfig();
-  config.model.kind = ModelKind::kMlp;
-  config.data.kind = DataKind::kSynthetic;
-  config.worker.precision = Precision::kBf16;
-  InProcessJob job(config);
-  capstan_client* client = Connect(job, "c");
-  CHECK(Declare(client) == CAPSTAN_UNSUPPORTED);
-  CHECK_THAT(capstan_last_error(client), Catch::Contains("16 bits") && Catch::Contains("model.kind = \"client\""));
-  capstan_free(client);
-}
-
 TEST_CASE("what an older program does not have is left out, in both directions", "[e2e][c]") {
   InRound round;
   struct {

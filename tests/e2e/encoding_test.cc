@@ -1,7 +1,9 @@
 // What travels between a worker and its shards when a job's numbers have 16 bits: half the bytes, and the same job.
+#include <capstan/capstan.h>
 #include <capstan/client.h>
 
 #include <catch2/catch.hpp>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -122,6 +124,27 @@ TEST_CASE("without global steps a gradient that 16 bits cannot hold is refused b
   const Status status = client->GradientReady(0, 1);
   CHECK(status.code() == Code::kInvalid);
   CHECK_THAT(status.message(), Catch::Contains("not finite"));
+}
+
+TEST_CASE("a job whose numbers have 16 bits is not for programs in C, which are told so", "[e2e][encoding][c]") {
+  JobConfig config = MakeConfig(Precision::kBf16);
+  config.model.kind = ModelKind::kMlp;
+  config.data.kind = DataKind::kSynthetic;
+  InProcessJob job(config);
+  const std::string coordinator = job.address();
+  capstan_options options{};
+  options.size = sizeof options, options.coordinator = coordinator.c_str(), options.worker = "c";
+  capstan_client* client = nullptr;
+  std::array<char, 256> error{};
+  REQUIRE(capstan_connect(&options, &client, error.data(), error.size()) == CAPSTAN_OK);
+  const std::array<std::int64_t, 1> shape = {5};
+  capstan_tensor tensor{};
+  tensor.size = sizeof tensor, tensor.name = "w", tensor.shape = shape.data(), tensor.dimensions = 1;
+  capstan_description description{};
+  description.size = sizeof description, description.tensors = &tensor, description.tensor_count = 1;
+  CHECK(capstan_declare(client, &description) == CAPSTAN_UNSUPPORTED);
+  CHECK_THAT(capstan_last_error(client), Catch::Contains("16 bits") && Catch::Contains("model.kind = \"client\""));
+  capstan_free(client);
 }
 
 }  // namespace
