@@ -39,8 +39,9 @@ except capstan.Error as error:
 """
 WRONG_USES = {
     "{}": '^Invalid: tensor "w" has initial="given"',
-    "{'w': array.array('f', [0] * 4)}": r'^Invalid: the first weights of "w" are of format "f" and shape \(4,\)',
-    "{'w': matrix('d', 0)}": '^Invalid: the first weights of "w" are of format "d"',
+    "{'w': array.array('f', [0] * 4)}": r'^Invalid: the values given for "w" are of format "f" and shape \(4,\)',
+    "{'w': matrix('d', 0)}": '^Invalid: the values given for "w" are of format "d"',
+    "{'w': [[0.0] * 2] * 2}": r'^Invalid: the values given for "w" are a list, .*__dlpack__\(\)',
     "{'v': matrix('f', 0)}": '^Invalid: first weights are given for "v"',
     "{'w': matrix('f', float('nan'))}": "^Invalid: .*element 0 of them is -?nan",
 }

@@ -1,4 +1,4 @@
-"""capstan's client for Python: take part in a job as a worker, with numpy or anything that reads a buffer.
+"""capstan's client for Python: take part in a job as a worker, with numpy or any framework.
 
     with capstan.connect("10.0.0.5:29600") as client:
         client.declare([capstan.Tensor("w", (64, 10)), capstan.Tensor("b", (10,))])
@@ -6,7 +6,7 @@
             for slot in work.slots:
                 x, y = batch(slot.key)                     # a function of (seed, step, slot) alone
                 gradient = slot.begin(samples=len(x))
-                ... read work.weights["w"], fill gradient["w"] and gradient["b"] ...
+                ... read work.weights["w"], then gradient["w"] = ... and gradient["b"] = ..., arrays of float32 ...
                 slot.end(loss_sum, predictions=len(x))
 
 Or follow a job without taking part in it:

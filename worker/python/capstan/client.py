@@ -54,12 +54,8 @@ def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
     for name, tensor in wanted.items():
         if name not in given:
             raise Invalid(f'tensor "{name}" has initial="given"; declare(..., given={{"{name}": its first weights}})')
-        values = memoryview(given[name])
-        if values.format != "f" or values.shape != tuple(tensor.shape) or not values.c_contiguous:
-            raise Invalid(f'the first weights of "{name}" are of format "{values.format}" and shape {values.shape}; '
-                          f'a contiguous buffer of float32 and shape {tuple(tensor.shape)} is wanted')
         if tensor.element_count:
-            views[name].cast("B")[:] = values.cast("B")
+            views[name] = given[name]
     return flat
 
 
@@ -183,7 +179,7 @@ class Client:
         numeric_class names what the bits of a gradient depend on; the fingerprints are of a fixed probe computed here
         and of the data read here. A worker in which one of them differs from the others' is refused.
 
-        `given` has the first weights of each tensor with initial="given", as buffers of float32 (a numpy array is one).
+        `given` has the first weights of each tensor with initial="given", float32 in anything that Tensors takes.
         Every worker brings them; the job takes one worker's, and has it on disk before the first step.
         """
         first = _given(tensors, given or {})

@@ -5,7 +5,9 @@ import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from capstan.arrays import copy_floats
 from capstan.errors import Invalid
 
 INITIALS = ("zeros", "ones", "normal", "uniform", "given")
@@ -33,7 +35,8 @@ class Tensor:
 
 
 class Tensors(Mapping[str, "memoryview[float]"]):
-    """Views by name of memory that belongs to the client: numpy.asarray(tensors["w"]) copies nothing.
+    """Views by name of memory that belongs to the client: numpy.asarray(tensors["w"]) copies nothing, and
+    gradient["w"] = array copies once.
 
     A view keeps the client's memory alive, even when the client has left.
     """
@@ -58,6 +61,13 @@ class Tensors(Mapping[str, "memoryview[float]"]):
     def __getitem__(self, name: str) -> memoryview[float]:
         begin, end, shape = self._places[name]
         return self._bytes[begin:end].cast("f", shape)
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        """Copies float32 of the tensor's shape there: a buffer's (a numpy array is one), or those of a tensor on the
+        CPU of any framework with `__dlpack__`."""
+        if name not in self._places:
+            raise Invalid(f'"{name}" is no tensor that was declared')
+        copy_floats(f'the values given for "{name}"', values, self[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

@@ -1,0 +1,110 @@
+#!/usr/bin/python3
+"""How what a program computed gets into the client's memory: from the arrays of any framework."""
+import importlib.util
+import os
+import sys
+
+import harness
+import own_workers
+import torch_worker_test
+
+# Says what is told of arrays that offer __dlpack__ and nothing else, and which of their memory is never let go.
+ARRAYS = """
+import ctypes, gc, sys
+import torch
+from capstan import Error, Tensor, arrays
+from capstan.tensors import Tensors
+
+class Only:
+    def __init__(self, tensor, device=None):
+        self.tensor, self.device = tensor, device
+    def __dlpack__(self, stream=None):
+        return self.tensor.__dlpack__()
+    def __dlpack_device__(self):
+        return self.device or self.tensor.__dlpack_device__()
+
+class Offset(Only):
+    def __dlpack__(self, stream=None):
+        capsule = self.tensor.__dlpack__()
+        described = arrays._Tensor.from_address(arrays._pointer_of(capsule, b"dltensor"))
+        described.data, described.byte_offset, described.strides = described.data - 8, 8, None
+        return capsule
+
+memory = (ctypes.c_float * 6)()
+tensors = Tensors([Tensor("w", (2, 3))], ctypes.addressof(memory), memory, writable=True)
+
+def put(values, name="w"):
+    try:
+        tensors[name] = values
+        print(list(memory))
+    except Error as error:
+        print(f"{type(error).__name__}: {error}")
+
+x = torch.arange(1.0, 7.0).view(2, 3)
+put(Only(x))
+put(Only(torch.arange(9.0)[3:].view(2, 3)))  # from within its memory
+put(Offset(x * 2))
+put(Only(x.t().contiguous().t()))
+put(Only(x.double()))
+put(Only(x.bfloat16()))
+put(Only(x.view(3, 2)))
+put(Only(torch.zeros(0, 3)))
+put(Only(x, (2, 1)))
+put(x.requires_grad_())
+put([1.0] * 6)
+put(x, "v")
+for view in (lambda x: x, torch.t):
+    owner = bytearray(24)
+    put(Only(view(torch.frombuffer(owner, dtype=torch.float32).view(2, 3))))
+    gc.collect()
+    print(sys.getrefcount(owner))
+"""
+ARRAYS_SAID = (
+    r"\[1\.0, 2\.0, 3\.0, 4\.0, 5\.0, 6\.0\]", r"\[3\.0, 4\.0, 5\.0, 6\.0, 7\.0, 8\.0\]",
+    r"\[2\.0, 4\.0, 6\.0, 8\.0, 10\.0, 12\.0\]",
+    r'Invalid: .*"w".*shape \(2, 3\), not contiguous; .*shape \(2, 3\)', 'Invalid: .*"w".*"float64"',
+    'Invalid: .*"w".*"bfloat16"', r'Invalid: .*"f" and shape \(3, 2\); .*shape \(2, 3\)', r"Invalid: .*shape \(0, 3\);",
+    'Unsupported: .*"w" are on device 1 of type 2 .CUDA.; copy them to the CPU', r'Invalid: .*"w".*detach\(\)',
+    r'Invalid: .*"w" are a list, .*__dlpack__\(\)', 'Invalid: "v" is no tensor',
+    r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
+# A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
+GIVEN = """
+import sys
+import capstan, torch
+KIND = {"numpy": torch.Tensor.numpy, "torch": lambda tensor: tensor}[sys.argv[3]]
+with capstan.connect(sys.argv[1], sys.argv[2]) as client:
+    client.declare([capstan.Tensor("w", (3, 4), initial="given"), capstan.Tensor("b", (2,))], numeric_class="of the test",
+                   given={"w": KIND(torch.arange(12.0).view(3, 4))})
+    for work in client.work():
+        for slot in work.slots:
+            gradient = slot.begin(1)
+            gradient["w"] = KIND(torch.sin(torch.arange(12.0).view(3, 4) + slot.index))
+            gradient["b"] = KIND(torch.ones(2) * work.step)
+            slot.end(1.0, predictions=1)
+"""
+
+
+class ArraysTest(torch_worker_test.TorchJobTest):
+    def test_arrays_of_any_framework_are_read_or_refused_by_name(self):
+        with self.python("-c", ARRAYS) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+        lines = process.output.splitlines()
+        self.assertEqual(len(lines), len(ARRAYS_SAID), process.output)
+        for line, said in zip(lines, ARRAYS_SAID):
+            self.assertRegex(line, f"^{said}")
+
+    def test_first_weights_and_gradients_come_by_dlpack_as_by_buffer(self):
+        digests = set()
+        for kind in ("numpy", "torch"):
+            job = os.path.join(own_workers.EXAMPLES, "python", "job.toml")
+            with self.launch(job, "--set", "job.steps=10", run=kind) as launch:
+                with self.python(self.write("given.py", GIVEN), self.address(launch), "a", kind) as worker:
+                    digests.add(self.digest_at_end(launch, kind, [worker]))
+        self.assertEqual(len(digests), 1)
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("torch") is None:
+        print("SKIPPED: PyTorch is not there; install python3-torch", file=sys.stderr)
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    harness.main()
