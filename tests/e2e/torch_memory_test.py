@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""How what a program computed gets into the client's memory: from the arrays of any framework."""
+"""How what a program computed gets into the client's memory: from the arrays of any framework, and from a GPU."""
 import importlib.util
+import json
 import os
 import sys
 
@@ -73,8 +74,8 @@ import sys
 import capstan, torch
 KIND = {"numpy": torch.Tensor.numpy, "torch": lambda tensor: tensor}[sys.argv[3]]
 with capstan.connect(sys.argv[1], sys.argv[2]) as client:
-    client.declare([capstan.Tensor("w", (3, 4), initial="given"), capstan.Tensor("b", (2,))], numeric_class="of the test",
-                   given={"w": KIND(torch.arange(12.0).view(3, 4))})
+    client.declare([capstan.Tensor("w", (3, 4), initial="given"), capstan.Tensor("b", (2,))],
+                   numeric_class="of the test", given={"w": KIND(torch.arange(12.0).view(3, 4))})
     for work in client.work():
         for slot in work.slots:
             gradient = slot.begin(1)
@@ -101,6 +102,49 @@ class ArraysTest(torch_worker_test.TorchJobTest):
                 with self.python(self.write("given.py", GIVEN), self.address(launch), "a", kind) as worker:
                     digests.add(self.digest_at_end(launch, kind, [worker]))
         self.assertEqual(len(digests), 1)
+
+
+class StagingTest(torch_worker_test.TorchJobTest):
+    """There is no GPU here: fake_gpu.py copies as late as one may."""
+
+    STEPS, PARAMETERS = 12, 6
+
+    def trained(self, run, gpu, batch):
+        with self.training_job(run, "adamw", steps=self.STEPS) as launch:
+            setup = {"seed": 5, "batch": batch, "optimizer": "adamw", "coordinator": self.address(launch), "name": "a"}
+            with self.python(os.path.join(torch_worker_test.HERE, "fake_gpu.py"), gpu, json.dumps(setup)) as worker:
+                digest = self.digest_at_end(launch, run, [worker])
+        return digest, json.loads(worker.output.splitlines()[-1])
+
+    def test_gradients_from_a_gpu_are_read_when_they_are_there_and_change_no_bit(self):
+        """Whole slots, and slots in pieces, whose gradients are added up."""
+        for batch, pieces in ((32, 1), (20, 2)):
+            with self.subTest(batch=batch):
+                wanted, untouched = self.trained(f"cpu-{batch}", "off", batch)
+                got, seen = self.trained(f"gpu-{batch}", "on", batch)
+                self.assertEqual(got, wanted)
+                self.assertEqual({name: untouched.get(name, 0) for name in ("pinned", "copies")},
+                                 {"pinned": 0, "copies": 0})
+                self.assertEqual(seen["pinned"], self.PARAMETERS)
+                self.assertEqual(seen["copies"], self.PARAMETERS * self.STEPS * 2 * pieces)  # of two slots
+                self.assertGreater(seen["queries"], seen["copies"] / 2, "nothing leaves before the end")
+                self.assertGreater(seen["waited"], 0)
+
+    def test_a_failure_of_the_gpu_is_raised_by_backward_and_the_process_ends(self):
+        lines = ["import fake_gpu", "fake_gpu.install(True)", "torch.cuda.Event = fake_gpu.NoEvent",
+                 "model, optimizer, loader = prepare(trainer)",
+                 "try: step(trainer, model, *next(iter(loader)))", "except AssertionError as error: print(error)",
+                 "optimizer.step()"]
+        with self.training_job("fails", "adamw", steps=1000) as launch:
+            output = torch_worker_test.WrongUseTest.said_by(self, self.address(launch), lines)
+        self.assertRegex(output, "(?s)an event of CUDA.*\nInvalid: backward.. was left by an exception")
+
+    def test_a_second_gradient_is_noticed_while_the_first_is_on_its_way(self):
+        lines, said = torch_worker_test.WRONG_STEPS["a parameter of two checkpointed segments"]
+        lines = ["import fake_gpu", "fake_gpu.install(True)", *lines]
+        with self.training_job("twice", "adamw", steps=1000) as launch:
+            output = torch_worker_test.WrongUseTest.said_by(self, self.address(launch), lines)
+        self.assertRegex(output.splitlines()[-1], said)
 
 
 if __name__ == "__main__":

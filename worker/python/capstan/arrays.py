@@ -40,7 +40,8 @@ def copy_floats(what: str, values: Any, into: memoryview[float]) -> None:
     """`values` are float32 in the shape of `into`; `what` they are is for the errors."""
     with _opened(what, values) as (form, shape, contiguous, memory):
         if form != "f" or shape != into.shape or not contiguous:
-            raise Invalid(f'{what} are of format "{form}" and shape {shape}{"" if contiguous else ", not contiguous"}; a '
+            how = "" if contiguous else ", not contiguous"
+            raise Invalid(f'{what} are of format "{form}" and shape {shape}{how}; a '
                           f"contiguous buffer of float32 and shape {into.shape} is wanted")
         into.cast("B")[:] = memory.cast("B")
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
 from capstan.torch.parameters import Parameter, buffer_of, copied, digest_of
 from capstan.torch.rules import Rule, rule_of
 from capstan.torch.schedule import Schedule
+from capstan.torch.staging import Staging
 
 _log = logging.getLogger("capstan")
 
@@ -50,6 +52,8 @@ class Trainer:
         self._address = address
         self._job = client.job
         self._parameters: list[Parameter] = []
+        self._staging = Staging([])  # of their gradients
+        self._taking = threading.Lock()  # backward() has a thread for each device
         self._optimizer: torch.optim.Optimizer | None = None
         self._rule: Rule | None = None
         self._schedule: Schedule | None = None
@@ -62,7 +66,7 @@ class Trainer:
         self._piece: Piece | None = None  # of it, which the prepared loader has handed out, until its backward()
         self._pieces_to_come = False  # of it: gradients are not final yet
         self._in_backward = False  # gradients are the slot's
-        self._refusal: Error | None = None  # of a gradient
+        self._refusal: Exception | None = None  # of a gradient
         self._failed = False  # a slot's gradients are half there, and have left in part
         self._gradient: Tensors | None = None  # the slot's; None: backward() has not begun it
         self._slot_samples = 0
@@ -97,6 +101,7 @@ class Trainer:
         elif hasattr(optimizer.step, "_with_counter") or hasattr(optimizer.step, "_wrapped_by_lr_sched"):
             raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
         self._declare(model)
+        self._staging = Staging(self._parameters)
         self._replace_calls(optimizer)
         self._say_topology()
         for entry in self._parameters:
@@ -136,6 +141,7 @@ class Trainer:
                 self._in_backward = False
             if self._refusal is not None:
                 raise self._refusal
+            self._put_arrived(wait=True)
             if not self._pieces_to_come:
                 self._send_the_rest()
         self._computed += count
@@ -467,16 +473,17 @@ class Trainer:
     # ---- gradients --------------------------------------------------------------------------------------------------
 
     def _gradient_is_ready(self, entry: Parameter) -> None:
-        if not self._in_backward or self._refusal is not None:
-            return
-        try:
-            self._take(entry)
-        except Error as error:  # raised by backward(): torch 1.13 may not end after one within a checkpointed segment
-            self._refusal = error
+        with self._taking:
+            if not self._in_backward or self._refusal is not None:
+                return
+            try:
+                self._take(entry)
+            except Exception as error:  # raised by backward(): after one from here torch 1.13 may not end
+                self._refusal = error
 
     def _take(self, entry: Parameter) -> None:
         """The gradient goes into the client's memory, and its own is free at once."""
-        assert self._gradient is not None
+        self._put_arrived(wait=self._staging.has(entry))
         if entry.final:
             raise Invalid(f'parameter "{entry.name}" has a second gradient in one backward(), and the first has left: '
                           "checkpointed segments that share it want use_reentrant=False")
@@ -485,13 +492,25 @@ class Trainer:
         if gradient.layout != torch.strided:
             raise Unsupported(f'parameter "{entry.name}" has a gradient of layout {gradient.layout}; the job takes '
                               "dense ones: make the embedding with sparse=False")
+        if self._staging.wants(entry):
+            self._staging.start(entry, gradient)
+        else:
+            self._put(entry, gradient)
+        entry.clear_gradient()
+
+    def _put_arrived(self, *, wait: bool) -> None:
+        """What was on its way from a GPU."""
+        for entry, gradient in self._staging.arrived(wait=wait):
+            self._put(entry, gradient)
+
+    def _put(self, entry: Parameter, gradient: torch.Tensor) -> None:
+        assert self._gradient is not None
         memory = entry.view(self._gradient)
         if entry.has_gradient:
             memory.add_(gradient.to(memory.device))
         else:
             memory.copy_(gradient)
         entry.has_gradient = True
-        entry.clear_gradient()
         if not self._pieces_to_come:
             self._send(entry)
 
