@@ -247,6 +247,27 @@ WRONG_USES = {
         ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
          "trainer.prepare(model, optimizer, None, torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))"],
         "^Unsupported: .*ReduceLROnPlateau"),
+    "a scheduler that measures, in another one": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "from torch.optim import lr_scheduler as s",
+         "trainer.prepare(model, optimizer, None, s.SequentialLR("
+         "optimizer, [s.LinearLR(optimizer), s.ReduceLROnPlateau(optimizer)], [5]))"],
+        "^Unsupported: .*ReduceLROnPlateau.*function of the step"),
+    "a scheduler of the script's that wants a metric": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "class Halves(torch.optim.lr_scheduler.LambdaLR):", "    def step(self, loss=0.0, *, best): pass",
+         "scheduler = Halves.__new__(Halves)", "trainer.prepare(model, optimizer, None, scheduler)"],
+        r"^Unsupported: Halves.step\(\) wants best.*function of the step"),
+    "a scheduler without a state": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "class Halves:", "    def step(self): optimizer.param_groups[0]['lr'] *= 0.5",
+         "trainer.prepare(model, optimizer, None, Halves())"], r"^Unsupported: Halves has no state_dict\(\).*LambdaLR"),
+    "a scheduler whose state cannot be copied": (
+        ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
+         "class Rates:", "    def __init__(self): self.rates = (0.9**k for k in range(1000))",
+         "    def __call__(self, step): return next(self.rates)",
+         "trainer.prepare(model, optimizer, None, torch.optim.lr_scheduler.LambdaLR(optimizer, Rates()))"],
+        "^Unsupported: the state of LambdaLR cannot be copied .*generator.*function of the step"),
     "a scheduler that is kept back": (
         ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
          "torch.optim.lr_scheduler.StepLR(optimizer, 1)", "trainer.prepare(model, optimizer)"],
@@ -412,6 +433,22 @@ class OwnLoopTest(TorchJobTest):
                 self.assertEqual(process.wait(), 0, process.output)
         self.assertIn("not replayable", process.output)
         self.assertRegex(process.output.splitlines()[-1], "^Rewound: the job went back to step 0")
+
+    def test_a_scheduler_that_cannot_be_begun_again_is_refused_where_the_job_goes_back(self):
+        lines = ["model = training.network(5)", "optimizer, rates = torch.optim.AdamW(model.parameters()), []",
+                 "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: rates.append(k) or 0.99**len(rates))",
+                 "loader = DataLoader(training.data(), batch_size=32)",
+                 "model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)",
+                 "for x, y in loader:", "    step(trainer, model, x, y)"]
+        with self.training_job("hidden", "adamw", steps=1000) as launch:
+            script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=self.address(launch), name="w",
+                                                           lines="\n".join("        " + line for line in lines)))
+            with self.python(script) as process:
+                own_workers.recovery.poll(lambda: own_workers.recovery.count_records(self.path("hidden")) >= 20, "steps")
+                os.kill(own_workers.recovery.pid_of(self.path("hidden"), "server-0"), 9)
+                self.assertEqual(process.wait(), 0, process.output)
+        self.assertRegex(process.output.splitlines()[-1],
+                         r"^Unsupported: LambdaLR, stepped 1 times, gives other numbers .*Start the process again")
 
     def test_the_loss_scale_is_the_coordinator_s(self):
         lines = ["model, optimizer = prepare(trainer, loader=False, name='sgd')", "scaler = capstan.torch.GradScaler(trainer)",

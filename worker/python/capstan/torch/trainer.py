@@ -404,8 +404,10 @@ class Trainer:
         """Once in a round, before its first slot."""
         assert self._optimizer is not None and self._rule is not None
         if not self._rates_told:
-            self.client.set_hyper_parameters([self._rule.hyper_parameters(group)
-                                              for group in self._optimizer.param_groups])
+            groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
+            if self._schedule is not None and self._work is not None:
+                self._schedule.check_told(self._work.step, groups)
+            self.client.set_hyper_parameters(groups)
             self._rates_told = True
 
     def _must_have_no_gradients(self) -> None:
