@@ -461,7 +461,8 @@ class Trainer:
             reader.close()
 
     def _take_state(self, version: Version | None) -> None:
-        """Into the optimizer, as torch keeps it."""
+        """Into the optimizer, as torch keeps it, but that "step" is the job's: it counts skipped steps too, and once
+        where each slot is an update of its own (async, bounded). A version does not say how many updates it has."""
         assert self._optimizer is not None and self._rule is not None
         if version is None:
             return
@@ -533,7 +534,11 @@ class Trainer:
 
 
 class Batches:
-    """The job's batches for this process, until the job is done: a slot's samples, in pieces of the batch size."""
+    """The job's batches for this process, until the job is done: a slot's samples, in pieces of the batch size.
+
+    It has no len(): how many batches this process gets follows from who else takes part and who is lost on the way.
+    What is known before is `steps_per_epoch`, of all processes together.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
