@@ -51,6 +51,8 @@ put(Only(x.bfloat16()))
 put(Only(x.view(3, 2)))
 put(Only(torch.zeros(0, 3)))
 put(Only(x, (2, 1)))
+put((ctypes.c_float * 3 * 2)((9.0, 8.0, 7.0), (6.0, 5.0, 4.0)))  # whose format names its byte order, as that of jax
+put((ctypes.c_float.__ctype_be__ * 3 * 2)())
 put(x.requires_grad_())
 put([1.0] * 6)
 put(x, "v")
@@ -65,7 +67,8 @@ ARRAYS_SAID = (
     r"\[2\.0, 4\.0, 6\.0, 8\.0, 10\.0, 12\.0\]",
     r'Invalid: .*"w".*shape \(2, 3\), not contiguous; .*shape \(2, 3\)', 'Invalid: .*"w".*"float64"',
     'Invalid: .*"w".*"bfloat16"', r'Invalid: .*"f" and shape \(3, 2\); .*shape \(2, 3\)', r"Invalid: .*shape \(0, 3\);",
-    'Unsupported: .*"w" are on device 1 of type 2 .CUDA.; copy them to the CPU', r'Invalid: .*"w".*detach\(\)',
+    'Unsupported: .*"w" are on device 1 of type 2 .CUDA.; copy them to the CPU',
+    r"\[9\.0, 8\.0, 7\.0, 6\.0, 5\.0, 4\.0\]", 'Invalid: .*"w".*format ">f"', r'Invalid: .*"w".*detach\(\)',
     r'Invalid: .*"w" are a list, .*__dlpack__\(\)', 'Invalid: "v" is no tensor',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
 # A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
@@ -20,6 +21,7 @@ _CPU, _PINNED = 1, 3  # memory that the GPU can read as well
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
+_NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # what a buffer's format may begin with
 
 
 class _Tensor(ctypes.Structure):
@@ -54,7 +56,9 @@ def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool
     except (TypeError, BufferError, ValueError, RuntimeError):  # an array of jax is a buffer where it is on the CPU
         view = None
     if view is not None:
-        yield view.format, view.shape, view.c_contiguous, view
+        form = view.format.lstrip(_NATIVE)
+        # Only what has no prefix can be cast; jax has one.
+        yield form, view.shape or (), view.c_contiguous, view if form == view.format else memoryview(view.tobytes())
         return
     tensor, capsule = _exported(what, values)
     try:

@@ -32,7 +32,7 @@ class Staging:
     def start(self, entry: Parameter, gradient: torch.Tensor) -> None:
         self._pinned[entry.name].copy_(gradient, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(gradient.device))
+        event.record(torch.cuda.current_stream(gradient.device))  # type: ignore[no-untyped-call]
         self._under_way[entry.name] = entry, event
 
     def arrived(self, *, wait: bool) -> Iterator[tuple[Parameter, torch.Tensor]]:
@@ -40,8 +40,8 @@ class Staging:
         while self._under_way:
             entry, event = next(iter(self._under_way.values()))
             if wait:
-                event.synchronize()
-            elif not event.query():
+                event.synchronize()  # type: ignore[no-untyped-call]
+            elif not event.query():  # type: ignore[no-untyped-call]
                 return
             del self._under_way[entry.name]
             yield entry, self._pinned[entry.name]
