@@ -14,5 +14,7 @@ namespace capstan::kernels {
 // With b = 0, y is written without being read.
 template <class T>
 void Axpby(CpuContext& context, std::int64_t count, Wide<T> a, const T* x, Wide<T> b, T* y);
+template <class T>
+void Axpby(CudaContext& context, std::int64_t count, Wide<T> a, const T* x, Wide<T> b, T* y);
 
 }  // namespace capstan::kernels

@@ -1,7 +1,8 @@
-// CpuContext: where a kernel runs: a fixed number of threads and a workspace.
+// CpuContext, CudaContext: where a kernel runs: a fixed number of threads, or a stream of a device; and a workspace.
 //
 // Kind:   owned by the one thread that calls kernels with it.
 // Limits: kThreadsMax threads. ParallelFor and Workspace do not nest.
+// Fails:  CudaContext keeps the first failure of CUDA; from then on it allocates and starts nothing.
 // Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are
 //         added; so the number of threads cannot move a bit.
 #pragma once
@@ -9,6 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "common/status.h"
+
+struct CUstream_st;  // *: cudaStream_t
 
 namespace capstan::kernels {
 
@@ -54,6 +59,40 @@ class CpuContext {
 
   class Pool;
   std::unique_ptr<Pool> pool_;  // null with one thread
+  Memory workspace_;
+  std::size_t workspace_bytes_ = 0;
+};
+
+// Kernels on a CudaContext are enqueued on its stream and return at once; every pointer they take is the device's. What
+// fails there is seen by a later call, or when its stream is waited for.
+class CudaContext {
+ public:
+  explicit CudaContext(CUstream_st* stream) : stream_(stream) {}
+
+  CUstream_st* stream() const { return stream_; }
+
+  const Status& status() const { return status_; }
+  // What a call of CUDA came to, `call` being what it was for; false once one has failed.
+  bool Note(int cuda_status, const char* call);
+
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  using Memory = std::unique_ptr<void, Free>;
+  // Of the device, aligned to 256 bytes, with any content. Null after a failure.
+  Memory Allocate(std::size_t bytes);
+
+  // As CpuContext's: kernels that are enqueued use it one after the other.
+  template <class Real>
+  Real* Workspace(std::size_t count) {
+    return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));
+  }
+
+ private:
+  void* WorkspaceBytes(std::size_t bytes);
+
+  CUstream_st* const stream_;
+  Status status_;
   Memory workspace_;
   std::size_t workspace_bytes_ = 0;
 };

@@ -1,0 +1,15 @@
+// What capstan uses of CUDA's header of that name; see cuda_runtime.h.
+#pragma once
+
+#include "common/number16.h"
+#include "kernels/emulation/cuda/cuda_runtime.h"
+
+// NOLINTBEGIN: the names are CUDA's.
+struct __nv_bfloat16 {
+  unsigned short bits;
+};
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { return {bits}; }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
+inline float __bfloat162float(__nv_bfloat16 x) { return capstan::Widen(capstan::Bf16{x.bits}); }
+inline __nv_bfloat16 __float2bfloat16_rn(float x) { return {capstan::Narrow<capstan::Bf16>(x).bits}; }
+// NOLINTEND

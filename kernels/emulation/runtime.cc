@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+
+#include "kernels/emulation/cuda/cuda_runtime.h"
+
+// NOLINTBEGIN: the names are CUDA's.
+namespace {
+
+std::size_t TotalMemory() {
+  const char* text = std::getenv("CAPSTAN_EMULATED_MEMORY");
+  return text == nullptr ? std::size_t{1} << 40 : std::strtoull(text, nullptr, 10);
+}
+
+// What is allocated remembers its size in front of it.
+constexpr std::size_t kFront = 64;
+std::atomic<std::size_t> used{0};
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+  }
+  return "cudaErrorUnknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : cudaGetErrorName(error);
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorNoDevice; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return cudaErrorNoDevice;
+  *properties = {"emulated on the CPU", 9, 0, 2, TotalMemory()};
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = TotalMemory();
+  *free = *total - std::min(*total, used.load());
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = nullptr;
+  if (bytes > TotalMemory() - std::min(TotalMemory(), used.load())) return cudaErrorMemoryAllocation;
+  void* whole = nullptr;  // to the byte, so that a sanitizer sees who writes behind it
+  if (posix_memalign(&whole, kFront, kFront + bytes) != 0) return cudaErrorMemoryAllocation;
+  auto* const front = static_cast<std::byte*>(whole);
+  std::memcpy(front, &bytes, sizeof(bytes));
+  std::memset(front + kFront, 0xFF, bytes);
+  used += bytes;
+  *memory = front + kFront;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  std::byte* const front = static_cast<std::byte*>(memory) - kFront;
+  std::size_t bytes = 0;
+  std::memcpy(&bytes, front, sizeof(bytes));
+  used -= bytes;
+  std::free(front);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = std::aligned_alloc(kFront, (bytes + kFront - 1) / kFront * kFront);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  stream->Enqueue([=] {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  stream->Enqueue([=] {
+    if (bytes > 0) std::memset(memory, value, bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream->Synchronize();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  stream->WaitFor(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  stream->Record(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) { return event->Is(event->newest()) ? cudaSuccess : cudaErrorNotReady; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->Wait(event->newest());
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument) {
+  stream->Enqueue([=] { call(argument); });
+  return cudaSuccess;
+}
+// NOLINTEND

@@ -1,0 +1,91 @@
+#include "kernels/emulation/stream.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "common/float_control.h"
+#include "common/random.h"
+
+namespace capstan::emulation {
+namespace {
+
+std::atomic<std::uint64_t> streams_made{0};
+
+// Work begins up to 300 us late, or not.
+class Delays {
+ public:
+  Delays() : numbers_(Seed(), streams_made++), on_(Seed() != 0) {}
+  void Take() {
+    if (on_ && numbers_.Next() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(numbers_.Next() % 300));
+  }
+
+ private:
+  static std::uint64_t Seed() {
+    const char* text = std::getenv("CAPSTAN_EMULATED_DELAYS");
+    return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  }
+  RandomStream numbers_;
+  bool on_;
+};
+
+}  // namespace
+
+void Event::Complete(std::uint64_t ticket) {
+  completed_.store(ticket, std::memory_order_release);
+  completed_.notify_all();
+}
+
+void Event::Wait(std::uint64_t ticket) const {
+  for (;;) {
+    const std::uint64_t completed = completed_.load(std::memory_order_acquire);
+    if (completed >= ticket) return;
+    completed_.wait(completed, std::memory_order_acquire);
+  }
+}
+
+Stream::Stream() : tail_(new Node), thread_([this, head = tail_] { Run(head); }) {}
+
+Stream::~Stream() {
+  Enqueue(nullptr);
+  thread_.join();
+  delete tail_;
+}
+
+// The queue is a list whose nodes the stream frees: nothing flows back to the host through it.
+void Stream::Run(Node* head) {
+  const FloatControl control;
+  Delays delays;
+  for (std::uint64_t taken = 0;; ++taken) {
+    enqueued_.wait(taken, std::memory_order_acquire);
+    Node* const next = head->next;
+    delete head;
+    head = next;
+    const std::function<void()> work = std::move(head->work);
+    if (!work) return;
+    delays.Take();
+    work();
+  }
+}
+
+void Stream::Enqueue(std::function<void()> work) {
+  tail_->next = new Node{std::move(work)};
+  tail_ = tail_->next;
+  enqueued_.fetch_add(1, std::memory_order_release);
+  enqueued_.notify_one();
+}
+
+void Stream::Record(Event* event) {
+  Enqueue([event, ticket = event->NewTicket()] { event->Complete(ticket); });
+}
+
+void Stream::WaitFor(Event* event) {
+  Enqueue([event, ticket = event->newest()] { event->Wait(ticket); });
+}
+
+void Stream::Synchronize() {
+  Record(&done_);
+  done_.Wait(done_.newest());
+}
+
+}  // namespace capstan::emulation
