@@ -60,6 +60,8 @@ PLANTED = [
     ("library", "common/flags.h", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),
     ("library", "common/json.h", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
     ("library", "server/tables.h", "#pragma once\n#include <rocksdb/db.h>\n", 2),
+    ("library", "kernels/gelu.h", "#pragma once\n#include <cuda_runtime.h>\n", 2),
+    ("library", "worker/nn/fibers.h", "#pragma once\n#include <boost/context/fiber.hpp>\n", 2),
     ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
     ("library", "common/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),
     ("library", "server/simd.h", "#pragma once\n#include <immintrin.h>\n", 2),
