@@ -77,6 +77,24 @@ TEST_CASE("gradients along a random direction agree with the slope of the loss a
   }
 }
 
+TEMPLATE_TEST_CASE("what is measured for a batch is what training it takes", "[nn][memory]", float, Bf16) {
+  for (const Subject& subject : {LargerMlp(0.2), LargerGpt(0.2), LargerConvnet(0.2)}) {
+    CAPTURE(subject.name);
+    CpuContext context(1);
+    const auto model = subject.Make<TestType>(context);
+    const std::vector<TestType> weights = SomeWeights(*model);
+    std::vector<float> gradients(weights.size());
+    const std::size_t one = model->MeasureActivations(1), three = model->MeasureActivations(3);
+    CHECK(one < three);
+    CHECK(model->activation_bytes() == 0);
+    model->Train(weights.data(), gradients.data(), subject.MakeSamples(3, 30).View(), kKey, {}, {});
+    CHECK(model->activation_bytes() == three);
+    model->ReserveActivations(2 * three);
+    model->Train(weights.data(), gradients.data(), subject.MakeSamples(3, 30).View(), kKey, {}, {});
+    CHECK(model->activation_bytes() == 2 * three);
+  }
+}
+
 TEST_CASE("one and three threads give the same bits", "[nn]") {
   for (const Subject& subject : {LargerMlp(0.1), LargerConvnet(0.1), LargerGpt(0.1), LargerMlp(0), LargerGpt(0)}) {
     const Samples samples = subject.MakeSamples(5, 13);

@@ -134,6 +134,19 @@ TEST_CASE("one and three threads give a resnet's gradients the same bits", "[nn]
   }
 }
 
+TEST_CASE("what is measured for a batch is what training a resnet takes", "[nn][resnet][memory]") {
+  for (const ResnetShape& shape : {kBasic, kBottleneck, kLargeImage}) {
+    CpuContext context(1);
+    const auto model = Make<float>(context, shape);
+    const std::vector<float> weights = SomeWeights<float>(model->tensors());
+    std::vector<float> gradients(weights.size());
+    const std::size_t measured = model->MeasureActivations(2);
+    CHECK(measured > model->MeasureActivations(1));
+    model->Train(weights.data(), gradients.data(), Samples(shape, 2, 7).View(), {}, {}, {});
+    CHECK(model->activation_bytes() == measured);
+  }
+}
+
 TEST_CASE("statistics are means over a slot's samples, whatever the gradient's scale", "[nn][resnet]") {
   CpuContext context(1);
   for (const ResnetShape& shape : {kBasic, kBottleneck}) {

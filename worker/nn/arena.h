@@ -18,17 +18,28 @@ class Arena {
   // Calls `layout(arena)`, which Takes all it needs and returns where it lies: once to measure, once to place.
   template <class Layout>
   auto Place(const Layout& layout) {
-    base_ = nullptr;
-    used_ = 0;
-    layout(*this);
-    if (used_ > capacity_) {
-      memory_.reset();
-      memory_ = context_.Allocate(used_);
-      capacity_ = used_;
-    }
+    Reserve(Measure(layout));
     base_ = static_cast<std::byte*>(memory_.get());
     used_ = 0;
     return layout(*this);
+  }
+
+  // What Place(layout) would need; takes no memory, and what was placed before is to be placed again.
+  template <class Layout>
+  std::size_t Measure(const Layout& layout) {
+    base_ = nullptr;
+    used_ = 0;
+    layout(*this);
+    return used_;
+  }
+
+  // Holds that many from now on, or more. What was placed before is to be placed again.
+  void Reserve(std::size_t bytes) {
+    if (bytes <= capacity_) return;
+    memory_.reset();
+    capacity_ = 0;
+    memory_ = context_.Allocate(bytes);
+    capacity_ = bytes;
   }
 
   // What it holds of the context's memory.

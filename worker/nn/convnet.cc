@@ -49,6 +49,11 @@ class Convnet final : public Model<T> {
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
   std::size_t activation_bytes() const override { return arena_.bytes(); }
+  void ReserveActivations(std::size_t bytes) override { arena_.Reserve(bytes); }
+  std::size_t MeasureActivations(std::int64_t samples) override {
+    samples_ = samples;
+    return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
+  }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
@@ -90,20 +95,23 @@ class Convnet final : public Model<T> {
   void Place(const Batch& batch) {
     CheckRows(batch, shape_.image.elements(), shape_.classes);
     samples_ = batch.samples;
+    arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
+    inputs_ = InputsAs<T>(batch, converted_);
+  }
+
+  // For samples_.
+  void LayOut(Arena<Context>& arena) {
     std::int64_t largest = 0;
     for (const Stage& stage : stages_) largest = std::max(largest, stage.convolution.out.elements());
-    arena_.Place([&](Arena<Context>& arena) {
-      if (kConvertsInputs<T>) converted_ = arena.template Take<T>(samples_ * shape_.image.elements());
-      for (std::size_t i = 0; i < stages_.size(); ++i) {
-        const std::int64_t pooled = samples_ * stages_[i].out.elements();
-        states_[i] = {arena.template Take<T>(samples_ * stages_[i].convolution.out.elements()),
-                      arena.template Take<T>(pooled), arena.template Take<std::int32_t>(pooled)};
-      }
-      linear_.Place(arena, samples_);
-      d_activated_ = arena.template Take<T>(samples_ * largest);
-      d_pooled_ = arena.template Take<T>(samples_ * largest);
-    });
-    inputs_ = InputsAs<T>(batch, converted_);
+    if (kConvertsInputs<T>) converted_ = arena.template Take<T>(samples_ * shape_.image.elements());
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      const std::int64_t pooled = samples_ * stages_[i].out.elements();
+      states_[i] = {arena.template Take<T>(samples_ * stages_[i].convolution.out.elements()),
+                    arena.template Take<T>(pooled), arena.template Take<std::int32_t>(pooled)};
+    }
+    linear_.Place(arena, samples_);
+    d_activated_ = arena.template Take<T>(samples_ * largest);
+    d_pooled_ = arena.template Take<T>(samples_ * largest);
   }
 
   // What stage `i` reads, or the linear layers.

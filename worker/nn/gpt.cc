@@ -85,6 +85,10 @@ class Gpt final : public Model<T> {
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
   std::size_t activation_bytes() const override { return arena_.bytes(); }
+  void ReserveActivations(std::size_t bytes) override { arena_.Reserve(bytes); }
+  std::size_t MeasureActivations(std::int64_t samples) override {
+    return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena, samples * shape_.context, Purpose::kTrain); });
+  }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
@@ -138,39 +142,42 @@ class Gpt final : public Model<T> {
   }
 
   void Place(std::int64_t samples, std::int64_t length, Purpose purpose) {
-    const std::int64_t rows = samples * length, width = shape_.width;
+    const std::int64_t rows = samples * length;
     state_.samples = samples;
     state_.length = length;
     state_.rows = rows;
-    arena_.Place([&](Arena<Context>& arena) {
-      const auto take = [&](std::int64_t columns) { return arena.template Take<T>(rows * columns); };
-      const auto take_wide = [&](std::int64_t columns) { return arena.template Take<Wide<T>>(rows * columns); };
-      const auto take_norm = [&] { return NormState<T>{take(width), take_wide(1), take_wide(1)}; };
-      const auto take_layer = [&] {
-        return LayerState<T>{.in = take(width),
-                             .norm_1 = take_norm(),
-                             .qkv = take(3 * width),
-                             .attended = take(width),
-                             .log_sum = take_wide(shape_.heads),
-                             .middle = take(width),
-                             .norm_2 = take_norm(),
-                             .expanded = take(4 * width),
-                             .activated = take(4 * width)};
-      };
-      state_.layers.front() = take_layer();
-      for (std::size_t i = 1; i < state_.layers.size(); ++i) {
-        state_.layers[i] = shape_.recompute ? state_.layers.front() : take_layer();
-        if (shape_.recompute) state_.layers[i].in = take(width);
-      }
-      state_.branch = take(width);
-      state_.out = take(width);
-      state_.norm = take_norm();
-      state_.logits = take(shape_.vocabulary);
-      if (purpose == Purpose::kEvaluate) return;
-      state_.d_stream = take(width);
-      state_.d_narrow = take(width);
-      state_.d_wide = take(4 * width);
-    });
+    arena_.Place([&](Arena<Context>& arena) { LayOut(arena, rows, purpose); });
+  }
+
+  void LayOut(Arena<Context>& arena, std::int64_t rows, Purpose purpose) {
+    const std::int64_t width = shape_.width;
+    const auto take = [&](std::int64_t columns) { return arena.template Take<T>(rows * columns); };
+    const auto take_wide = [&](std::int64_t columns) { return arena.template Take<Wide<T>>(rows * columns); };
+    const auto take_norm = [&] { return NormState<T>{take(width), take_wide(1), take_wide(1)}; };
+    const auto take_layer = [&] {
+      return LayerState<T>{.in = take(width),
+                           .norm_1 = take_norm(),
+                           .qkv = take(3 * width),
+                           .attended = take(width),
+                           .log_sum = take_wide(shape_.heads),
+                           .middle = take(width),
+                           .norm_2 = take_norm(),
+                           .expanded = take(4 * width),
+                           .activated = take(4 * width)};
+    };
+    state_.layers.front() = take_layer();
+    for (std::size_t i = 1; i < state_.layers.size(); ++i) {
+      state_.layers[i] = shape_.recompute ? state_.layers.front() : take_layer();
+      if (shape_.recompute) state_.layers[i].in = take(width);
+    }
+    state_.branch = take(width);
+    state_.out = take(width);
+    state_.norm = take_norm();
+    state_.logits = take(shape_.vocabulary);
+    if (purpose == Purpose::kEvaluate) return;
+    state_.d_stream = take(width);
+    state_.d_narrow = take(width);
+    state_.d_wide = take(4 * width);
   }
 
   kernels::AttentionShape Heads() const {

@@ -27,6 +27,10 @@ class Mlp final : public Model<T> {
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
   std::size_t activation_bytes() const override { return arena_.bytes(); }
+  void ReserveActivations(std::size_t bytes) override { arena_.Reserve(bytes); }
+  std::size_t MeasureActivations(std::int64_t samples) override {
+    return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena, samples); });
+  }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) override {
@@ -52,12 +56,13 @@ class Mlp final : public Model<T> {
   // The inputs.
   const T* Place(const Batch& batch) {
     CheckRows(batch, shape_.features, shape_.classes);
-    T* converted = nullptr;
-    arena_.Place([&](Arena<Context>& arena) {
-      layers_.Place(arena, batch.samples);
-      if (kConvertsInputs<T>) converted = arena.template Take<T>(batch.samples * shape_.features);
-    });
-    return InputsAs(batch, converted);
+    return InputsAs(batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));
+  }
+
+  // Where the inputs are converted to; null where they are not.
+  T* LayOut(Arena<Context>& arena, std::int64_t samples) {
+    layers_.Place(arena, samples);
+    return kConvertsInputs<T> ? arena.template Take<T>(samples * shape_.features) : nullptr;
   }
 
   Context& context_;

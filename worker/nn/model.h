@@ -78,6 +78,12 @@ class Model {
   // Memory for activations, as the largest batch so far needed it.
   virtual std::size_t activation_bytes() const = 0;
 
+  // What Train will need for a batch of so many samples, 1 or more. Takes no memory.
+  virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
+
+  // Takes so much at once: memory that grows piece by piece leaves holes behind, which stay the process's.
+  virtual void ReserveActivations(std::size_t bytes) = 0;
+
   // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
   // say; replacing does not read them.
   virtual LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,

@@ -128,6 +128,11 @@ class Resnet final : public Model<T> {
 
   const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
   std::size_t activation_bytes() const override { return arena_.bytes(); }
+  void ReserveActivations(std::size_t bytes) override { arena_.Reserve(bytes); }
+  std::size_t MeasureActivations(std::int64_t samples) override {
+    samples_ = samples;
+    return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
+  }
 
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey&, const TrainOptions& options,
                  const Hooks& hooks) override {
@@ -173,35 +178,38 @@ class Resnet final : public Model<T> {
   void Place(const Batch& batch) {
     CheckRows(batch, shape_.image.elements(), shape_.classes);
     samples_ = batch.samples;
-    const ImageSize& last = blocks_.back().out();
-    arena_.Place([&](Arena<Context>& arena) {
-      std::int64_t largest = 0;
-      const auto take = [&](std::int64_t each) { return arena.template Take<T>(samples_ * each); };
-      const auto take_unit = [&](const Unit& unit) {
-        const std::int64_t channels = unit.out().channels;
-        largest = std::max(largest, unit.out().elements());
-        return UnitState<T>{take(unit.out().elements()),
-                            {take(unit.out().elements()), arena.template Take<Wide<T>>(channels),
-                             arena.template Take<Wide<T>>(channels)}};
-      };
-      if (kConvertsInputs<T>) converted_ = take(shape_.image.elements());
-      stem_state_ = take_unit(stem_);
-      if (!IsSmall(shape_.image)) {
-        stem_pooled_ = take(pooled_.elements());
-        argmax_ = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
-      }
-      for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        for (std::size_t u = 0; u < blocks_[i].units.size(); ++u) {
-          block_states_[i].units[u] = take_unit(blocks_[i].units[u]);
-        }
-        if (blocks_[i].shortcut) block_states_[i].shortcut = take_unit(*blocks_[i].shortcut);
-      }
-      features_ = take(last.channels);
-      logits_ = take(shape_.classes);
-      d_features_ = take(last.channels);
-      for (T*& buffer : d_) buffer = take(largest);
-    });
+    arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
     inputs_ = InputsAs<T>(batch, converted_);
+  }
+
+  // For samples_.
+  void LayOut(Arena<Context>& arena) {
+    const ImageSize& last = blocks_.back().out();
+    std::int64_t largest = 0;
+    const auto take = [&](std::int64_t each) { return arena.template Take<T>(samples_ * each); };
+    const auto take_unit = [&](const Unit& unit) {
+      const std::int64_t channels = unit.out().channels;
+      largest = std::max(largest, unit.out().elements());
+      return UnitState<T>{take(unit.out().elements()),
+                          {take(unit.out().elements()), arena.template Take<Wide<T>>(channels),
+                           arena.template Take<Wide<T>>(channels)}};
+    };
+    if (kConvertsInputs<T>) converted_ = take(shape_.image.elements());
+    stem_state_ = take_unit(stem_);
+    if (!IsSmall(shape_.image)) {
+      stem_pooled_ = take(pooled_.elements());
+      argmax_ = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
+    }
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      for (std::size_t u = 0; u < blocks_[i].units.size(); ++u) {
+        block_states_[i].units[u] = take_unit(blocks_[i].units[u]);
+      }
+      if (blocks_[i].shortcut) block_states_[i].shortcut = take_unit(*blocks_[i].shortcut);
+    }
+    features_ = take(last.channels);
+    logits_ = take(shape_.classes);
+    d_features_ = take(last.channels);
+    for (T*& buffer : d_) buffer = take(largest);
   }
 
   // What block `i` reads, or the average over pixels.
