@@ -64,8 +64,8 @@ Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals
     return train::RunWorker(arguments->worker, metrics, transport_metrics);
   } catch (const std::bad_alloc&) {
     return Refused(
-        "this machine has not enough memory for the model's weights, its gradients and the activations of a "
-        "micro-batch; lower [job] global_batch, raise slots or [worker] accumulate, or set recompute for a gpt");
+        "no more memory was given while this worker read the job's data and made its model; give it less of "
+        "[data], or start it where there is more memory");
   }
 }
 

@@ -162,6 +162,14 @@ class DeadlinesTest(harness.JobTest):
             file.write(whole[:len(whole) // 2])
         self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
 
+    def test_a_model_that_no_memory_holds_is_refused_with_its_account(self):
+        text = harness.SMALL_JOB.format(steps=10, join=30, data='kind = "synthetic"\nsamples = 8192\nvocabulary = 64')
+        gpt = 'kind = "gpt"\nlayers = 1000\nheads = 1\nwidth = 64\ncontext = 4096'
+        job = self.write("job.toml", text.replace('kind = "mlp"\nhidden = [16]', gpt))
+        self.assert_launch_fails(job, "the model needs", "activations of a micro-batch of 4096 samples",
+                                 "free; lower [job] global_batch", "set [worker] recompute = true",
+                                 arguments=["--set", "job.global_batch=4096", "--set", "job.slots=1"])
+
     def test_nan_in_the_data_is_found(self):
         rows = table()
         rows[20] = "nan,1,2,0"

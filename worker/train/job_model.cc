@@ -17,6 +17,8 @@ class ModelOf final : public JobModel {
   explicit ModelOf(std::unique_ptr<nn::Model<T>> model) : model_(std::move(model)) {}
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
+  std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
+  void ReserveActivations(std::size_t bytes) override { model_->ReserveActivations(bytes); }
   nn::LossSums Train(const WeightsView& weights, float* gradients, const nn::Batch& batch, const nn::StepKey& key,
                      const nn::TrainOptions& options, const nn::Hooks& hooks) override {
     return model_->Train(Of(weights), gradients, batch, key, options, hooks);

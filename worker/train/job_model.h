@@ -28,6 +28,8 @@ class JobModel {
 
   // As nn::Model's.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
+  virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
+  virtual void ReserveActivations(std::size_t bytes) = 0;
   virtual nn::LossSums Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) = 0;
   virtual nn::LossSums Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;

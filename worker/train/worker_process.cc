@@ -2,11 +2,14 @@
 
 #include <capstan/client.h>
 
+#include <new>
+
 #include "common/float_control.h"
 #include "common/job_config.h"
 #include "kernels/context.h"
 #include "monitoring/mirror_transport.h"
 #include "worker/train/job_model.h"
+#include "worker/train/memory_account.h"
 #include "worker/train/trainer.h"
 
 namespace capstan::train {
@@ -42,6 +45,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
   kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> model, CreateJobModel(context, config, data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model));
+  CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
+  options.say("memory: " + account.ToString());
   CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));
 
   TrainerLanes lanes;
@@ -54,7 +60,12 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     return options.stop_requested();
   };
   Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);
-  return trainer.Run();
+  try {
+    model->ReserveActivations(account.activations);
+    return trainer.Run();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(account, options.free_memory());
+  }
 }
 
 }  // namespace capstan::train

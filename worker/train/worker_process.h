@@ -1,7 +1,7 @@
 // RunWorker: everything a capstan-worker process does between its command line and its exit code.
 //
 // Kind:   called once, from main.
-// Fails:  no coordinator, refused, unreadable data, a job that failed: one message, with what to do.
+// Fails:  no coordinator, refused, unreadable data, too little memory, a job that failed: one message, with what to do.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
 #include "monitoring/trace.h"
+#include "worker/train/free_memory.h"
 
 namespace capstan::train {
 
@@ -22,6 +23,7 @@ struct WorkerOptions {
   unsigned threads = 0;                // 0: what the job file says
   double join_seconds = 60;            // until the coordinator has answered
   monitoring::Trace* trace = nullptr;  // null: none is kept
+  std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

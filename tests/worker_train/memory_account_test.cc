@@ -1,0 +1,146 @@
+// What a worker counts before it starts, and what it says where that is not there.
+#include "worker/train/memory_account.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::train {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+JobConfig GptJob() {
+  JobConfig config;
+  config.job.global_batch = 64;
+  config.job.slots = 2;
+  config.model.kind = ModelKind::kGpt;
+  config.model.layers = 6;
+  config.model.heads = 2;
+  config.model.width = 64;
+  config.model.context = 128;
+  config.data.kind = DataKind::kSynthetic;
+  config.data.samples = 1000;
+  config.data.vocabulary = 1024;
+  config.cluster.workers = 2;
+  return config;
+}
+
+struct Counted {
+  MemoryAccount account;
+  std::uint64_t elements = 0;
+};
+
+Counted Count(const JobConfig& config, int threads = 1) {
+  kernels::CpuContext context(threads);
+  const auto data = OpenDataset(config, ".");
+  REQUIRE(data.ok());
+  const auto model = CreateJobModel(context, config, (*data)->spec());
+  REQUIRE(model.ok());
+  const auto account = CountMemory(context, config, **data, **model);
+  REQUIRE(account.ok());
+  Counted counted{*account};
+  for (const TensorSpec& tensor : (*model)->tensors()) counted.elements += tensor.ElementCount();
+  return counted;
+}
+
+TEST_CASE("weights and gradients count in the numbers that they have", "[memory]") {
+  JobConfig config = GptJob();
+  const Counted wide = Count(config);
+  CHECK(wide.account.weights == 4 * wide.elements);
+  CHECK(wide.account.never_written == 0);
+  CHECK(wide.account.gradients == wide.account.gradient_buffers * 4 * wide.elements);
+  config.worker.precision = Precision::kBf16;
+  const Counted narrow = Count(config);
+  CHECK(narrow.account.weights == 2 * wide.elements);
+  CHECK(narrow.account.never_written == 4 * wide.elements);
+  CHECK(narrow.account.gradients == wide.account.gradients);
+  CHECK(narrow.account.activations < wide.account.activations * 6 / 10);
+}
+
+TEST_CASE("gradients that a worker holds at once grow with the logarithm of its slots", "[memory]") {
+  JobConfig config = GptJob();
+  config.job.global_batch = 64;
+  const auto buffers = [&](std::uint32_t slots, std::uint32_t workers) {
+    config.job.slots = slots;
+    config.cluster.workers = workers;
+    return Count(config).account.gradient_buffers;
+  };
+  CHECK(buffers(2, 2) == 2);  // one that is computed, one that is still on its way
+  CHECK(buffers(64, 64) == 2);
+  CHECK(buffers(2, 1) == 2);
+  CHECK(buffers(4, 1) == 3);
+  CHECK(buffers(64, 1) == 7);
+  config.job.mode = Mode::kAsync;
+  CHECK(buffers(64, 1) == 2);  // a round is a slot
+}
+
+TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
+  JobConfig config = GptJob();
+  config.job.global_batch = 65;
+  CHECK(Count(config).account.micro_batch == 33);
+  config.worker.accumulate = 4;
+  CHECK(Count(config).account.micro_batch == 9);
+  config.worker.accumulate = 100;
+  CHECK(Count(config).account.micro_batch == 1);
+  config.worker.accumulate = 1;
+  config.data.samples = 11;
+  config.data.validation = 0;
+  CHECK(Count(config).account.micro_batch == 6);  // the data has no more
+}
+
+TEST_CASE("activations are counted with and without recompute, whichever is set", "[memory]") {
+  JobConfig config = GptJob();
+  const MemoryAccount kept = Count(config).account;
+  config.worker.recompute = true;
+  const MemoryAccount again = Count(config).account;
+  CHECK(again.activations < kept.activations);
+  CHECK(kept.activations_otherwise == again.activations);
+  CHECK(again.activations_otherwise == kept.activations);
+  CHECK_THAT(kept.ToString(), Contains("with recompute "));
+  CHECK_THAT(again.ToString(), Contains(" without recompute"));
+}
+
+TEST_CASE("a worker starts with what it needs, and not with less", "[memory]") {
+  JobConfig config = GptJob();
+  config.worker.precision = Precision::kBf16;
+  const MemoryAccount account = Count(config).account;
+  CHECK(CheckMemory(account, {}).ok());
+  CHECK(CheckMemory(account, {{account.resident(), "this machine"}, {}}).ok());
+  CHECK_FALSE(CheckMemory(account, {{account.resident() - 1, "this machine"}, {}}).ok());
+  CHECK(CheckMemory(account, {{}, {account.resident() + account.never_written, "a limit"}}).ok());
+  CHECK_FALSE(CheckMemory(account, {{}, {account.resident() + account.never_written - 1, "a limit"}}).ok());
+}
+
+TEST_CASE("too little memory is refused with what is needed, what there is, and what to change", "[memory]") {
+  const MemoryAccount account = Count(GptJob()).account;
+  const Status status = CheckMemory(account, {{account.resident() - kMiB, "this machine"}, {}});
+  CHECK(status.code() == Code::kInvalid);
+  CHECK_THAT(status.message(),
+             Contains("the model needs ") && Contains("weights ") && Contains("2 gradients ") &&
+                 Contains("activations of a micro-batch of 32 samples ") && Contains("this machine has ") &&
+                 Contains(" free; lower [job] global_batch, raise") && Contains("[worker] accumulate, which is 1") &&
+                 Contains("set [worker] recompute = true"));
+}
+
+TEST_CASE("what would not help is not advised", "[memory]") {
+  JobConfig config = GptJob();
+  config.job.global_batch = config.job.slots;
+  config.worker.recompute = true;
+  const MemoryAccount smallest = Count(config).account;
+  const std::string message = CheckMemory(smallest, {{smallest.resident() - 1, "this machine"}, {}}).message();
+  CHECK_THAT(message, !Contains("global_batch") && !Contains("recompute =") && Contains("; start it where"));
+  const MemoryAccount account = Count(GptJob()).account;
+  CHECK_THAT(CheckMemory(account, {{account.weights, "this machine"}, {}}).message(),
+             Contains("use a smaller [model]") && !Contains("global_batch"));
+}
+
+TEST_CASE("memory that runs out in the middle is refused with the same figures", "[memory]") {
+  const MemoryAccount account = Count(GptJob()).account;
+  const Status status = OutOfMemory(account, {{kMiB, "this machine"}, {}});
+  CHECK_THAT(status.message(), Contains("no more memory was given") && Contains(account.ToString()) &&
+                                   Contains("this machine has 1.0 MiB free"));
+}
+
+}  // namespace
+}  // namespace capstan::train

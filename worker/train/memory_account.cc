@@ -1,0 +1,180 @@
+#include "worker/train/memory_account.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "common/buffer.h"
+#include "kernels/conv2d.h"
+#include "kernels/matmul.h"
+#include "worker/client/session.h"
+#include "worker/client/slot_sums.h"
+#include "worker/train/data/sampler.h"
+
+namespace capstan::train {
+
+namespace {
+
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+
+std::string ToText(std::uint64_t bytes) {
+  std::array<char, 32> text{};
+  const auto count = static_cast<double>(bytes);
+  if (count >= kGiB) {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", count / kGiB);
+  } else {
+    std::snprintf(text.data(), text.size(), count < 10 * kMiB ? "%.1f MiB" : "%.0f MiB", count / kMiB);
+  }
+  return text.data();
+}
+
+// How many whole gradients a worker with these slots holds at once: the client's own bookkeeping, run dry. Two rounds,
+// because the last slot's gradient is still on its way when the next round begins.
+std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
+  BufferPool pool(64);  // one of its buffers stands for a gradient
+  BufferRef last;
+  std::uint64_t most = 0;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<SlotIndex> mine;
+    for (std::uint64_t slot = slots.first; slot < slots.last; ++slot) mine.push_back(static_cast<SlotIndex>(slot));
+    client::SlotSums sums(mine, slot_count);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      BufferRef next = pool.Take();
+      most = std::max(most, pool.in_use_bytes() / pool.buffer_bytes());
+      last = std::move(next);
+      sums.BeginSlot(1, last);
+    }
+  }
+  return most;
+}
+
+// Without global steps a round is one slot.
+std::uint64_t GradientBuffersMax(const JobConfig& config) {
+  if (config.job.mode != Mode::kSync) return GradientBuffers({0, 1}, config.job.slots);
+  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
+  std::uint64_t most = 0;
+  for (std::uint32_t worker = 0; worker < workers; ++worker) {
+    most = std::max(most, GradientBuffers(SlotShare(config.job.slots, workers, worker), config.job.slots));
+  }
+  return most;
+}
+
+struct WeightCount {
+  std::uint64_t all = 0, statistics = 0;
+};
+
+WeightCount CountWeights(const std::vector<TensorSpec>& tensors) {
+  WeightCount count;
+  for (const TensorSpec& tensor : tensors) {
+    count.all += tensor.ElementCount();
+    if (tensor.kind == TensorKind::kStatistic) count.statistics += tensor.ElementCount();
+  }
+  return count;
+}
+
+std::uint64_t SampleBytes(const SampleSpec& spec) {
+  return spec.form == SampleForm::kTokens ? std::uint64_t{spec.context} * 2 * sizeof(std::int32_t)
+                                          : spec.features * sizeof(float) + sizeof(std::int32_t);
+}
+
+// Samples of the largest slot.
+std::uint64_t SlotBatch(const JobConfig& config, const Dataset& data) {
+  const SamplerSpec sampler{config.job.seed, data.count(Split::kTraining), config.job.global_batch, config.job.slots};
+  return SlotShare(BatchSize(sampler, Step{0}), config.job.slots, 0).count();
+}
+
+std::uint64_t ScratchBytes(unsigned threads) {
+  const std::int64_t each = kernels::kMatmulScratch<Bf16> + kernels::kConvBlockElements;
+  return static_cast<std::uint64_t>(each * threads + kernels::kConvChunkElements) * sizeof(float);
+}
+
+// What lowers the need, in the words of the job file.
+std::string Advice(const MemoryAccount& account, std::uint64_t left) {
+  std::string advice;
+  const auto add = [&](const std::string& text) { advice += (advice.empty() ? "; " : ", or ") + text; };
+  if (account.micro_batch > 1) {
+    add("lower [job] global_batch, raise [job] slots or [worker] accumulate, which is " +
+        std::to_string(account.accumulate));
+  }
+  if (account.is_gpt && !account.recomputes) {
+    add("set [worker] recompute = true, which makes the activations " + ToText(account.activations_otherwise));
+  }
+  if (account.resident() - account.activations > left) {
+    advice = "; its weights and gradients alone are too much: use a smaller [model]" +
+             std::string(account.gradient_buffers > 2 ? ", more [cluster] workers" : "");
+  }
+  return advice + (advice.empty() ? "; " : ", or ") + "start it where there is more memory";
+}
+
+std::string FreeText(const MemoryLimit& limit) {
+  return limit.name.empty() ? "" : limit.name + " has " + ToText(limit.left_bytes) + " free";
+}
+
+Status Refusal(const std::string& what, const MemoryAccount& account, const MemoryLimit& limit) {
+  const std::string free = FreeText(limit);
+  return Invalid(what + account.ToString() + (free.empty() ? "" : ", and " + free) + Advice(account, limit.left_bytes));
+}
+
+}  // namespace
+
+std::string MemoryAccount::ToString() const {
+  std::string text = ToText(resident()) + " on this worker (weights " + ToText(weights) + ", " +
+                     std::to_string(gradient_buffers) + " gradients " + ToText(gradients) +
+                     ", activations of a micro-batch of " + std::to_string(micro_batch) +
+                     (micro_batch == 1 ? " sample " : " samples ") + ToText(activations);
+  if (is_gpt) {
+    text += recomputes ? " instead of " + ToText(activations_otherwise) + " without recompute"
+                       : ", with recompute " + ToText(activations_otherwise);
+  }
+  return text + ", samples, messages and scratch " + ToText(samples + messages + scratch) + ")";
+}
+
+Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
+                                  JobModel& model) {
+  MemoryAccount account;
+  const WeightCount count = CountWeights(model.tensors());
+  const Encoding encoding = EncodingOf(config);
+  const std::uint64_t wide_bytes = count.all * sizeof(float);
+  account.weights = wide_bytes;
+  if (encoding != Encoding::kFp32) {
+    account.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
+    account.never_written = wide_bytes - count.statistics * sizeof(float);
+  }
+  account.gradient_buffers = GradientBuffersMax(config);
+  account.gradients = account.gradient_buffers * wide_bytes;
+  const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
+  account.messages = std::min(count.all, window) * BytesPerNumber(encoding);
+  account.scratch = ScratchBytes(static_cast<unsigned>(context.threads()));
+
+  const std::uint64_t slot_batch = std::max<std::uint64_t>(1, SlotBatch(config, data));
+  account.accumulate = config.worker.accumulate;
+  const std::uint64_t parts = std::min<std::uint64_t>(config.worker.accumulate, slot_batch);
+  account.micro_batch = (slot_batch + parts - 1) / parts;
+  const auto samples = static_cast<std::int64_t>(account.micro_batch);
+  account.samples = account.micro_batch * SampleBytes(data.spec());
+  account.activations = model.MeasureActivations(samples);
+  account.is_gpt = config.model.reads_tokens();
+  account.recomputes = config.worker.recompute;
+  if (!account.is_gpt) return account;
+  JobConfig otherwise = config;
+  otherwise.worker.recompute = !account.recomputes;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> other, CreateJobModel(context, otherwise, data.spec()));
+  account.activations_otherwise = other->MeasureActivations(samples);
+  return account;
+}
+
+Status CheckMemory(const MemoryAccount& account, const FreeMemory& free) {
+  if (account.resident() > free.resident.left_bytes) return Refusal("the model needs ", account, free.resident);
+  if (account.resident() + account.never_written > free.address_space.left_bytes) {
+    return Refusal("the model needs ", account, free.address_space);
+  }
+  return {};
+}
+
+Status OutOfMemory(const MemoryAccount& account, const FreeMemory& free) {
+  const bool by_address = free.address_space.left_bytes < free.resident.left_bytes;
+  return Refusal("no more memory was given to a model that needs ", account,
+                 by_address ? free.address_space : free.resident);
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,46 @@
+// MemoryAccount: what a worker will hold at most, before it holds any of it.
+//
+// Kind:   a value.
+// Limits: what is read with the data is there already, and not in it; nor is what glibc keeps of freed memory.
+// Fails:  CheckMemory with kInvalid: how much each part takes, how much there is, what to change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/job_config.h"
+#include "common/status.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/free_memory.h"
+#include "worker/train/job_model.h"
+
+namespace capstan::train {
+
+struct MemoryAccount {
+  std::uint64_t weights = 0;        // as the model reads them
+  std::uint64_t gradients = 0;      // of gradient_buffers whole models
+  std::uint64_t activations = 0;    // of the largest micro-batch
+  std::uint64_t samples = 0;        // the micro-batch itself
+  std::uint64_t messages = 0;       // weights on their way here
+  std::uint64_t scratch = 0;        // of the kernels
+  std::uint64_t never_written = 0;  // address space alone: 16 bits leave the fp32 weights' memory untouched
+  std::uint64_t gradient_buffers =
+      0;                          // this worker's slots on their way up the reduction tree, and what is on the wire
+  std::uint64_t micro_batch = 0;  // samples
+  std::uint64_t accumulate = 1;   // as the job file has it
+  bool is_gpt = false, recomputes = false;
+  std::uint64_t activations_otherwise = 0;  // gpt: with the other setting of recompute
+
+  std::uint64_t resident() const { return weights + gradients + activations + samples + messages + scratch; }
+  std::string ToString() const;
+};
+
+// For a worker that has its share of the slots. `context` is the one that `model` was made with.
+Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
+                                  JobModel& model);
+
+Status CheckMemory(const MemoryAccount& account, const FreeMemory& free);
+// When an allocation failed although the account fitted.
+Status OutOfMemory(const MemoryAccount& account, const FreeMemory& free);
+
+}  // namespace capstan::train
