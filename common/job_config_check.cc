@@ -53,6 +53,11 @@ std::optional<Problem> FindImageProblem(const JobConfig& c) {
   if (Elements(image) > kRowNumbersMax) {
     return Problem{"data", "image", "an image of more than 1048576 numbers; use smaller ones"};
   }
+  if (c.model.reads_tokens() && !image.empty()) {
+    return Problem{"data", "image",
+                   "image says how rows of numbers are images, and " + NameOf(c.model.kind) +
+                       " reads tokens; leave image out, or use model kind \"convnet\", \"resnet\" or \"mlp\""};
+  }
   const bool may_say = c.data.kind == DataKind::kCsv || c.data.kind == DataKind::kSynthetic;
   if (!c.model.reads_images() || !may_say || !image.empty()) return std::nullopt;
   return Problem{"data", "kind",
@@ -227,15 +232,24 @@ double WeightCount(const JobConfig& c, double features, double classes, double v
   return count + before * classes;
 }
 
+Problem TooManyWeights(const ModelSection& model) {
+  switch (model.kind) {
+    case ModelKind::kGpt: return {"model", "width", "the weights of [model] layers, width, context and the vocabulary"};
+    case ModelKind::kResnet: return {"model", "width", "the weights of [model] depth and width"};
+    case ModelKind::kConvnet:
+      return {"model", "channels", "the weights of [model] channels and hidden with [data] image and classes"};
+    case ModelKind::kMlp:
+    case ModelKind::kClient: break;
+  }
+  return {"model", "hidden", "the weights of [model] hidden and [data] features, classes"};
+}
+
 std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const bool is_gpt = c.model.reads_tokens(), is_synthetic = c.data.kind == DataKind::kSynthetic;
   const double features = is_synthetic ? c.data.row_features() : 0, classes = is_synthetic ? c.data.classes : 0;
   const double vocabulary = is_synthetic || c.data.kind == DataKind::kTokens ? c.data.vocabulary : 0;
   const Problem too_many_features = {"data", "features", "[data] features x classes"};
-  const Problem too_wide =
-      c.model.kind == ModelKind::kResnet ? Problem{"model", "width", "the weights of [model] depth and width"}
-      : is_gpt ? Problem{"model", "width", "the weights of [model] layers, width, context and the vocabulary"}
-               : Problem{"model", "hidden", "the weights of [model] hidden and [data] features, classes"};
+  const Problem too_wide = TooManyWeights(c.model);
   if (auto problem = FindMemoryProblem(is_gpt ? 0 : features * classes, too_many_features)) return problem;
   if (auto problem = FindMemoryProblem(WeightCount(c, features, classes, vocabulary), too_wide)) return problem;
   // What a slot computes at a time: its inputs, or the scores of each token.
@@ -243,10 +257,13 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const double each =
       is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width)
              : std::max({features, classes, c.model.kind == ModelKind::kConvnet ? Convolve(c).activations : 0});
-  return FindMemoryProblem(samples * each, {"job", "global_batch",
-                                            "a batch of global_batch / (slots x [worker] accumulate) samples x " +
-                                                std::string(is_gpt ? "[model] context x its width or [data] vocabulary"
-                                                                   : "[data] features or classes")});
+  const std::string of_each = is_gpt                                ? "[model] context x its width or [data] vocabulary"
+                              : c.model.kind == ModelKind::kConvnet ? "[data] image x [model] channels, or its classes"
+                              : c.model.reads_images()              ? "[data] image or classes"
+                                                                    : "[data] features or classes";
+  return FindMemoryProblem(
+      samples * each,
+      {"job", "global_batch", "a batch of global_batch / (slots x [worker] accumulate) samples x " + of_each});
 }
 
 }  // namespace

@@ -324,8 +324,22 @@ TEST_CASE("a model of images reads idx files, or rows that are said to be images
   CHECK_THAT(Message(kSmallest, {"data.image=[1024, 1024, 3]"}), Contains("more than 1048576 numbers"));
   CHECK_THAT(Message(kSmallest, {"data.image=[9, 8, 3]", "data.features=216"}),
              Contains("\"synthetic\" without image"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "data.image=[9, 8, 3]"}),
+             StartsWith("--set data.image=[9, 8, 3]: image says how rows of numbers are images, and model kind \"gpt\" "
+                        "reads tokens; leave image out"));
+  CHECK(Parse(kSmallest, {"model.kind=mlp", "data.image=[9, 8, 3]"}).data.row_features() == 216);
+}
+
+TEST_CASE("a convnet that is too large is refused by what makes it large", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.kind=convnet", "data.image=[900, 900, 1]", "model.channels=[60000, 60000]"}),
-             Contains("would take"));
+             StartsWith("--set model.channels=[60000, 60000]: the weights of [model] channels and hidden with [data] "
+                        "image and classes would take"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=convnet", "data.image=[512, 512, 3]", "model.channels=[512]",
+                                 "job.global_batch=100000", "data.samples=1000000"}),
+             Contains("samples x [data] image x [model] channels") && !Contains("features"));
+  CHECK_THAT(Message(kSmallest, {"model.kind=resnet", "data.image=[512, 512, 3]", "job.global_batch=1000000",
+                                 "data.samples=1000000"}),
+             Contains("samples x [data] image or classes would take"));
 }
 
 TEST_CASE("a resnet has one of five depths, and a width of its own", "[config]") {
@@ -338,6 +352,8 @@ TEST_CASE("a resnet has one of five depths, and a width of its own", "[config]")
   CHECK(Parse(kSmallest, {"model.kind=gpt"}).model.width == 128);
   CHECK_THAT(Message(kSmallest, with("model.depth=20")),
              StartsWith("--set model.depth=20: depth = 20; a resnet has 18, 34, 50, 101 or 152 layers"));
+  CHECK_THAT(Message(kSmallest, with("model.depth=10")), Contains("depth = 10; a resnet has 18, 34, 50, 101 or 152"));
+  CHECK_THAT(Message(kSmallest, with("model.depth=1001")), Contains("a resnet has 18, 34, 50, 101 or 152 layers"));
   CHECK_THAT(Message(kSmallest, with("model.width=4096")), Contains("a resnet's is at most 2048"));
   CHECK_THAT(Message(kSmallest, {"model.kind=resnet", "data.image=[32, 32, 3]", "model.width=2048", "model.depth=152"}),
              Contains("the weights of [model] depth and width"));
@@ -422,11 +438,12 @@ TEST_CASE("the printed job reads back as the same job, and prints the same", "[c
   for (const std::string& model : models) {
     for (const std::string& optimizer : optimizers) {
       for (const char* schedule : {"constant", "cosine", "linear"}) {
-        const JobConfig config = Parse(
-            kSmallest,
-            {model, "data.image=[8, 9, 3]", "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
-             "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
-             "cluster.advertise=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"", "optimizer.no_decay=[\"*.bias\", \"x\"]"});
+        const JobConfig config =
+            Parse(kSmallest, {model, model == "model.kind=gpt" ? "data.vocabulary=99" : "data.image=[8, 9, 3]",
+                              "optimizer.kind=" + optimizer, std::string("schedule.kind=") + schedule,
+                              "optimizer.lr=0.1", "optimizer.clip_norm=0.30000000000000004", "cluster.workers=3",
+                              "cluster.advertise=\"a \\\"b\\\" \\\\ \\u0001 \xc3\xa4\"",
+                              "optimizer.no_decay=[\"*.bias\", \"x\"]"});
         const std::string text = PrintJobConfig(config);
         INFO(text);
         const JobConfig again = Parse(text);
