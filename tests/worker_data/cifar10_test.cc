@@ -206,6 +206,22 @@ TEST_CASE("the fingerprint of cifar10 is of its images", "[cifar10]") {
   CHECK(Open(Job(), folder)->fingerprint() != before);
 }
 
+TEST_CASE("another version of cifar10 is named as what it is, with the one that is wanted", "[cifar10]") {
+  for (const auto& [file, version] : {std::pair{"c/data_batch_1", "Python"},
+                                      {"c/cifar-10-batches-py/data_batch_1", "Python"},
+                                      {"c/data_batch_1.mat", "Matlab"}}) {
+    const TempFolder folder;
+    folder.Write(file, "a pickle");
+    CHECK_THAT(Refusal(folder).message(), Contains(std::string(file) + " is of cifar10's " + version + " version") &&
+                                              Contains("cifar-10-binary.tar.gz"));
+    WriteFiles(folder);  // beside the right one it does not matter
+    CHECK(OpenDataset(Job(), folder.path()).ok());
+  }
+  const TempFolder folder;
+  folder.Write("c/cifar-10-batches-bin/data_batch_1.bin", File(0, 1));
+  CHECK_THAT(Refusal(folder).message(), Contains("name that folder in [data] path"));
+}
+
 TEST_CASE("files of cifar10 that are missing or damaged are named with what is wrong", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);

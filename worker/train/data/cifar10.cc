@@ -1,7 +1,9 @@
 #include "worker/train/data/cifar10.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "common/hash.h"
 #include "common/random.h"
@@ -19,6 +21,32 @@ constexpr std::uint64_t kViewDomain = 0x6369666172;  // keeps these keys apart f
 
 std::uint32_t Below(std::uint32_t bits, std::uint32_t bound) {
   return static_cast<std::uint32_t>((std::uint64_t{bits} * bound) >> 32);
+}
+
+std::string TrainingFile(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
+
+// The site offers the same images three times, and people take what they know: said before a file is missed.
+Status CheckDownload(const std::filesystem::path& folder) {
+  const auto has = [&](const std::string& name) {
+    std::error_code error;
+    return std::filesystem::exists(folder / name, error);
+  };
+  if (has(TrainingFile(1))) return {};
+  const std::string wanted =
+      "the binary version is wanted: cifar-10-binary.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html, whose "
+      "folder cifar-10-batches-bin has data_batch_1.bin to data_batch_5.bin and test_batch.bin";
+  for (const auto& [file, version] : {std::pair{"data_batch_1", "Python"},
+                                      {"cifar-10-batches-py/data_batch_1", "Python"},
+                                      {"data_batch_1.mat", "Matlab"},
+                                      {"cifar-10-batches-mat/data_batch_1.mat", "Matlab"}}) {
+    if (has(file)) return Invalid((folder / file).string() + " is of cifar10's " + version + " version, and " + wanted);
+  }
+  if (has("cifar-10-batches-bin")) {
+    return Invalid(folder.string() +
+                   " holds the folder cifar-10-batches-bin and no images itself; name that folder in "
+                   "[data] path");
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,10 +82,11 @@ class Cifar10Dataset::Opener {
 };
 
 Result<std::unique_ptr<Dataset>> Cifar10Dataset::Open(const std::filesystem::path& folder, const DataSection& options) {
+  CAPSTAN_RETURN_IF_ERROR(CheckDownload(folder));
   Opener opener;
   Images training, validation;
   for (int i = 1; i <= kTrainingFiles; ++i) {
-    CAPSTAN_RETURN_IF_ERROR(opener.Add(folder / ("data_batch_" + std::to_string(i) + ".bin"), &training));
+    CAPSTAN_RETURN_IF_ERROR(opener.Add(folder / TrainingFile(i), &training));
   }
   CAPSTAN_RETURN_IF_ERROR(opener.Add(folder / "test_batch.bin", &validation));
   return std::unique_ptr<Dataset>(
