@@ -125,8 +125,10 @@ Status Compute(Channel& parent, const std::string& job_file, int steps) {
   for (int step = 0; step < kWarmupSteps + steps; ++step) {
     if (step == kWarmupSteps) start = Clock::now();
     const auto samples = computer.Samples(Step{static_cast<std::uint64_t>(step)}, 0);
-    computer.Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F, {weights.data(), narrow.data()},
-                      gradient.data(), {});
+    CAPSTAN_RETURN_IF_ERROR(computer
+                                .Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F,
+                                          {weights.data(), narrow.data()}, gradient.data(), {})
+                                .status());
   }
   const std::chrono::duration<double> took = Clock::now() - start;
   parent.Send(std::to_string(steps * static_cast<int>(config.job.global_batch) / took.count()));

@@ -34,7 +34,8 @@ Status WriteBatches(LocalJob& job, const std::string& folder) {
   for (std::uint64_t step = 0; step < job.config.job.steps; ++step) {
     for (SlotIndex slot = 0; slot < job.config.job.slots; ++slot) {
       const std::span<const std::uint64_t> samples = computer.Samples(Step{step}, slot);
-      job.data->Fill(samples, train::Split::kTraining, {job.config.job.seed, step, slot}, &buffer);
+      CAPSTAN_RETURN_IF_ERROR(
+          job.data->Fill(samples, train::Split::kTraining, {job.config.job.seed, step, slot}, &buffer));
       index << "{\"step\": " << step << ", \"slot\": " << slot << ", \"samples\": " << samples.size() << "}\n";
       Write(batches, buffer.inputs);
       Write(batches, buffer.tokens);

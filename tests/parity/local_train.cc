@@ -63,13 +63,14 @@ class LocalTraining {
     sums->BeginSlot(samples.size(), gradient);
     if (!samples.empty()) {
       const train::WeightsView weights{weights_.data(), narrow_weights_.empty() ? nullptr : narrow_weights_.data()};
-      const nn::LossSums loss =
+      const Result<nn::LossSums> loss =
           computer_.Gradient(step_, slot, samples, parameters_.loss_scale, weights, gradient.As<float>(), {});
+      CAPSTAN_CHECK(loss.ok());
       for (const Block& block : catalog_.blocks()) {
         RoundTo(block.EncodingIn(EncodingOf(job_.config)), {gradient.As<float>() + block.flat_offset, block.count});
       }
-      report.loss_sum = loss.loss;
-      report.predictions = static_cast<std::uint64_t>(loss.count);
+      report.loss_sum = loss->loss;
+      report.predictions = static_cast<std::uint64_t>(loss->count);
     }
     sums->RangeReady(0, catalog_.element_count());
     return report;

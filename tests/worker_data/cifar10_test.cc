@@ -73,7 +73,7 @@ BatchBuffer Fill(const Dataset& dataset, const std::vector<std::uint64_t>& sampl
                  Split split = Split::kTraining) {
   BatchBuffer batch;
   batch.inputs.assign(samples.size() * 3072 + 5, std::numeric_limits<float>::quiet_NaN());
-  dataset.Fill(samples, split, key, &batch);
+  REQUIRE(dataset.Fill(samples, split, key, &batch).ok());
   REQUIRE(batch.inputs.size() == samples.size() * 3072);
   return batch;
 }

@@ -51,7 +51,7 @@ std::string Message(const JobConfig& config, const std::filesystem::path& root) 
 
 BatchBuffer Fill(const Dataset& dataset, const std::vector<std::uint64_t>& samples, Split split = Split::kTraining) {
   BatchBuffer batch;
-  dataset.Fill(samples, split, {}, &batch);
+  REQUIRE(dataset.Fill(samples, split, {}, &batch).ok());
   return batch;
 }
 
@@ -169,13 +169,13 @@ TEST_CASE("a buffer is filled again without growing", "[data]") {
   const auto dataset = Open(config, "/");
   BatchBuffer batch;
   const std::vector<std::uint64_t> samples = {1, 2, 3};
-  dataset->Fill(samples, Split::kTraining, {}, &batch);
+  REQUIRE(dataset->Fill(samples, Split::kTraining, {}, &batch).ok());
   const float* inputs = batch.inputs.data();
-  dataset->Fill(std::span(samples).first(2), Split::kTraining, {}, &batch);
+  REQUIRE(dataset->Fill(std::span(samples).first(2), Split::kTraining, {}, &batch).ok());
   CHECK(batch.samples == 2);
   CHECK(batch.inputs.size() == 2 * dataset->spec().features);
   CHECK(batch.inputs.data() == inputs);
-  dataset->Fill({}, Split::kTraining, {}, &batch);
+  REQUIRE(dataset->Fill({}, Split::kTraining, {}, &batch).ok());
   CHECK(batch.samples == 0);
   CHECK(batch.inputs.empty());
 }

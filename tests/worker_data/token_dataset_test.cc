@@ -1,6 +1,9 @@
 #include "worker/train/data/token_dataset.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/temp_folder.h"
 
@@ -62,7 +65,7 @@ void CheckWindows(const Dataset& dataset, const Ids& ids, std::uint32_t context)
     batch.tokens.assign(3 * context, -1);
     batch.targets.assign(3 * context, -1);
     const std::uint64_t samples[] = {0, sample};
-    dataset.Fill(samples, Split::kTraining, {}, &batch);
+    REQUIRE(dataset.Fill(samples, Split::kTraining, {}, &batch).ok());
     REQUIRE(batch.tokens.size() == 2 * context);
     REQUIRE(batch.targets.size() == 2 * context);
     REQUIRE(batch.inputs.empty());
@@ -183,4 +186,52 @@ TEST_CASE("tokens that are cut short, missing or too few are refused with what t
              Contains("nothing: cannot read the data: No such file"));
   CHECK_THAT(Refusal(TokenJob("none", TokenType::kUint16, 65536, 1), folder).message(), Contains("no files"));
   CHECK_THAT(Refusal(TokenJob("../few", TokenType::kUint16, 65536, 1), folder).message(), Contains("leads out of"));
+}
+
+TEST_CASE("a file of tokens that is written to while it is read is an error that names it", "[tokens]") {
+  const TempFolder folder;
+  const Ids ids = SomeIds(8000, 50);
+  const std::string one = folder.Write("t/one.bin", Bytes(ids, 2));
+  folder.Write("t/two.bin", Bytes(ids, 2));
+  const JobConfig config = TokenJob("t", TokenType::kUint16, 50, 16);
+  const auto dataset = Open(config, folder);
+  const std::uint64_t first[] = {0}, last[] = {900};  // of one file each
+  BatchBuffer batch;
+  REQUIRE(dataset->Fill(first, Split::kTraining, {}, &batch).ok());
+
+  SECTION("cut short, before the part that is wanted") {
+    std::filesystem::resize_file(one, 20);
+    const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
+    CHECK(status.code() == Code::kCorrupt);
+    CHECK_THAT(status.message(), Contains("t/one.bin: had 16000 bytes when this worker opened it, and has 20;"));
+    CHECK(dataset->Fill(last, Split::kTraining, {}, &batch).ok());  // the other file is what it was
+  }
+  SECTION("written over in the same size") {
+    const auto before = std::filesystem::last_write_time(one);
+    folder.Write("t/one.bin", Bytes(SomeIds(8000, 40), 2));
+    std::filesystem::last_write_time(one, before + std::chrono::seconds(1));
+    const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
+    CHECK(status.code() == Code::kCorrupt);
+    CHECK_THAT(status.message(), Contains("t/one.bin: was written to since this worker opened it;"));
+  }
+  SECTION("written over unnoticed, with an id that no model knows") {
+    const auto before = std::filesystem::last_write_time(one);
+    {
+      std::fstream file(one, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(7 * 2);
+      file.write("\x33\x00", 2);
+    }
+    std::filesystem::last_write_time(one, before);
+    const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
+    CHECK(status.code() == Code::kInvalid);
+    CHECK_THAT(status.message(), Contains("t/one.bin: token 7 is 51, and [data] vocabulary = 50"));
+  }
+  SECTION("another file in its place, or none: the one that was opened is still read") {
+    folder.Write("new.bin", Bytes(SomeIds(10, 40), 2));
+    std::filesystem::rename(folder.path("new.bin"), one);
+    CHECK(dataset->Fill(first, Split::kTraining, {}, &batch).ok());
+    std::filesystem::remove(one);
+    CHECK(dataset->Fill(first, Split::kTraining, {}, &batch).ok());
+    CHECK(batch.tokens[3] == static_cast<std::int32_t>(ids[3]));
+  }
 }

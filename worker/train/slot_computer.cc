@@ -16,17 +16,18 @@ std::span<const std::uint64_t> SlotComputer::Samples(Step step, SlotIndex slot) 
   return samples_;
 }
 
-nn::Batch SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key) {
+Result<nn::Batch> SlotComputer::FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key) {
   const auto begin = std::chrono::steady_clock::now();
-  data_.Fill(samples, split, key, &buffer_);
+  CAPSTAN_RETURN_IF_ERROR(data_.Fill(samples, split, key, &buffer_));
   const auto end = std::chrono::steady_clock::now();
   times_.data += end - begin;
   if (lane_ != nullptr) lane_->Add("data", begin, end);
-  return {static_cast<std::int64_t>(buffer_.samples), buffer_.inputs, buffer_.tokens, buffer_.targets};
+  return nn::Batch{static_cast<std::int64_t>(buffer_.samples), buffer_.inputs, buffer_.tokens, buffer_.targets};
 }
 
-nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
-                                    const WeightsView& weights, float* gradient, const nn::Hooks& hooks) {
+Result<nn::LossSums> SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples,
+                                            float loss_scale, const WeightsView& weights, float* gradient,
+                                            const nn::Hooks& hooks) {
   const SampleSpec& spec = data_.spec();
   const std::uint64_t per_sample = spec.form == SampleForm::kTokens ? spec.context : 1;
   const auto parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(config_.worker.accumulate, samples.size()));
@@ -36,7 +37,8 @@ nn::LossSums SlotComputer::Gradient(Step step, SlotIndex slot, std::span<const s
   nn::LossSums sums;
   for (std::uint32_t part = 0; part < parts; ++part) {
     const SampleRange range = SlotShare(samples.size(), parts, part);
-    const nn::Batch batch = FillBatch(samples.subspan(range.first, range.count()), Split::kTraining, draw);
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::Batch batch,
+                             FillBatch(samples.subspan(range.first, range.count()), Split::kTraining, draw));
     options.sample_share = static_cast<double>(range.count()) / static_cast<double>(samples.size());
     options.mode = part == 0 ? nn::GradientMode::kReplace : nn::GradientMode::kAdd;
     nn::Hooks part_hooks;
@@ -64,7 +66,7 @@ bool SlotComputer::Validates(Step step) const {
   return every > 0 && (step.value % every == 0 || step.value + 1 == config_.job.steps);
 }
 
-nn::LossSums SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks) {
+Result<nn::LossSums> SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks) {
   const SampleRange share = ValidationShare(data_.count(Split::kValidation), config_.job.slots, slot);
   // In batches no larger than a slot's micro-batch, so that validation needs no more memory than training.
   const std::uint64_t slot_batch = (config_.job.global_batch + config_.job.slots - 1) / config_.job.slots;
@@ -74,8 +76,8 @@ nn::LossSums SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, 
   for (std::uint64_t first = share.first; first < share.last; first += batch_max) {
     validation_samples_.clear();
     for (std::uint64_t i = first; i < std::min(first + batch_max, share.last); ++i) validation_samples_.push_back(i);
-    const nn::LossSums one = model_.Evaluate(weights, FillBatch(validation_samples_, Split::kValidation, {}),
-                                             first == share.first ? hooks : nn::Hooks{});
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::Batch batch, FillBatch(validation_samples_, Split::kValidation, {}));
+    const nn::LossSums one = model_.Evaluate(weights, batch, first == share.first ? hooks : nn::Hooks{});
     sums.loss += one.loss;
     sums.count += one.count;
     sums.correct += one.correct;

@@ -1,6 +1,7 @@
 // SlotComputer: the gradient of one slot: its samples, micro-batch by micro-batch, and its share of validation.
 //
 // Kind:   owned by the trainer's thread.
+// Fails:  as Dataset::Fill.
 // Why:    a pure function of (weights, seed, step, slot), so that any worker may compute any slot, any number of times.
 #pragma once
 
@@ -32,17 +33,17 @@ class SlotComputer {
   std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
   // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
   // micro-batch and of gradients within the last.
-  nn::LossSums Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
-                        const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
+  Result<nn::LossSums> Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
+                                const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
   // Since the last call.
   PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
   // This slot's share of the validation set.
-  nn::LossSums Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
+  Result<nn::LossSums> Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
 
  private:
-  nn::Batch FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key);
+  Result<nn::Batch> FillBatch(std::span<const std::uint64_t> samples, Split split, const DrawKey& key);
 
   const JobConfig& config_;
   const Dataset& data_;

@@ -86,7 +86,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
   const WeightsView weights{client_.weights(), client_.narrow_weights()};
   SlotResult result;
   if (computer_.Validates(Step{work.step})) {
-    const nn::LossSums validation = computer_.Validate(slot, weights, hooks);
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums validation, computer_.Validate(slot, weights, hooks));
     CAPSTAN_RETURN_IF_ERROR(status);
     result.validation_loss_sum = validation.loss;
     result.validation_predictions = static_cast<std::uint64_t>(validation.count);
@@ -96,8 +96,8 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
   const std::span<const std::uint64_t> samples = computer_.Samples(Step{work.step}, slot);
   CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client_.BeginSlot(slot, samples.size()));
   if (gradient != nullptr) {
-    const nn::LossSums sums =
-        computer_.Gradient(Step{work.step}, slot, samples, work.loss_scale, weights, gradient, hooks);
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums sums, computer_.Gradient(Step{work.step}, slot, samples,
+                                                                         work.loss_scale, weights, gradient, hooks));
     CAPSTAN_RETURN_IF_ERROR(status);
     result.loss_sum = sums.loss;
     result.predictions = static_cast<std::uint64_t>(sums.count);

@@ -136,8 +136,8 @@ void Cifar10Dataset::Write(const std::uint8_t* image, View view, float* out) con
   }
 }
 
-void Cifar10Dataset::Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
-                          BatchBuffer* batch) const {
+Status Cifar10Dataset::Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
+                            BatchBuffer* batch) const {
   const Images& from = images(split);
   const std::uint64_t draw_key = PhiloxKey(key.seed, key.step, kViewDomain);
   batch->samples = static_cast<std::uint32_t>(samples.size());
@@ -150,6 +150,7 @@ void Cifar10Dataset::Fill(std::span<const std::uint64_t> samples, Split split, c
     Write(from.pixels.data() + samples[i] * kImage, view, batch->inputs.data() + i * kImage);
     batch->targets[i] = from.labels[samples[i]];
   }
+  return {};
 }
 
 }  // namespace capstan::train

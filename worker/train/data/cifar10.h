@@ -36,7 +36,8 @@ class Cifar10Dataset : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t count(Split split) const override { return images(split).labels.size(); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
-  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key, BatchBuffer* batch) const override;
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
+              BatchBuffer* batch) const override;
 
  private:
   struct Images {

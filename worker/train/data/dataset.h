@@ -65,9 +65,10 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
   // Samples of a split are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
-  // Every number must be below count(split). Held-out samples are the same under every key.
-  virtual void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
-                    BatchBuffer* batch) const = 0;
+  // Every number must be below count(split). Held-out samples are the same under every key. Fails with kCorrupt where
+  // what was opened is not there any more: which file, what changed.
+  virtual Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
+                      BatchBuffer* batch) const = 0;
   // Equal for equal data, wherever it lies: content, order and names of the files within a folder.
   virtual std::uint64_t fingerprint() const = 0;
 };

@@ -40,8 +40,8 @@ class FeatureDataset : public Dataset {
   std::uint64_t count(Split split) const override { return split_.count(split); }
   std::uint64_t fingerprint() const override { return table_.fingerprint; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-            BatchBuffer* batch) const override {
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+              BatchBuffer* batch) const override {
     const std::size_t features = table_.features;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->tokens.clear();
@@ -55,6 +55,7 @@ class FeatureDataset : public Dataset {
       for (std::size_t j = 0; j < features; ++j) *out++ = static_cast<float>(in[j]) / scale_;
       batch->targets[i] = table_.labels[row];
     }
+    return {};
   }
 
  private:

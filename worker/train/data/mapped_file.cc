@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "worker/train/data/file_bytes.h"
 
@@ -25,7 +26,31 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
   }
   ::close(file);
   if (error != 0) return Unreadable(path, error);
-  return MappedFile({static_cast<const std::byte*>(memory), size});
+  return MappedFile(path, {static_cast<const std::byte*>(memory), size}, StateOf(status));
+}
+
+MappedFile::State MappedFile::StateOf(const struct stat& status) {
+  return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+Status MappedFile::CheckUnchanged() const {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0) return {};
+  const State now = StateOf(status);
+  if (now.device != state_.device || now.number != state_.number) return {};
+  const std::string advice =
+      "; the bits of the weights follow from what it was: put that back and resume the job, and a new file in its "
+      "place "
+      "instead of writing over it";
+  if (now.size != state_.size) {
+    return Corrupt(path_.string() + ": had " + std::to_string(state_.size) +
+                   " bytes when this worker opened it, and has " + std::to_string(now.size) + advice);
+  }
+  if (now.changed_seconds != state_.changed_seconds || now.changed_nanoseconds != state_.changed_nanoseconds) {
+    return Corrupt(path_.string() + ": was written to since this worker opened it" + advice);
+  }
+  return {};
 }
 
 MappedFile::~MappedFile() {

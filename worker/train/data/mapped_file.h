@@ -1,19 +1,22 @@
 // MappedFile: a file as memory that the system reads when it is looked at.
 //
 // Kind:   immutable; shared by threads.
-// Fails:  kInvalid: not there, not readable.
+// Fails:  kInvalid: not there, not readable. kCorrupt: written to since it was opened.
 // Why:    data larger than memory trains, and workers on one machine share one copy.
 //
-// A file that is cut short while it is mapped ends the process that looks behind its end: put a new file in its place,
-// do not write over it.
+// A file that is cut short while it is mapped ends the process that looks behind its end. So whoever reads asks first
+// (CheckUnchanged); what is cut in the moment between still ends it.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <utility>
 
 #include "common/status.h"
+
+struct stat;
 
 namespace capstan::train {
 
@@ -21,16 +24,31 @@ class MappedFile {
  public:
   static Result<MappedFile> Open(const std::filesystem::path& path);
   ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept
+      : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})), state_(other.state_) {}
   MappedFile& operator=(MappedFile&&) = delete;
 
   // Begins on a page.
   std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // Whether the file is what it was when it was opened: its size and the time of its last change, one look at the
+  // system. A name that is gone, or another file's by now, is no matter: the mapping keeps the file that it was.
+  Status CheckUnchanged() const;
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  struct State {
+    std::uint64_t device = 0, number = 0, size = 0;
+    std::int64_t changed_seconds = 0, changed_nanoseconds = 0;
+  };
+  static State StateOf(const struct stat& status);
 
+  MappedFile(std::filesystem::path path, std::span<const std::byte> bytes, const State& state)
+      : path_(std::move(path)), bytes_(bytes), state_(state) {}
+
+  std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  State state_;
 };
 
 }  // namespace capstan::train

@@ -59,8 +59,8 @@ class SyntheticClasses : public Dataset {
   std::uint64_t count(Split split) const override { return counts_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-            BatchBuffer* batch) const override {
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+              BatchBuffer* batch) const override {
     const std::size_t features = spec_.features;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->tokens.clear();
@@ -74,6 +74,7 @@ class SyntheticClasses : public Dataset {
       for (std::size_t j = 0; j < features; ++j) out[j] = centre[j] + Noise(Philox(noise_key_, j, number));
       batch->targets[i] = static_cast<std::int32_t>(label);
     }
+    return {};
   }
 
  private:
@@ -99,8 +100,8 @@ class SyntheticTokens : public Dataset {
   std::uint64_t count(Split split) const override { return counts_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
-  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-            BatchBuffer* batch) const override {
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+              BatchBuffer* batch) const override {
     const std::size_t context = spec_.context;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->inputs.clear();
@@ -116,6 +117,7 @@ class SyntheticTokens : public Dataset {
         batch->targets[j] = token;
       }
     }
+    return {};
   }
 
  private:

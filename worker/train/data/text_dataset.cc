@@ -64,8 +64,9 @@ Result<std::unique_ptr<Dataset>> TextDataset::Open(const fs::path& path, const D
 TextDataset::TextDataset(std::string bytes, SplitTable split, std::uint32_t context, std::uint64_t fingerprint)
     : WindowDataset(std::move(split), kByteValues, context, fingerprint), bytes_(std::move(bytes)) {}
 
-void TextDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
+Status TextDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
   for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<unsigned char>(bytes_[begin + i]);
+  return {};
 }
 
 }  // namespace capstan::train

@@ -24,7 +24,7 @@ class TextDataset : public WindowDataset {
 
  private:
   TextDataset(std::string bytes, SplitTable split, std::uint32_t context, std::uint64_t fingerprint);
-  void Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const override;
+  Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const override;
 
   const std::string bytes_;
 };

@@ -37,19 +37,17 @@ std::size_t FindUnknown(std::span<const Token> tokens, std::uint32_t vocabulary)
   return static_cast<std::size_t>(unknown - tokens.begin());
 }
 
-template <class Token>
-Status CheckTokens(std::span<const Token> tokens, std::uint32_t vocabulary, const fs::path& path, std::uint64_t first) {
-  const std::size_t unknown = FindUnknown(tokens, vocabulary);
-  if (unknown == tokens.size()) return {};
-  return Invalid(path.string() + ": token " + std::to_string(first + unknown) + " is " +
-                 std::to_string(tokens[unknown]) + ", and [data] vocabulary = " + std::to_string(vocabulary) +
+Status UnknownToken(const fs::path& path, std::uint64_t position, std::uint32_t token, std::uint32_t vocabulary) {
+  return Invalid(path.string() + ": token " + std::to_string(position) + " is " + std::to_string(token) +
+                 ", and [data] vocabulary = " + std::to_string(vocabulary) +
                  "; give the vocabulary of the tokenizer that wrote it, and its [data] type");
 }
 
 template <class Token>
-void CopyAs(std::span<const std::byte> bytes, std::uint64_t first, std::size_t count, std::int32_t* out) {
-  const std::span<const Token> tokens = TokensIn<Token>(bytes).subspan(first, count);
-  std::transform(tokens.begin(), tokens.end(), out, [](Token token) { return static_cast<std::int32_t>(token); });
+Status CheckTokens(std::span<const Token> tokens, std::uint32_t vocabulary, const fs::path& path, std::uint64_t first) {
+  const std::size_t unknown = FindUnknown(tokens, vocabulary);
+  if (unknown == tokens.size()) return {};
+  return UnknownToken(path, first + unknown, tokens[unknown], vocabulary);
 }
 
 }  // namespace
@@ -133,17 +131,36 @@ TokenDataset::TokenDataset(std::vector<Part> parts, SplitTable split, const Data
       parts_(std::move(parts)),
       type_(options.type) {}
 
-void TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
+Status TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const {
   auto part = std::upper_bound(parts_.begin(), parts_.end(), begin,
                                [](std::uint64_t token, const Part& p) { return token < p.end; });
   for (; count > 0; ++part) {
     const std::size_t here = std::min<std::uint64_t>(count, part->end - begin);
-    type_ == TokenType::kUint16 ? CopyAs<std::uint16_t>(part->file.bytes(), begin - part->begin, here, out)
-                                : CopyAs<std::uint32_t>(part->file.bytes(), begin - part->begin, here, out);
+    CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
+    CAPSTAN_RETURN_IF_ERROR(type_ == TokenType::kUint16 ? CopyFrom<std::uint16_t>(*part, begin, here, out)
+                                                        : CopyFrom<std::uint32_t>(*part, begin, here, out));
     begin += here;
     out += here;
     count -= here;
   }
+  return {};
+}
+
+template <class Token>
+Status TokenDataset::CopyFrom(const Part& part, std::uint64_t begin, std::size_t count, std::int32_t* out) const {
+  const std::uint64_t first = begin - part.begin;
+  const std::span<const Token> tokens = TokensIn<Token>(part.file.bytes()).subspan(first, count);
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t token = tokens[i];  // once: who writes to the file meanwhile cannot get past the check
+    out[i] = static_cast<std::int32_t>(token);
+    largest = std::max(largest, token);
+  }
+  if (largest < spec().vocabulary) return {};
+  const auto* unknown = std::find_if(
+      out, out + count, [&](std::int32_t t) { return static_cast<std::uint32_t>(t) >= spec().vocabulary; });
+  return UnknownToken(part.file.path(), first + static_cast<std::uint64_t>(unknown - out),
+                      static_cast<std::uint32_t>(*unknown), spec().vocabulary);
 }
 
 }  // namespace capstan::train

@@ -4,7 +4,7 @@
 // Types:  ids are uint16 or uint32, little endian, without a header.
 // Limits: the files are mapped, and read whole once: ids that the model does not know are found before training.
 // Fails:  kInvalid: nothing there, too little of it, not readable, an id that is not below the vocabulary: file,
-//         position, value. kCorrupt: a size that is no whole number of tokens.
+//         position, value. kCorrupt: a size that is no whole number of tokens; in Fill, a file that was written to.
 #pragma once
 
 #include <filesystem>
@@ -32,7 +32,10 @@ class TokenDataset : public WindowDataset {
 
   TokenDataset(std::vector<Part> parts, SplitTable split, const DataSection& options, std::uint32_t context,
                std::uint64_t fingerprint);
-  void Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const override;
+  Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const override;
+  // Of one file; `begin` within the row of all.
+  template <class Token>
+  Status CopyFrom(const Part& part, std::uint64_t begin, std::size_t count, std::int32_t* out) const;
 
   const std::vector<Part> parts_;  // none of them empty
   const TokenType type_;

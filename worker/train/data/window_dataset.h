@@ -18,8 +18,8 @@ class WindowDataset : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t count(Split split) const override { return split_.count(split); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
-  void Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
-            BatchBuffer* batch) const override {
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+              BatchBuffer* batch) const override {
     const std::size_t context = spec_.context;
     batch->samples = static_cast<std::uint32_t>(samples.size());
     batch->inputs.clear();
@@ -28,9 +28,10 @@ class WindowDataset : public Dataset {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       CAPSTAN_CHECK(samples[i] < count(split));
       const std::uint64_t begin = split_.Locate(split, samples[i]) * context;
-      Copy(begin, context, batch->tokens.data() + i * context);
-      Copy(begin + 1, context, batch->targets.data() + i * context);
+      CAPSTAN_RETURN_IF_ERROR(Copy(begin, context, batch->tokens.data() + i * context));
+      CAPSTAN_RETURN_IF_ERROR(Copy(begin + 1, context, batch->targets.data() + i * context));
     }
+    return {};
   }
 
  protected:
@@ -43,8 +44,8 @@ class WindowDataset : public Dataset {
   }
 
  private:
-  // Tokens [begin, begin + count) of the row.
-  virtual void Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const = 0;
+  // Tokens [begin, begin + count) of the row, all below the vocabulary, or what is wrong with them.
+  virtual Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const = 0;
 
   const SplitTable split_;
   const std::uint64_t fingerprint_;
