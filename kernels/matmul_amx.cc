@@ -25,6 +25,12 @@ constexpr std::int64_t StepsOf(std::int64_t depths) { return (depths + kStepDept
 
 // One step of a panel, [row][k], from A as it is stored; what is missing of rows and depths becomes zero.
 void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
+  if (rows >= kPanel && depths >= kStepDepth) {  // a copy of known size is a load and a store
+    for (std::int64_t r = 0; r < kPanel; ++r, in += stride, out += kTile) {
+      __builtin_memcpy(out, in, kStepDepth * sizeof(Bf16));
+    }
+    return;
+  }
   for (std::int64_t r = 0; r < kPanel; ++r, out += kTile) {
     const std::int64_t count = r < rows ? depths : 0;
     if (count < kStepDepth) __builtin_memset(out, 0, kStepDepth * sizeof(Bf16));
