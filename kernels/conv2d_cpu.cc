@@ -1,23 +1,34 @@
 #include "kernels/conv2d.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/im2col.h"
 
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kTileRows = 96, kTileColumns = 128;  // of the filter's gradient
+constexpr std::int64_t kBlockRowsMin = 192, kBlockRowsMax = 480;  // fewer are not worth packing the filter for
+constexpr std::int64_t kPanelRows = 32;                           // of the widest tile
 
-std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+// A part of the filter's gradient that one thread makes at a time, from the largest on: the larger, the less is packed.
+struct TileSize {
+  std::int64_t rows, columns;
+};
+constexpr TileSize kTileSizes[] = {{672, 512}, {192, 256}, {192, 128}, {96, 128}};
+
+std::int64_t DivideUp(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
 bool IsProduct(const ImageWindows& w) {
   return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
 }
 
-// Windows that are laid out as a matrix at a time: enough to be worth packing the filter for.
-std::int64_t BlockRows(const ImageWindows& w) {
-  return std::clamp<std::int64_t>(kConvBlockElements / w.window_elements(), 96, 480) / 12 * 12;
+// Windows that are laid out as a matrix at a time: as many in each block, and for each thread.
+std::int64_t BlockRows(const ImageWindows& w, int threads) {
+  const std::int64_t most = std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
+  const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
+  return RoundUp(std::max(DivideUp(share, DivideUp(share, most)), kBlockRowsMin / 2), kPanelRows);
 }
 
 // Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, of any type, so that its
@@ -74,12 +85,25 @@ Product<T, Wide<T>> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t
           .beta = first == 0 ? g.beta : Wide<T>(1)};
 }
 
-// dx of images [first, last), through `columns` (BlockRows windows) and `sums` (the images).
+std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& size) {
+  return DivideUp(rows, size.rows) * DivideUp(columns, size.columns);
+}
+
+// The largest that leaves several tiles for each of many threads, so that these end together.
+TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
+  const std::int64_t wanted = threads == 1 ? 1 : 4 * threads;
+  for (const TileSize& size : kTileSizes) {
+    if (TilesOf(rows, columns, size) >= wanted) return size;
+  }
+  return kTileSizes[std::size(kTileSizes) - 1];
+}
+
+// dx of images [first, last), through `columns` (`block` windows) and `sums` (the images).
 template <class T>
-void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t last, Wide<T>* columns,
-                           Wide<T>* sums, Wide<T>* scratch) {
+void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t last, std::int64_t block,
+                           Wide<T>* columns, Wide<T>* sums, Wide<T>* scratch) {
   const ImageWindows& w = g.shape.windows;
-  const std::int64_t pixels = w.out_pixels(), count = (last - first) * w.image_elements(), block = BlockRows(w);
+  const std::int64_t pixels = w.out_pixels(), count = (last - first) * w.image_elements();
   std::fill_n(sums, count, Wide<T>(0));
   for (std::int64_t row = first * pixels; row < last * pixels; row += block) {
     const std::int64_t rows = std::min(block, last * pixels - row);
@@ -96,11 +120,11 @@ void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, 
 
 // One tile of the filter's gradient.
 template <class T>
-void FilterTile(Product<T, Wide<T>> product, std::int64_t index, Wide<T>* scratch) {
-  const std::int64_t across = (product.n + kTileColumns - 1) / kTileColumns;
-  const std::int64_t row = index / across * kTileRows, column = index % across * kTileColumns;
-  product.m = std::min(kTileRows, product.m - row);
-  product.n = std::min(kTileColumns, product.n - column);
+void FilterTile(Product<T, Wide<T>> product, const TileSize& size, std::int64_t index, Wide<T>* scratch) {
+  const std::int64_t across = DivideUp(product.n, size.columns);
+  const std::int64_t row = index / across * size.rows, column = index % across * size.columns;
+  product.m = std::min(size.rows, product.m - row);
+  product.n = std::min(size.columns, product.n - column);
   product.a.data += row;
   product.b.data += column;
   product.c += row * product.c_stride + column;
@@ -112,11 +136,11 @@ void FilterTile(Product<T, Wide<T>> product, std::int64_t index, Wide<T>* scratc
 template <class T>
 void Conv2d(CpuContext& context, const Conv2dArgs<T>& args) {
   const ImageWindows& w = args.shape.windows;
-  const std::int64_t rows = w.samples * w.out_pixels(), block = BlockRows(w);
+  const std::int64_t rows = w.samples * w.out_pixels(), block = BlockRows(w, context.threads());
   if (IsProduct(w)) return Matmul(context, ForwardProduct(args, 0, rows, args.x));
   const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16), each = columns_size + kMatmulScratch<T>;
   auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
-  context.ParallelFor((rows + block - 1) / block, [&](std::int64_t task, int lane) {
+  context.ParallelFor(DivideUp(rows, block), [&](std::int64_t task, int lane) {
     Wide<T>* scratch = workspace + lane * each;
     T* columns = reinterpret_cast<T*>(scratch + kMatmulScratch<T>);
     const std::int64_t first = task * block, last = std::min(rows, first + block);
@@ -129,15 +153,16 @@ template <class T>
 void Conv2dInputBackward(CpuContext& context, const Conv2dInputGradient<T>& g) {
   const ImageWindows& w = g.shape.windows;
   if (IsProduct(w)) return Matmul(context, InputProduct(g, 0, w.samples * w.out_pixels(), g.dx, g.beta));
-  const std::int64_t images = std::clamp<std::int64_t>(BlockRows(w) / w.out_pixels(), 1, w.samples);
-  const std::int64_t columns_size = RoundUp(BlockRows(w) * w.window_elements(), 16);
+  const std::int64_t block = BlockRows(w, context.threads());
+  const std::int64_t images = std::clamp<std::int64_t>(block / w.out_pixels(), 1, w.samples);
+  const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16);
   const std::int64_t sums_size = RoundUp(images * w.image_elements(), 16);
   const std::int64_t each = columns_size + sums_size + kMatmulScratch<T>;
   auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
-  context.ParallelFor((w.samples + images - 1) / images, [&](std::int64_t task, int lane) {
+  context.ParallelFor(DivideUp(w.samples, images), [&](std::int64_t task, int lane) {
     Wide<T>* columns = workspace + lane * each;
-    InputBackwardOfImages(g, task * images, std::min(w.samples, (task + 1) * images), columns, columns + columns_size,
-                          columns + columns_size + sums_size);
+    InputBackwardOfImages(g, task * images, std::min(w.samples, (task + 1) * images), block, columns,
+                          columns + columns_size, columns + columns_size + sums_size);
   });
 }
 
@@ -146,22 +171,23 @@ void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& g)
   const ImageWindows& w = g.shape.windows;
   const std::int64_t rows = w.samples * w.out_pixels(), depth = w.window_elements();
   if (IsProduct(w)) return Matmul(context, FilterProduct(g, 0, rows, g.x));
-  const std::int64_t chunk = std::min(ChunkRows(w), rows), block = BlockRows(w);
-  const std::int64_t tiles =
-      (g.shape.filters + kTileRows - 1) / kTileRows * ((depth + kTileColumns - 1) / kTileColumns);
+  const std::int64_t chunk = std::min(ChunkRows(w), rows);
+  const TileSize size = ChooseTiles(g.shape.filters, depth, context.threads());
+  const std::int64_t block = BlockRows(w, context.threads());
   const std::int64_t columns_size = RoundUp(chunk * depth, 16);
   auto* scratch =
       context.Workspace<Wide<T>>(static_cast<std::size_t>(columns_size + kMatmulScratch<T> * context.threads()));
   T* columns = reinterpret_cast<T*>(scratch + kMatmulScratch<T> * context.threads());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t last = std::min(rows, first + chunk);
-    context.ParallelFor((last - first + block - 1) / block, [&](std::int64_t task, int) {
+    context.ParallelFor(DivideUp(last - first, block), [&](std::int64_t task, int) {
       const std::int64_t row = first + task * block;
       Im2Col(w, row, std::min(last, row + block), g.x, columns + task * block * depth);
     });
     const Product<T, Wide<T>> product = FilterProduct(g, first, last - first, columns);
-    context.ParallelFor(
-        tiles, [&](std::int64_t tile, int lane) { FilterTile(product, tile, scratch + lane * kMatmulScratch<T>); });
+    context.ParallelFor(TilesOf(product.m, product.n, size), [&](std::int64_t tile, int lane) {
+      FilterTile(product, size, tile, scratch + lane * kMatmulScratch<T>);
+    });
   }
 }
 

@@ -18,16 +18,18 @@ struct Case {
 };
 
 const std::vector<Case> kCases = {
-    {1, 1, 1, 1, 1, 1, 1, 1, 0},       // one product
-    {3, 5, 7, 17, 33, 1, 1, 1, 0},     // one product
-    {2, 15, 17, 3, 31, 3, 3, 1, 1},    // the usual one
-    {3, 17, 15, 5, 7, 3, 3, 2, 1},     // halves
-    {2, 9, 8, 33, 15, 1, 1, 2, 0},     // a shortcut's
-    {1, 31, 33, 1, 17, 7, 5, 2, 3},    // columns between images and padding differ
-    {257, 4, 3, 2, 3, 3, 2, 1, 1},     // several images a task
-    {2, 6, 5, 1, 1, 6, 5, 1, 0},       // one window an image
-    {3, 4, 4, 2, 5, 3, 3, 3, 2},       // pixels in one window or none
-    {2, 24, 23, 130, 100, 3, 3, 1, 1}  // several blocks and chunks, tiles with rests
+    {1, 1, 1, 1, 1, 1, 1, 1, 0},        // one product
+    {3, 5, 7, 17, 33, 1, 1, 1, 0},      // one product
+    {2, 15, 17, 3, 31, 3, 3, 1, 1},     // the usual one
+    {3, 17, 15, 5, 7, 3, 3, 2, 1},      // halves
+    {2, 9, 8, 33, 15, 1, 1, 2, 0},      // a shortcut's
+    {1, 31, 33, 1, 17, 7, 5, 2, 3},     // columns between images and padding differ
+    {257, 4, 3, 2, 3, 3, 2, 1, 1},      // several images a task
+    {2, 6, 5, 1, 1, 6, 5, 1, 0},        // one window an image
+    {3, 4, 4, 2, 5, 3, 3, 3, 2},        // pixels in one window or none
+    {2, 24, 23, 130, 100, 3, 3, 1, 1},  // several blocks and chunks, tiles with rests
+    {1, 6, 5, 114, 200, 3, 3, 1, 1},    // tiles of other sizes for two threads and for three
+    {1, 3, 5, 3, 700, 3, 3, 2, 1}       // more filters than the largest tile has
 };
 
 Conv2dShape ShapeOf(const Case& c) {
