@@ -12,9 +12,10 @@ import torch_worker_test
 # Says what is told of arrays that offer __dlpack__ and nothing else, and which of their memory is never let go.
 ARRAYS = """
 import ctypes, gc, sys
-import torch
+import numpy, torch
 from capstan import Error, Tensor, arrays
 from capstan.tensors import Tensors
+from capstan.torch.parameters import buffer_of
 
 class Only:
     def __init__(self, tensor, device=None):
@@ -56,6 +57,12 @@ put((ctypes.c_float.__ctype_be__ * 3 * 2)())
 put(x.requires_grad_())
 put([1.0] * 6)
 put(x, "v")
+put(torch._neg_view(x))
+put(torch.conj(torch.complex(x, x)).imag)
+put(torch.conj(torch.complex(x, x)))
+put(numpy.ma.masked_array(x.detach().numpy(), mask=numpy.eye(2, 3)))
+values, view = buffer_of(torch.nn.Parameter(torch._neg_view(torch.ones(2))))
+print(list(view))
 for view in (lambda x: x, torch.t):
     owner = bytearray(24)
     put(Only(view(torch.frombuffer(owner, dtype=torch.float32).view(2, 3))))
@@ -70,6 +77,8 @@ ARRAYS_SAID = (
     'Unsupported: .*"w" are on device 1 of type 2 .CUDA.; copy them to the CPU',
     r"\[9\.0, 8\.0, 7\.0, 6\.0, 5\.0, 4\.0\]", 'Invalid: .*"w".*format ">f"', r'Invalid: .*"w".*detach\(\)',
     r'Invalid: .*"w" are a list, .*__dlpack__\(\)', 'Invalid: "v" is no tensor',
+    r'Invalid: .*"w".*is_neg\(\).*resolve_neg\(\)', r'Invalid: .*"w".*resolve_neg\(\)',
+    r'Invalid: .*"w".*resolve_conj\(\)', r'Invalid: .*"w" are a masked array.*filled\(\)', r"\[-1\.0, -1\.0\]$",
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
 # A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
 GIVEN = """

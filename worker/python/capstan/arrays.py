@@ -21,6 +21,7 @@ _CPU, _PINNED = 1, 3  # memory that the GPU can read as well
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
+_LAZY = ("neg", "conj")  # operations of torch that memory may still wait for, whose mark not every torch exports
 _NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # what a buffer's format may begin with
 
 
@@ -51,6 +52,7 @@ def copy_floats(what: str, values: Any, into: memoryview[float]) -> None:
 @contextmanager
 def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool, memoryview[Any]]]:
     """Format, as the buffer protocol has it for float32; shape; whether it is contiguous; the memory."""
+    _check_memory_is_the_values(what, values)
     try:
         view = memoryview(values)
     except (TypeError, BufferError, ValueError, RuntimeError):  # an array of jax is a buffer where it is on the CPU
@@ -73,6 +75,17 @@ def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool
         if tensor.deleter:
             _Deleter(tensor.deleter)(ctypes.addressof(tensor))
         del capsule  # whose name says from now on that it has nothing to free
+
+
+def _check_memory_is_the_values(what: str, values: Any) -> None:
+    masked = sys.modules.get("numpy.ma")  # whoever has an array of it has imported it
+    if masked is not None and isinstance(values, masked.MaskedArray):
+        raise Invalid(f"{what} are a masked array, and what it masks would be read with the rest; use filled()")
+    for operation in _LAZY:
+        is_marked = getattr(values, f"is_{operation}", None)
+        if callable(is_marked) and is_marked() is True:
+            raise Invalid(f"{what} are a {type(values).__name__} with is_{operation}(), whose memory has other values; "
+                          f"call resolve_{operation}()")
 
 
 def _exported(what: str, values: Any) -> tuple[_Tensor, object]:

@@ -24,7 +24,7 @@ def copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Te
 
 def buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
     """The parameter's values and a view of them; the first owns the memory."""
-    values = parameter.detach().cpu().contiguous()
+    values = parameter.detach().cpu().resolve_neg().contiguous()
     memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
     return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
 
