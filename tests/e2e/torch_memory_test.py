@@ -18,10 +18,10 @@ from capstan.tensors import Tensors
 from capstan.torch.parameters import buffer_of
 
 class Only:
-    def __init__(self, tensor, device=None):
-        self.tensor, self.device = tensor, device
+    def __init__(self, tensor, device=None, capsule=None):
+        self.tensor, self.device, self.capsule = tensor, device, capsule
     def __dlpack__(self, stream=None):
-        return self.tensor.__dlpack__()
+        return self.tensor.__dlpack__() if self.capsule is None else self.capsule()
     def __dlpack_device__(self):
         return self.device or self.tensor.__dlpack_device__()
 
@@ -34,6 +34,9 @@ class Offset(Only):
 
 memory = (ctypes.c_float * 6)()
 tensors = Tensors([Tensor("w", (2, 3))], ctypes.addressof(memory), memory, writable=True)
+
+def raising(error):
+    raise error
 
 def put(values, name="w"):
     try:
@@ -63,6 +66,16 @@ put(torch.conj(torch.complex(x, x)))
 put(numpy.ma.masked_array(x.detach().numpy(), mask=numpy.eye(2, 3)))
 values, view = buffer_of(torch.nn.Parameter(torch._neg_view(torch.ones(2))))
 print(list(view))
+put(torch.zeros(2, 3, device="meta"))
+put(Only(x, 1))
+put(Only(x, ("CPU", 0)))
+used, versioned = torch.zeros(2, 3).__dlpack__(), torch.zeros(2, 3).__dlpack__()
+arrays._rename(used, b"used_dltensor")
+arrays._rename(versioned, b"dltensor_versioned")
+for capsule in (lambda: used, lambda: versioned, lambda: 3, lambda: raising(TypeError("no stream")),
+                lambda: raising(BufferError("no export"))):
+    put(Only(torch.zeros(2, 3), capsule=capsule))
+arrays._rename(versioned, b"dltensor")  # for what frees it
 for view in (lambda x: x, torch.t):
     owner = bytearray(24)
     put(Only(view(torch.frombuffer(owner, dtype=torch.float32).view(2, 3))))
@@ -79,6 +92,9 @@ ARRAYS_SAID = (
     r'Invalid: .*"w" are a list, .*__dlpack__\(\)', 'Invalid: "v" is no tensor',
     r'Invalid: .*"w".*is_neg\(\).*resolve_neg\(\)', r'Invalid: .*"w".*resolve_neg\(\)',
     r'Invalid: .*"w".*resolve_conj\(\)', r'Invalid: .*"w" are a masked array.*filled\(\)', r"\[-1\.0, -1\.0\]$",
+    'Invalid: .*"w" are a Tensor that cannot be read .*meta.*CPU', "Invalid: .*\"w\".*'int'",
+    "Invalid: .*\"w\".*'str'", 'Invalid: .*"w".*"used_dltensor".* wanted', 'Invalid: .*"w".*"dltensor_versioned"',
+    r'Invalid: .*"w".*__dlpack__\(\) gave 3,', 'Invalid: .*"w".*TypeError: no stream', 'Invalid: .*"w".*no export',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
 # A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
 GIVEN = """

@@ -17,7 +17,7 @@ from typing import Any
 from capstan.errors import Invalid, Unsupported
 
 _FRESH, _USED = b"dltensor", b"used_dltensor"  # names of the capsule: whose the tensor is
-_CPU, _PINNED = 1, 3  # memory that the GPU can read as well
+_READABLE = 1, 3  # the CPU's memory, and what of it a GPU can read as well
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
@@ -35,6 +35,7 @@ class _Tensor(ctypes.Structure):
 
 # Prototypes of our own: those that hang on ctypes.pythonapi are everybody's. The interpreter's lock is held.
 _pointer_of = ctypes.PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 _Deleter = ctypes.PYFUNCTYPE(None, c_void_p)
 
@@ -93,15 +94,19 @@ def _exported(what: str, values: Any) -> tuple[_Tensor, object]:
     if not hasattr(values, "__dlpack__") or not hasattr(values, "__dlpack_device__"):
         raise Invalid(f"{what} are a {type(values).__name__}, which is no buffer and has no __dlpack__(); give a numpy "
                       "array or another framework's tensor")
-    device, number = map(operator.index, values.__dlpack_device__())
-    if device not in (_CPU, _PINNED):
+    try:
+        device, number = map(operator.index, values.__dlpack_device__())
+        capsule = values.__dlpack__() if device in _READABLE else None
+    except Exception as error:  # its maker's: of torch for one that requires a gradient, or is on "meta"
+        raise Invalid(f"{what} are a {type(values).__name__} that cannot be read ({type(error).__name__}: {error}); "
+                      "give a tensor that DLPack describes, on the CPU, or a numpy array") from error
+    if device not in _READABLE:
         raise Unsupported(f"{what} are on device {number} of type {device} ({_DEVICES.get(device, 'see dlpack.h')}); "
                           "copy them to the CPU first, as with tensor.cpu(), jax.device_get(array) or cupy's "
                           "array.get()")
-    try:
-        capsule = values.__dlpack__()
-    except (BufferError, RuntimeError) as error:  # of torch: a tensor that requires a gradient
-        raise Invalid(f"{what} cannot be read: {error}") from error
+    if not _is_capsule(capsule, _FRESH):
+        raise Invalid(f"{what} are a {type(values).__name__} whose __dlpack__() gave {capsule!r:.100}, and a capsule "
+                      f'"{_FRESH.decode()}" that nobody has used is wanted; give a numpy array')
     tensor = _Tensor.from_address(_pointer_of(capsule, _FRESH))
     _rename(capsule, _USED)
     return tensor, capsule
