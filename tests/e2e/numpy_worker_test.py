@@ -37,6 +37,12 @@ WRONG_USES = {
     "work before tensors": (["next(client.work())"], "^Invalid: .*after Declare"),
     "tensors declared twice": (["client.declare(TENSORS)"] * 2, "^Invalid: .*once"),
     "a shape that cannot be": (["client.declare([capstan.Tensor('w', (-1,))])"], '^Invalid: .*"w"'),
+    "a tensor without elements": (
+        ["client.declare([capstan.Tensor('w', (0, 3), initial='given')], given={'w': np.zeros((0, 3), 'f')})"],
+        r'^Invalid: tensor "w": an extent of .*\(0, 3\)'),
+    "given weights of a shape that cannot be": (
+        ["client.declare([capstan.Tensor('w', (-1,), initial='given')], given={'w': np.zeros(1, 'f')})"],
+        '^Invalid: tensor "w": an extent of'),
     "an unknown beginning": (["capstan.Tensor('w', (2,), initial='normals')"], '^Invalid: .*"normals"'),
     "hyper-parameters of tensors without a group": (
         ["client.declare(TENSORS, numeric_class=CLASS)",

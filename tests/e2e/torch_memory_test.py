@@ -38,7 +38,7 @@ tensors = Tensors([Tensor("w", (2, 3))], ctypes.addressof(memory), memory, writa
 def raising(error):
     raise error
 
-def put(values, name="w"):
+def put(values, name="w", tensors=tensors):
     try:
         tensors[name] = values
         print(list(memory))
@@ -76,6 +76,7 @@ for capsule in (lambda: used, lambda: versioned, lambda: 3, lambda: raising(Type
                 lambda: raising(BufferError("no export"))):
     put(Only(torch.zeros(2, 3), capsule=capsule))
 arrays._rename(versioned, b"dltensor")  # for what frees it
+put(torch.zeros(2, 3), tensors=Tensors([Tensor("w", (2, 3))], ctypes.addressof(memory), memory, writable=False))
 for view in (lambda x: x, torch.t):
     owner = bytearray(24)
     put(Only(view(torch.frombuffer(owner, dtype=torch.float32).view(2, 3))))
@@ -95,6 +96,7 @@ ARRAYS_SAID = (
     'Invalid: .*"w" are a Tensor that cannot be read .*meta.*CPU', "Invalid: .*\"w\".*'int'",
     "Invalid: .*\"w\".*'str'", 'Invalid: .*"w".*"used_dltensor".* wanted', 'Invalid: .*"w".*"dltensor_versioned"',
     r'Invalid: .*"w".*__dlpack__\(\) gave 3,', 'Invalid: .*"w".*TypeError: no stream', 'Invalid: .*"w".*no export',
+    'Invalid: "w" .*read-only',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
 # A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
 GIVEN = """

@@ -233,6 +233,9 @@ WRONG_USES = {
                                       "trainer.prepare(model[0], torch.optim.AdamW(model.parameters()))"],
                                      "^Invalid: .*4 parameters that are not the model's"),
     "a parameter of another type": (["prepare(trainer, training.network(5).double())"], '^Unsupported: .*"0.weight".*float64'),
+    "a parameter without elements": (
+        ["model = training.network(5)", "model.empty = torch.nn.Parameter(torch.zeros(0, 3))", "prepare(trainer, model)"],
+        r'^Invalid: tensor "empty": .*\(0, 3\)'),
     "a parameter that is not contiguous": (
         ["model = training.network(5)", "model[0].weight.data = model[0].weight.data.t().contiguous().t()",
          "prepare(trainer, model)"], '^Unsupported: .*"0.weight".*not contiguous'),

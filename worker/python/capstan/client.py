@@ -54,8 +54,7 @@ def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
     for name, tensor in wanted.items():
         if name not in given:
             raise Invalid(f'tensor "{name}" has initial="given"; declare(..., given={{"{name}": its first weights}})')
-        if tensor.element_count:
-            views[name] = given[name]
+        views[name] = given[name]
     return flat
 
 

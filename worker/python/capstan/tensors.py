@@ -28,6 +28,9 @@ class Tensor:
     def __post_init__(self) -> None:
         if self.initial not in INITIALS:
             raise Invalid(f'tensor "{self.name}": initial is "{self.initial}"; one of {", ".join(INITIALS)}')
+        if min(self.shape, default=1) < 1:
+            raise Invalid(f'tensor "{self.name}": an extent of its shape {tuple(self.shape)} is below 1; leave out a '
+                          "tensor that has no elements")
 
     @property
     def element_count(self) -> int:
@@ -67,6 +70,9 @@ class Tensors(Mapping[str, "memoryview[float]"]):
         CPU of any framework with `__dlpack__`."""
         if name not in self._places:
             raise Invalid(f'"{name}" is no tensor that was declared')
+        if self._bytes.readonly:
+            raise Invalid(f'"{name}" is what the servers sent, and read-only: copy it to change it; gradients go into '
+                          "what Slot.begin() returns")
         copy_floats(f'the values given for "{name}"', values, self[name])
 
     def __iter__(self) -> Iterator[str]:

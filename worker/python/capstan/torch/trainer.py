@@ -234,14 +234,14 @@ class Trainer:
             raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, or are frozen")
         if not self._parameters:
             raise Invalid("the model has no parameter to train")
+        tensors = [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
+                   for entry in self._parameters]
         # What is not trained has to be the same everywhere.
         frozen = digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
                             if not tensor.requires_grad)
         first = {entry.name: buffer_of(entry.parameter) for entry in self._parameters}
         self.client.declare(
-            [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
-             for entry in self._parameters],
-            given={name: memory for name, (_, memory) in first.items()},
+            tensors, given={name: memory for name, (_, memory) in first.items()},
             numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                           f"{self._parameters[0].parameter.device.type}",
             numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
