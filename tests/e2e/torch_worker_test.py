@@ -178,6 +178,23 @@ for name, kind in KINDS.items():
 """
 
 
+# Tells of a step again, with the groups' sum for their hash, which may be 0, and says of which it was refused.
+TOLD = """
+import torch
+from capstan import Unsupported
+from capstan.torch import schedule as module
+
+module.hash = sum
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+schedule = module.Schedule(torch.optim.lr_scheduler.StepLR(optimizer, 4), optimizer)
+for step, groups in ((0, [0, 0]), (2, [5]), (1, [3]), (0, [0, 0]), (0, [0, 1]), (1, [0]), (2, [5])):
+    try:
+        schedule.check_told(step, groups)
+    except Unsupported:
+        print(step, groups)
+"""
+
+
 class ScheduleTest(TorchJobTest):
     def test_an_epoch_has_each_sample_once_in_an_order_of_its_own(self):
         lines = ["from capstan.torch.batches import Plan",
@@ -193,6 +210,11 @@ class ScheduleTest(TorchJobTest):
         with self.python("-c", SCHEDULES) as process:
             self.assertEqual(process.wait(), 0, process.output)
             self.assertEqual(process.output, "")
+
+    def test_other_numbers_for_a_step_are_refused_whatever_their_hash(self):
+        with self.python("-c", TOLD) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            self.assertEqual(process.output.splitlines(), ["0 [0, 1]", "1 [0]"])
 
 
 # A worker that says by which exception its lines ended.

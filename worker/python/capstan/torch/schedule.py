@@ -55,7 +55,8 @@ class Schedule:
                               "is begun again; use a scheduler that is a function of the step") from error
         self._groups = [self._options(group) for group in optimizer.param_groups]
         self._step = 0
-        self._told = array("q")  # by step, a hash of what the servers were told; 0: nothing
+        self._told = array("q")  # by step, a hash of what this process told the servers
+        self._is_told = bytearray()  # by step: not where it had no slot
         scheduler.step = lambda *_, **__: None
         scheduler.state_dict = self._state_to_save
         scheduler.load_state_dict = self._refuse_state
@@ -72,14 +73,17 @@ class Schedule:
             self._step += 1
 
     def check_told(self, step: int, groups: list[HyperParameters]) -> None:
-        """That the servers are told for `step` what they were told for it before the job went back."""
-        self._told.extend([0] * (step + 1 - len(self._told)))
+        """That this process tells the servers for `step` what it told them for it before the job went back. What it
+        has not told, because another process had the slots, or one before it under its name, it cannot compare."""
+        missing = step + 1 - len(self._told)
+        self._told.extend([0] * missing)
+        self._is_told.extend([False] * missing)
         told = hash(tuple(groups))
-        if self._told[step] not in (0, told):
+        if self._is_told[step] and self._told[step] != told:
             raise Unsupported(f"{self._name}, stepped {step} times, gives other numbers than before the job went back: "
                               "they depend on more than its state_dict(). Start the process again, which begins anew, "
                               "and give the next job a scheduler that is a function of the step")
-        self._told[step] = told
+        self._told[step], self._is_told[step] = told, True
 
     def _state_to_save(self) -> dict[str, Any]:
         return {name: value for name, value in self._state().items() if name not in _REPLACED}
