@@ -1,19 +1,41 @@
-"""What capstan.torch asks of CUDA, played by the CPU: a copy that does not block has happened when its event says so,
-and not before. For torch_memory_test.py.
+"""What capstan.torch asks of CUDA, played by the CPU: a copy that does not block has happened when an event of its own
+stream says so, and not before. For torch_memory_test.py.
+
+The stream that computes reads a gradient before what it computes next may use the memory again; on another stream only
+what is still held then is read. What is not read, or not yet, is NaN.
 
 usage: fake_gpu.py on|off JSON      torch_training.py's training, with all parameters on the GPU, or where none is
 """
 import collections
+import contextlib
 import json
 import math
 import sys
+import weakref
 
 import torch
 
 seen = collections.Counter()
-_stream = collections.deque()  # copies under way
 _copy, _empty = torch.Tensor.copy_, torch.empty
-STREAM = object()
+_gradient = collections.deque(maxlen=1)  # whose copy was the last to start, as a weak reference
+
+
+class Stream:
+    def __init__(self):
+        self.copies = collections.deque()  # under way
+
+
+COMPUTING = Stream()
+_current = [COMPUTING]
+
+
+@contextlib.contextmanager
+def _on(stream):
+    _current.append(stream)
+    try:
+        yield
+    finally:
+        _current.pop()
 
 
 def _copy_later(self, values, non_blocking=False):
@@ -21,8 +43,11 @@ def _copy_later(self, values, non_blocking=False):
         return _copy(self, values)
     assert self.was_pinned, "a copy that does not block wants pinned memory"
     seen["copies"] += 1
+    seen["held"] += sum(gradient() is not None for gradient in _gradient)
+    _gradient.append(weakref.ref(values))
     _copy(self, torch.full_like(self, math.nan))
-    _stream.append((self, values))
+    stream, snapshot = _current[-1], values.clone()
+    stream.copies.append((self, _gradient[0] if stream is not COMPUTING else lambda: snapshot))
     return self
 
 
@@ -35,8 +60,7 @@ def _pinned(*arguments, pin_memory=False, **options):
 
 class Event:
     def record(self, stream):
-        assert stream is STREAM
-        self._last = _stream[-1]
+        self._stream, self._last = stream, stream.copies[-1] if stream.copies else None
 
     def query(self):
         seen["queries"] += 1
@@ -49,11 +73,13 @@ class Event:
         self._run()
 
     def _is_under_way(self):
-        return any(copy is self._last for copy in _stream)
+        return any(copy is self._last for copy in self._stream.copies)
 
     def _run(self):
         while self._is_under_way():
-            _copy(*_stream.popleft())
+            memory, read = self._stream.copies.popleft()
+            if (values := read()) is not None:
+                _copy(memory, values)
 
 
 class NoEvent:
@@ -63,7 +89,8 @@ class NoEvent:
 
 def install(is_on):
     torch.cuda.Event = Event if is_on else NoEvent
-    torch.cuda.current_stream = lambda device: STREAM
+    torch.cuda.Stream, torch.cuda.stream = Stream, _on
+    torch.cuda.current_stream = lambda device: _current[-1]
     torch.Tensor.copy_, torch.empty = _copy_later, _pinned
     torch.nn.Parameter.is_cuda = is_on
 

@@ -98,6 +98,28 @@ ARRAYS_SAID = (
     r'Invalid: .*"w".*__dlpack__\(\) gave 3,', 'Invalid: .*"w".*TypeError: no stream', 'Invalid: .*"w".*no export',
     'Invalid: "w" .*read-only',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
+# Says what arrives of a copy where it is queued, what becomes of its gradient, and whose event is waited for.
+STREAMS = """
+import fake_gpu, torch
+
+def arrives(how, copying, recording, is_held):
+    gradient, pinned = torch.ones(1), torch.empty(1, pin_memory=True)
+    with torch.cuda.stream(copying):
+        pinned.copy_(gradient, non_blocking=True)
+    event = torch.cuda.Event()
+    event.record(recording)
+    if not is_held:
+        del gradient
+    event.synchronize()
+    print(how, pinned.tolist())
+
+fake_gpu.install(True)
+own, other = torch.cuda.current_stream(None), torch.cuda.Stream()
+arrives("own stream", own, own, False)
+arrives("another stream", other, other, False)
+arrives("another stream, held", other, other, True)
+arrives("event of another stream", own, other, True)
+"""
 # A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
 GIVEN = """
 import sys
@@ -157,8 +179,15 @@ class StagingTest(torch_worker_test.TorchJobTest):
                                  {"pinned": 0, "copies": 0})
                 self.assertEqual(seen["pinned"], self.PARAMETERS)
                 self.assertEqual(seen["copies"], self.PARAMETERS * self.STEPS * 2 * pieces)  # of two slots
+                self.assertEqual(seen.get("held", 0), 0, "a gradient is held beyond the start of its copy")
                 self.assertGreater(seen["queries"], seen["copies"] / 2, "nothing leaves before the end")
                 self.assertGreater(seen["waited"], 0)
+
+    def test_the_gpu_that_is_played_shows_a_gradient_let_go_too_early_and_an_event_of_another_stream(self):
+        with self.python("-c", STREAMS, PYTHONPATH=torch_worker_test.HERE) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+        self.assertEqual(process.output.splitlines(), ["own stream [1.0]", "another stream [nan]",
+                                                       "another stream, held [1.0]", "event of another stream [nan]"])
 
     def test_a_failure_of_the_gpu_is_raised_by_backward_and_the_process_ends(self):
         lines = ["import fake_gpu", "fake_gpu.install(True)", "torch.cuda.Event = fake_gpu.NoEvent",
