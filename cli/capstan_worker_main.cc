@@ -1,4 +1,5 @@
 // capstan-worker: computes gradients for a job; the coordinator hands it the job file.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,6 +28,14 @@ std::string DefaultName() {
   std::array<char, 128> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
   return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
+}
+
+// As many as it may have: every file of tokens stays open.
+void RaiseOpenFilesLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
 void Describe(CLI::App* app, Arguments* arguments) {
@@ -81,6 +90,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
   PrepareProcess();
+  RaiseOpenFilesLimit();
   const EventWriter events(arguments.events_fd);
   StopSignals signals;
   Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);

@@ -1,5 +1,7 @@
 #include "worker/train/data/token_dataset.h"
 
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -188,6 +190,18 @@ TEST_CASE("tokens that are cut short, missing or too few are refused with what t
   CHECK_THAT(Refusal(TokenJob("../few", TokenType::kUint16, 65536, 1), folder).message(), Contains("leads out of"));
 }
 
+TEST_CASE("more files of tokens than a process may hold open are refused with the way out", "[tokens]") {
+  const TempFolder folder;
+  for (int i = 0; i < 100; ++i) folder.Write("t/" + std::to_string(i), Bytes({1, 2, 3}, 2));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{60, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const Status status = Refusal(TokenJob("t", TokenType::kUint16, 50, 1), folder);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK_THAT(status.message(), Contains("no descriptor left") && Contains("ulimit -n"));
+}
+
 TEST_CASE("a file of tokens that is written to while it is read is an error that names it", "[tokens]") {
   const TempFolder folder;
   const Ids ids = SomeIds(8000, 50);
@@ -212,7 +226,8 @@ TEST_CASE("a file of tokens that is written to while it is read is an error that
     std::filesystem::last_write_time(one, before + std::chrono::seconds(1));
     const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
     CHECK(status.code() == Code::kCorrupt);
-    CHECK_THAT(status.message(), Contains("t/one.bin: was written to since this worker opened it;"));
+    CHECK_THAT(status.message(),
+               Contains("t/one.bin: its time changed since this worker opened it") && Contains("under another path"));
   }
   SECTION("written over unnoticed, with an id that no model knows") {
     const auto before = std::filesystem::last_write_time(one);
@@ -225,6 +240,13 @@ TEST_CASE("a file of tokens that is written to while it is read is an error that
     const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
     CHECK(status.code() == Code::kInvalid);
     CHECK_THAT(status.message(), Contains("t/one.bin: token 7 is 51, and [data] vocabulary = 50"));
+  }
+  SECTION("written to after another took its name") {
+    std::filesystem::create_hard_link(one, folder.path("kept.bin"));
+    folder.Write("new.bin", Bytes(ids, 2));
+    std::filesystem::rename(folder.path("new.bin"), one);
+    std::filesystem::resize_file(folder.path("kept.bin"), 20);
+    CHECK(dataset->Fill(first, Split::kTraining, {}, &batch).code() == Code::kCorrupt);
   }
   SECTION("another file in its place, or none: the one that was opened is still read") {
     folder.Write("new.bin", Bytes(SomeIds(10, 40), 2));

@@ -44,6 +44,10 @@ Status TooLarge(const fs::path& path) {
 }  // namespace
 
 Status Unreadable(const fs::path& path, int error) {
+  if (error == EMFILE) {
+    return Invalid(path.string() + ": cannot open it: this process has no descriptor left, and files of tokens stay " +
+                   "open; raise the limit (ulimit -n), or join the files to fewer");
+  }
   return Invalid(path.string() + ": cannot read the data: " + std::strerror(error) +
                  "; check [data] path in the job file and, for a relative one, --data-root");
 }

@@ -137,8 +137,10 @@ Status TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* 
   for (; count > 0; ++part) {
     const std::size_t here = std::min<std::uint64_t>(count, part->end - begin);
     CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
-    CAPSTAN_RETURN_IF_ERROR(type_ == TokenType::kUint16 ? CopyFrom<std::uint16_t>(*part, begin, here, out)
-                                                        : CopyFrom<std::uint32_t>(*part, begin, here, out));
+    const Status copied = type_ == TokenType::kUint16 ? CopyFrom<std::uint16_t>(*part, begin, here, out)
+                                                      : CopyFrom<std::uint32_t>(*part, begin, here, out);
+    CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());  // first: what was written meanwhile may be unknown tokens
+    CAPSTAN_RETURN_IF_ERROR(copied);
     begin += here;
     out += here;
     count -= here;
