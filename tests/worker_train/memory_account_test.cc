@@ -89,6 +89,22 @@ TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
   CHECK(Count(config).account.micro_batch == 6);  // the data has no more
 }
 
+TEST_CASE("validation counts where its batches are larger than those of little training data", "[memory]") {
+  JobConfig config = GptJob();
+  config.job.slots = 1;
+  config.job.global_batch = 512;
+  config.data.validation = 0.98;
+  config.job.eval_every = 0;
+  CHECK(Count(config).account.micro_batch == 20);
+  config.job.eval_every = 1;
+  CHECK(Count(config).account.micro_batch == 512);
+  config.worker.accumulate = 4;
+  CHECK(Count(config).account.micro_batch == 128);
+  config.worker.accumulate = 1;
+  config.job.global_batch = 5000;
+  CHECK(Count(config).account.micro_batch == 980);  // of validation there is no more
+}
+
 TEST_CASE("activations are counted with and without recompute, whichever is set", "[memory]") {
   JobConfig config = GptJob();
   const MemoryAccount kept = Count(config).account;

@@ -10,6 +10,7 @@
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
 #include "worker/train/data/sampler.h"
+#include "worker/train/slot_computer.h"
 
 namespace capstan::train {
 
@@ -77,12 +78,6 @@ std::uint64_t SampleBytes(const SampleSpec& spec) {
                                           : spec.features * sizeof(float) + sizeof(std::int32_t);
 }
 
-// Samples of the largest slot.
-std::uint64_t SlotBatch(const JobConfig& config, const Dataset& data) {
-  const SamplerSpec sampler{config.job.seed, data.count(Split::kTraining), config.job.global_batch, config.job.slots};
-  return SlotShare(BatchSize(sampler, Step{0}), config.job.slots, 0).count();
-}
-
 std::uint64_t ScratchBytes(unsigned threads) {
   const std::int64_t each = kernels::kMatmulScratch<Bf16> + kernels::kConvBlockElements;
   return static_cast<std::uint64_t>(each * threads + kernels::kConvChunkElements) * sizeof(float);
@@ -146,10 +141,8 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.messages = std::min(count.all, window) * BytesPerNumber(encoding);
   account.scratch = ScratchBytes(static_cast<unsigned>(context.threads()));
 
-  const std::uint64_t slot_batch = std::max<std::uint64_t>(1, SlotBatch(config, data));
   account.accumulate = config.worker.accumulate;
-  const std::uint64_t parts = std::min<std::uint64_t>(config.worker.accumulate, slot_batch);
-  account.micro_batch = (slot_batch + parts - 1) / parts;
+  account.micro_batch = MicroBatchMax(config, data);
   const auto samples = static_cast<std::int64_t>(account.micro_batch);
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);

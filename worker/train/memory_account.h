@@ -1,7 +1,9 @@
 // MemoryAccount: what a worker will hold at most, before it holds any of it.
 //
 // Kind:   a value.
-// Limits: what is read with the data is there already, and not in it; nor is what glibc keeps of freed memory.
+// Limits: what is read with the data is there already, and not in it; nor is what glibc keeps of freed memory. A worker
+//         that is given the slots of others, which are gone, holds more gradients than counted: about one more each
+//         time that the number of its slots doubles.
 // Fails:  CheckMemory with kInvalid: how much each part takes, how much there is, what to change.
 #pragma once
 
@@ -24,9 +26,9 @@ struct MemoryAccount {
   std::uint64_t messages = 0;       // weights on their way here
   std::uint64_t scratch = 0;        // of the kernels
   std::uint64_t never_written = 0;  // address space alone: 16 bits leave the fp32 weights' memory untouched
-  std::uint64_t gradient_buffers =
-      0;                          // this worker's slots on their way up the reduction tree, and what is on the wire
-  std::uint64_t micro_batch = 0;  // samples
+  // This worker's slots on their way up the reduction tree, and what is on the wire.
+  std::uint64_t gradient_buffers = 0;
+  std::uint64_t micro_batch = 0;  // samples, of training or validation
   std::uint64_t accumulate = 1;   // as the job file has it
   bool is_gpt = false, recomputes = false;
   std::uint64_t activations_otherwise = 0;  // gpt: with the other setting of recompute

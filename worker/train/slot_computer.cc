@@ -4,6 +4,27 @@
 
 namespace capstan::train {
 
+namespace {
+
+// Does not follow from the size of the training data, which may be smaller than a slot's share of a global batch.
+std::uint64_t ValidationBatch(const JobConfig& config) {
+  const std::uint64_t slot_batch = (config.job.global_batch + config.job.slots - 1) / config.job.slots;
+  return std::max<std::uint64_t>(1, slot_batch / config.worker.accumulate);
+}
+
+}  // namespace
+
+std::uint64_t MicroBatchMax(const JobConfig& config, const Dataset& data) {
+  const SamplerSpec sampler{config.job.seed, data.count(Split::kTraining), config.job.global_batch, config.job.slots};
+  const std::uint64_t slot_batch =
+      std::max<std::uint64_t>(1, SlotShare(BatchSize(sampler, Step{0}), config.job.slots, 0).count());
+  const std::uint64_t parts = std::min<std::uint64_t>(config.worker.accumulate, slot_batch);
+  const std::uint64_t training = (slot_batch + parts - 1) / parts;
+  if (config.job.eval_every == 0) return training;
+  const std::uint64_t share = ValidationShare(data.count(Split::kValidation), config.job.slots, 0).count();
+  return std::max(training, std::min(share, ValidationBatch(config)));
+}
+
 SlotComputer::SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model, monitoring::TraceLane* lane)
     : config_(config),
       data_(data),
@@ -68,9 +89,7 @@ bool SlotComputer::Validates(Step step) const {
 
 Result<nn::LossSums> SlotComputer::Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks) {
   const SampleRange share = ValidationShare(data_.count(Split::kValidation), config_.job.slots, slot);
-  // In batches no larger than a slot's micro-batch, so that validation needs no more memory than training.
-  const std::uint64_t slot_batch = (config_.job.global_batch + config_.job.slots - 1) / config_.job.slots;
-  const std::uint64_t batch_max = std::max<std::uint64_t>(1, slot_batch / config_.worker.accumulate);
+  const std::uint64_t batch_max = ValidationBatch(config_);
   const auto begin = std::chrono::steady_clock::now();
   nn::LossSums sums;
   for (std::uint64_t first = share.first; first < share.last; first += batch_max) {

@@ -55,4 +55,7 @@ class SlotComputer {
   PhaseTimes times_;
 };
 
+// The samples of the largest batch that a slot of this job puts into the model, in training or in validation.
+std::uint64_t MicroBatchMax(const JobConfig& config, const Dataset& data);
+
 }  // namespace capstan::train
