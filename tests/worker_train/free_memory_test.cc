@@ -1,6 +1,9 @@
 // Made-up files of the system: what limits a process, and by which name.
 #include "worker/train/free_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "tests/temp_folder.h"
@@ -34,6 +37,34 @@ TEST_CASE("the tightest of a process's control groups counts, without the files 
   CHECK(free.resident.name == "the control group " + root.path("sys/fs/cgroup/jobs"));
 }
 
+TEST_CASE("what can be swapped out or given back by the kernel is no reason to refuse", "[memory]") {
+  const testing::TempFolder root;
+  root.Write("proc/meminfo", std::string(kMeminfo) + "SwapTotal: 3000 kB\nSwapFree: 2000 kB\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == (4000 + 2000) * 1024);
+  CHECK(ReadFreeMemory(root.path()).resident.name == "this machine with its swap");
+  root.Write("proc/self/cgroup", "0::/a\n");
+  root.Write("sys/fs/cgroup/a/memory.max", "3000000\n");
+  root.Write("sys/fs/cgroup/a/memory.current", "2500000\n");
+  root.Write("sys/fs/cgroup/a/memory.stat", "anon 1600000\nslab_reclaimable 700000\nslab 800000\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 3000000 - (2500000 - 700000));
+  root.Write("sys/fs/cgroup/a/memory.swap.current", "100000\n");
+  root.Write("sys/fs/cgroup/a/memory.swap.max", "400000\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 3000000 - (2500000 - 700000) + 300000);
+  root.Write("sys/fs/cgroup/a/memory.swap.max", "max\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 3000000 - (2500000 - 700000) + 2000 * 1024);
+}
+
+TEST_CASE("a control group that is held up above a size leaves no more than that", "[memory]") {
+  const testing::TempFolder root;
+  root.Write("proc/self/cgroup", "0::/a\n");
+  root.Write("sys/fs/cgroup/a/memory.max", "max\n");
+  root.Write("sys/fs/cgroup/a/memory.high", "3000000\n");
+  root.Write("sys/fs/cgroup/a/memory.current", "2500000\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 500000);
+  root.Write("sys/fs/cgroup/a/memory.max", "2800000\n");
+  CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 300000);
+}
+
 TEST_CASE("control groups of version 1 count too, and one that has used more than its limit leaves nothing",
           "[memory]") {
   const testing::TempFolder root;
@@ -44,6 +75,21 @@ TEST_CASE("control groups of version 1 count too, and one that has used more tha
   CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 2000);
   root.Write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "6500\n");
   CHECK(ReadFreeMemory(root.path()).resident.left_bytes == 0);
+}
+
+TEST_CASE("a limited address space is read with what is reserved of it and what is resident", "[memory]") {
+  const testing::TempFolder root;
+  root.Write("proc/self/statm", "90000 3000 2000 1 0 5 0\n");
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit limited{std::uint64_t{1} << 47, before.rlim_max};  // as much as a sanitizer may want
+  REQUIRE(setrlimit(RLIMIT_AS, &limited) == 0);
+  const AddressSpace space = ReadFreeMemory(root.path()).address_space;
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  CHECK(space.limit_bytes == limited.rlim_cur);
+  CHECK(space.reserved_bytes == 90000 * page_bytes);
+  CHECK(space.LeftBytes() == limited.rlim_cur - 3000 * page_bytes);
 }
 
 TEST_CASE("what the system says of this process is read", "[memory]") {

@@ -124,8 +124,8 @@ TEST_CASE("a worker starts with what it needs, and not with less", "[memory]") {
   CHECK(CheckMemory(account, {}).ok());
   CHECK(CheckMemory(account, {{account.resident(), "this machine"}, {}}).ok());
   CHECK_FALSE(CheckMemory(account, {{account.resident() - 1, "this machine"}, {}}).ok());
-  CHECK(CheckMemory(account, {{}, {account.resident() + account.never_written, "a limit"}}).ok());
-  CHECK_FALSE(CheckMemory(account, {{}, {account.resident() + account.never_written - 1, "a limit"}}).ok());
+  CHECK(CheckMemory(account, {{}, {account.resident() + account.never_written}}).ok());
+  CHECK_FALSE(CheckMemory(account, {{}, {account.resident() + account.never_written - 1}}).ok());
 }
 
 TEST_CASE("too little memory is refused with what is needed, what there is, and what to change", "[memory]") {
@@ -149,6 +149,28 @@ TEST_CASE("what would not help is not advised", "[memory]") {
   const MemoryAccount account = Count(GptJob()).account;
   CHECK_THAT(CheckMemory(account, {{account.weights, "this machine"}, {}}).message(),
              Contains("use a smaller [model]") && !Contains("global_batch"));
+}
+
+TEST_CASE("of a limited address space, what threads reserve is no reason to refuse", "[memory]") {
+  const MemoryAccount account = Count(GptJob()).account;
+  const AddressSpace enough{account.resident() + 9 * kMiB, account.resident() + 5 * kMiB, 9 * kMiB};
+  CHECK(CheckMemory(account, {{}, enough}).ok());
+  const AddressSpace small{account.weights, 400 * kMiB, 9 * kMiB};
+  const Status status = CheckMemory(account, {{}, small});
+  CHECK(status.code() == Code::kInvalid);
+  CHECK_THAT(status.message(), Contains("(ulimit -v) is limited to ") && Contains("9.0 MiB in use, and 400 MiB with") &&
+                                   Contains("or raise ulimit -v") && Contains("lower [job] global_batch") &&
+                                   !Contains("gradients alone"));
+}
+
+TEST_CASE("where an allocation fails under a limited address space, that limit is named", "[memory]") {
+  const MemoryAccount account = Count(GptJob()).account;
+  const AddressSpace space{500 * kMiB, 490 * kMiB, 20 * kMiB};
+  CHECK_THAT(OutOfMemory(account, {{100 * kMiB, "this machine"}, space}).message(),
+             Contains("is limited to 500 MiB: it has 20 MiB in use, and 490 MiB with") && !Contains("this machine"));
+  const AddressSpace wide{std::uint64_t{1} << 40, 490 * kMiB, 20 * kMiB};
+  CHECK_THAT(OutOfMemory(account, {{100 * kMiB, "this machine"}, wide}).message(),
+             Contains("this machine has 100 MiB"));
 }
 
 TEST_CASE("memory that runs out in the middle is refused with the same figures", "[memory]") {

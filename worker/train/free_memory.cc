@@ -43,28 +43,44 @@ void Lower(MemoryLimit* limit, std::uint64_t left, const std::string& name) {
 }
 
 struct GroupFiles {
-  const char *limit, *used, *file, *shared;  // the last two: names in memory.stat
+  const char *limit, *used, *file, *shared, *slab;  // the last three: names in memory.stat
 };
-constexpr GroupFiles kUnified{"memory.max", "memory.current", "file", "shmem"};
-constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"};
+constexpr GroupFiles kUnified{"memory.max", "memory.current", "file", "shmem", "slab_reclaimable"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem", ""};
 
-// Of a control group and those that it lies in, up to `top`. Cached files count as used there, and go when memory is
-// wanted.
-void LowerByGroups(fs::path group, const fs::path& top, const GroupFiles& files, MemoryLimit* limit) {
+// What a group's files say that it may take at most, before it is killed or held up. Version 1 has no memory.high.
+std::optional<std::uint64_t> MostOf(const fs::path& group, const GroupFiles& files) {
+  const auto most = ReadNumber(group / files.limit), high = ReadNumber(group / "memory.high");
+  return most && high ? std::min(*most, *high) : most ? most : high;
+}
+
+// What a group may still swap out, of what the machine has for that. Version 1 does not say it by itself.
+std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
+  const auto used = ReadNumber(group / "memory.swap.current");
+  if (!used) return 0;
+  const std::uint64_t most = ReadNumber(group / "memory.swap.max").value_or(std::numeric_limits<std::uint64_t>::max());
+  return std::min(most - std::min(most, *used), machine_swap);
+}
+
+// Of a control group and those that it lies in, up to `top`. Cached files and the kernel's caches count as used there,
+// and go when memory is wanted.
+void LowerByGroups(fs::path group, const fs::path& top, const GroupFiles& files, std::uint64_t machine_swap,
+                   MemoryLimit* limit) {
   for (;; group = group.parent_path()) {
-    const auto most = ReadNumber(group / files.limit), used = ReadNumber(group / files.used);
+    const auto most = MostOf(group, files), used = ReadNumber(group / files.used);
     if (most && used) {
-      const std::uint64_t file = ReadNamed(group / "memory.stat", files.file).value_or(0);
-      const std::uint64_t cached = file - std::min(file, ReadNamed(group / "memory.stat", files.shared).value_or(0));
+      const auto part = [&](const char* name) { return ReadNamed(group / "memory.stat", name).value_or(0); };
+      const std::uint64_t file = part(files.file);
+      const std::uint64_t cached = file - std::min(file, part(files.shared)) + part(files.slab);
       const std::uint64_t bound = *used - std::min(*used, cached);
-      Lower(limit, *most - std::min(*most, bound), "the control group " + group.string());
+      Lower(limit, *most - std::min(*most, bound) + SwapOf(group, machine_swap), "the control group " + group.string());
     }
     if (group == top || !group.has_relative_path()) return;
   }
 }
 
 // proc/self/cgroup has lines "number:controllers:path"; number 0 is the unified hierarchy.
-void LowerByControlGroups(const fs::path& root, MemoryLimit* limit) {
+void LowerByControlGroups(const fs::path& root, std::uint64_t machine_swap, MemoryLimit* limit) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -72,9 +88,9 @@ void LowerByControlGroups(const fs::path& root, MemoryLimit* limit) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const fs::path path = fs::path(line.substr(second + 1)).relative_path();
     const fs::path unified = root / "sys/fs/cgroup", version_1 = unified / "memory";
-    if (controllers == ",,") LowerByGroups((unified / path).lexically_normal(), unified, kUnified, limit);
+    if (controllers == ",,") LowerByGroups((unified / path).lexically_normal(), unified, kUnified, machine_swap, limit);
     if (controllers.find(",memory,") != std::string::npos) {
-      LowerByGroups((version_1 / path).lexically_normal(), version_1, kVersion1, limit);
+      LowerByGroups((version_1 / path).lexically_normal(), version_1, kVersion1, machine_swap, limit);
     }
   }
 }
@@ -83,16 +99,17 @@ void LowerByControlGroups(const fs::path& root, MemoryLimit* limit) {
 
 FreeMemory ReadFreeMemory(const fs::path& root) {
   FreeMemory free;
+  const std::uint64_t swap = ReadNamed(root / "proc/meminfo", "SwapFree:").value_or(0) * 1024;
   if (const auto kibibytes = ReadNamed(root / "proc/meminfo", "MemAvailable:")) {
-    Lower(&free.resident, *kibibytes * 1024, "this machine");
+    Lower(&free.resident, *kibibytes * 1024 + swap, swap > 0 ? "this machine with its swap" : "this machine");
   }
-  LowerByControlGroups(root, &free.resident);
+  LowerByControlGroups(root, swap, &free.resident);
   rlimit most{};
-  const auto pages = ReadNumber(root / "proc/self/statm");
-  if (pages && getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
-    const std::uint64_t used = *pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    Lower(&free.address_space, most.rlim_cur - std::min<std::uint64_t>(most.rlim_cur, used),
-          "this process's address space (ulimit -v)");
+  std::uint64_t reserved_pages = 0, resident_pages = 0;
+  std::ifstream pages(root / "proc/self/statm");
+  if (pages >> reserved_pages >> resident_pages && getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
+    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    free.address_space = {most.rlim_cur, reserved_pages * page_bytes, resident_pages * page_bytes};
   }
   return free;
 }

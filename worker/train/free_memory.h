@@ -4,6 +4,7 @@
 // Fails:  never: what cannot be read sets no limit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -16,9 +17,18 @@ struct MemoryLimit {
   std::string name;  // what sets it, for people
 };
 
+// RLIMIT_AS is held against what is reserved. Most of that may be arenas that no thread will ever fill, so what is
+// resident tells better whether a model fits.
+struct AddressSpace {
+  std::uint64_t limit_bytes = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t reserved_bytes = 0, resident_bytes = 0;
+
+  std::uint64_t LeftBytes() const { return limit_bytes - std::min(limit_bytes, resident_bytes); }
+};
+
 struct FreeMemory {
-  MemoryLimit resident;       // the smaller of what the machine has and what the process's control groups leave
-  MemoryLimit address_space;  // RLIMIT_AS; memory that is never written counts too
+  MemoryLimit resident;        // the smaller of what the machine has and what the process's control groups leave
+  AddressSpace address_space;  // memory that is never written counts too
 };
 
 // `root` is where proc/ and sys/ lie.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 
 #include "common/buffer.h"
 #include "kernels/conv2d.h"
@@ -83,8 +84,8 @@ std::uint64_t ScratchBytes(unsigned threads) {
   return static_cast<std::uint64_t>(each * threads + kernels::kConvChunkElements) * sizeof(float);
 }
 
-// What lowers the need, in the words of the job file.
-std::string Advice(const MemoryAccount& account, std::uint64_t left) {
+// What lowers the need, in the words of the job file; last of all, what raises the limit.
+std::string Advice(const MemoryAccount& account, std::uint64_t left, const std::string& last) {
   std::string advice;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "; " : ", or ") + text; };
   if (account.micro_batch > 1) {
@@ -98,16 +99,22 @@ std::string Advice(const MemoryAccount& account, std::uint64_t left) {
     advice = "; its weights and gradients alone are too much: use a smaller [model]" +
              std::string(account.gradient_buffers > 2 ? ", more [cluster] workers" : "");
   }
-  return advice + (advice.empty() ? "; " : ", or ") + "start it where there is more memory";
-}
-
-std::string FreeText(const MemoryLimit& limit) {
-  return limit.name.empty() ? "" : limit.name + " has " + ToText(limit.left_bytes) + " free";
+  return advice + (advice.empty() ? "; " : ", or ") + last;
 }
 
 Status Refusal(const std::string& what, const MemoryAccount& account, const MemoryLimit& limit) {
-  const std::string free = FreeText(limit);
-  return Invalid(what + account.ToString() + (free.empty() ? "" : ", and " + free) + Advice(account, limit.left_bytes));
+  const std::string free =
+      limit.name.empty() ? "" : ", and " + limit.name + " has " + ToText(limit.left_bytes) + " free";
+  return Invalid(what + account.ToString() + free +
+                 Advice(account, limit.left_bytes, "start it where there is more memory"));
+}
+
+Status Refusal(const std::string& what, const MemoryAccount& account, const AddressSpace& space) {
+  constexpr std::uint64_t kAnything = std::numeric_limits<std::uint64_t>::max();  // not known to be out of reach
+  return Invalid(what + account.ToString() + ", and this process's address space (ulimit -v) is limited to " +
+                 ToText(space.limit_bytes) + ": it has " + ToText(space.resident_bytes) + " in use, and " +
+                 ToText(space.reserved_bytes) + " with what its threads reserve" +
+                 Advice(account, kAnything, "raise ulimit -v"));
 }
 
 }  // namespace
@@ -158,16 +165,18 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free) {
   if (account.resident() > free.resident.left_bytes) return Refusal("the model needs ", account, free.resident);
-  if (account.resident() + account.never_written > free.address_space.left_bytes) {
+  if (account.resident() + account.never_written > free.address_space.LeftBytes()) {
     return Refusal("the model needs ", account, free.address_space);
   }
   return {};
 }
 
 Status OutOfMemory(const MemoryAccount& account, const FreeMemory& free) {
-  const bool by_address = free.address_space.left_bytes < free.resident.left_bytes;
-  return Refusal("no more memory was given to a model that needs ", account,
-                 by_address ? free.address_space : free.resident);
+  const std::string what = "no more memory was given to a model that needs ";
+  const AddressSpace& space = free.address_space;
+  const std::uint64_t unreserved = space.limit_bytes - std::min(space.limit_bytes, space.reserved_bytes);
+  return unreserved < account.resident() + account.never_written ? Refusal(what, account, space)
+                                                                 : Refusal(what, account, free.resident);
 }
 
 }  // namespace capstan::train
