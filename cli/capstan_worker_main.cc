@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
@@ -52,7 +53,22 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
 }
 
-Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
+std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const char* unit_name) {
+  rlimit most{};
+  if (getrlimit(resource, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return "none";
+  return std::to_string(most.rlim_cur / unit) + unit_name;
+}
+
+// What threads need is counted by three limits, and the system does not say which of them it was.
+std::string NoThread(const std::system_error& error) {
+  return std::string("the system gave this worker no thread, or no memory for one (") + error.what() +
+         "): its address space (ulimit -v) has the limit " + LimitText(RLIMIT_AS, 1 << 20, " MiB") +
+         ", its user's threads (ulimit -u) " + LimitText(RLIMIT_NPROC, 1, "") +
+         ", and its control group may have one of threads (pids.max); raise the one that is low, or give it fewer "
+         "--threads";
+}
+
+Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   monitoring::ExporterOptions exporter_options;
   exporter_options.listen = arguments->metrics_listen;
@@ -69,12 +85,19 @@ Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals
   events.Ready({}, exporter->address());
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
+  return train::RunWorker(arguments->worker, metrics, transport_metrics);
+}
+
+Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   try {
-    return train::RunWorker(arguments->worker, metrics, transport_metrics);
+    return RunJob(arguments, events, signals);
   } catch (const std::bad_alloc&) {
     return Refused(
         "no more memory was given while this worker read the job's data and made its model; give it less of "
         "[data], or start it where there is more memory");
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) return Refused(NoThread(error));
+    return Refused(std::string("the system refused something that this worker needs: ") + error.what());
   }
 }
 

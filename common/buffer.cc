@@ -3,9 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-
-#include "common/status.h"
+#include <memory>
+#include <new>
 
 namespace capstan {
 
@@ -17,14 +16,20 @@ constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
 
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Memory for several buffers. Large ones ask for huge pages: passes over them are bound by memory, and a tenth of their
-// time was spent on looking up pages.
-std::byte* AllocateSlab(std::size_t bytes) {
+struct FreeSlab {
+  void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
+  std::align_val_t alignment{kAlignment};
+};
+using Slab = std::unique_ptr<std::byte, FreeSlab>;
+
+// Memory for several buffers; std::bad_alloc where there is none. Large ones ask for huge pages: passes over them are
+// bound by memory, and a tenth of their time was spent on looking up pages.
+Slab AllocateSlab(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
-  void* slab = std::aligned_alloc(huge ? kHugePage : kAlignment, RoundUp(bytes, huge ? kHugePage : kAlignment));
-  CAPSTAN_CHECK(slab != nullptr);
-  if (huge) (void)madvise(slab, RoundUp(bytes, kHugePage), MADV_HUGEPAGE);  // a hint: refused by some kernels
-  return static_cast<std::byte*>(slab);
+  const std::size_t alignment = huge ? kHugePage : kAlignment, rounded = RoundUp(bytes, alignment);
+  void* memory = ::operator new (rounded, std::align_val_t{alignment});
+  if (huge) (void)madvise(memory, rounded, MADV_HUGEPAGE);  // a hint: refused by some kernels
+  return Slab(static_cast<std::byte*>(memory), FreeSlab{std::align_val_t{alignment}});
 }
 
 }  // namespace
@@ -32,10 +37,7 @@ std::byte* AllocateSlab(std::size_t bytes) {
 // The lock-free list that buffers return to, and their memory. It outlives the pool while any of its buffers is out.
 class BufferRecycler {
  public:
-  ~BufferRecycler() {
-    DeleteAll(returned_.load(std::memory_order_acquire));
-    for (std::byte* slab : slabs_) std::free(slab);
-  }
+  ~BufferRecycler() { DeleteAll(returned_.load(std::memory_order_acquire)); }
 
   static void Return(Buffer* buffer) {
     const std::shared_ptr<BufferRecycler> home = std::move(buffer->home_);  // may be what keeps the recycler alive
@@ -61,7 +63,7 @@ class BufferRecycler {
   }
 
   std::atomic<std::uint64_t> in_use_{0};
-  std::vector<std::byte*> slabs_;  // touched by the pool's owner and, at the end, by whoever is last
+  std::vector<Slab> slabs_;  // touched by the pool's owner and, at the end, by whoever is last
 
  private:
   std::atomic<Buffer*> returned_{nullptr};
@@ -76,8 +78,7 @@ BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));
-  std::byte* slab = AllocateSlab(count * buffer_bytes_);
-  recycler_->slabs_.push_back(slab);
+  std::byte* slab = recycler_->slabs_.emplace_back(AllocateSlab(count * buffer_bytes_)).get();
   for (std::size_t i = count; i-- > 0;) {
     auto* buffer = new Buffer(slab + i * buffer_bytes_, buffer_bytes_, &BufferRecycler::Return);
     buffer->next_free_ = std::exchange(free_, buffer);

@@ -22,20 +22,13 @@ class CpuContext::Pool {
  public:
   explicit Pool(int helpers) {
     for (int i = 0; i < helpers; ++i) {
-      threads_.emplace_back([this, lane = i + 1] { Help(lane); });
+      threads_.all.emplace_back([this, lane = i + 1] { Help(lane); });
       const std::string name = "kernel-" + std::to_string(i + 1);
-      pthread_setname_np(threads_.back().native_handle(), name.c_str());
+      pthread_setname_np(threads_.all.back().native_handle(), name.c_str());
     }
   }
 
-  ~Pool() {
-    stop_.store(true, std::memory_order_relaxed);
-    open_.fetch_add(kOneJob, std::memory_order_release);
-    open_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  int helpers() const { return static_cast<int>(threads_.size()); }
+  int helpers() const { return static_cast<int>(threads_.all.size()); }
 
   void Run(std::int64_t count, Call call, const void* task) {
     CAPSTAN_CHECK(static_cast<std::uint64_t>(count) < kOneJob);
@@ -60,6 +53,19 @@ class CpuContext::Pool {
  private:
   static constexpr std::uint64_t kOneJob = std::uint64_t{1} << 32;
   static constexpr int kSpins = 4000;  // tens of microseconds: about what a wake-up costs
+
+  // Ends them also where the system gives only some: then the pool's constructor throws, and no destructor is called.
+  struct Threads {
+    ~Threads() {
+      pool.stop_.store(true, std::memory_order_relaxed);
+      pool.open_.fetch_add(kOneJob, std::memory_order_release);
+      pool.open_.notify_all();
+      for (std::thread& thread : all) thread.join();
+    }
+
+    Pool& pool;
+    std::vector<std::thread> all;
+  };
 
   void Help(int lane) {
     const FloatControl float_control;
@@ -92,7 +98,7 @@ class CpuContext::Pool {
   Call call_ = nullptr;
   const void* task_ = nullptr;
   std::uint64_t count_ = 0;
-  std::vector<std::thread> threads_;
+  Threads threads_{*this, {}};  // last: they use what is above
 };
 
 CpuContext::CpuContext(int threads) {

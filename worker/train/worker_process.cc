@@ -48,7 +48,6 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model));
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
   options.say("memory: " + account.ToString());
-  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));
 
   TrainerLanes lanes;
   if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};
@@ -61,6 +60,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   };
   Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);
   try {
+    CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));  // takes the weights' memory
     model->ReserveActivations(account.activations);
     return trainer.Run();
   } catch (const std::bad_alloc&) {
