@@ -45,6 +45,12 @@ class CpuContext {
   // Memory that kernels of this context can work on, aligned to 64 bytes, with any content.
   Memory Allocate(std::size_t bytes);
 
+  // What lies in this context's memory.
+  template <class T>
+  T Read(const T* value) {
+    return *value;
+  }
+
   // At least `count` elements, as of Allocate; valid until the next call of Workspace. It grows to the largest request
   // and stays.
   template <class Real>
@@ -82,6 +88,14 @@ class CudaContext {
   // Of the device, aligned to 256 bytes, with any content. Null after a failure.
   Memory Allocate(std::size_t bytes);
 
+  // What lies in the device's memory once all that is enqueued is done, which this waits for. T() after a failure.
+  template <class T>
+  T Read(const T* value) {
+    T copy{};
+    ReadBytes(value, sizeof(T), &copy);
+    return copy;
+  }
+
   // As CpuContext's: kernels that are enqueued use it one after the other.
   template <class Real>
   Real* Workspace(std::size_t count) {
@@ -89,6 +103,7 @@ class CudaContext {
   }
 
  private:
+  void ReadBytes(const void* from, std::size_t bytes, void* to);
   void* WorkspaceBytes(std::size_t bytes);
 
   CUstream_st* const stream_;

@@ -12,20 +12,21 @@
 
 namespace capstan::kernels {
 
-template <class T>
-struct SoftmaxCrossEntropyArgs {
-  std::int64_t rows = 0, classes = 0, stride = 0;
-  T* logits = nullptr;  // becomes gradient_scale * (softmax - one-hot)
-  const std::int32_t* targets = nullptr;
-  Wide<T> gradient_scale = 1;
-};
-
 struct LossResult {
   double loss = 0;           // summed over rows
   std::int64_t correct = 0;  // rows whose target has the largest logit
 };
 
 template <class T>
-LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args);
+struct SoftmaxCrossEntropyArgs {
+  std::int64_t rows = 0, classes = 0, stride = 0;
+  T* logits = nullptr;  // becomes gradient_scale * (softmax - one-hot)
+  const std::int32_t* targets = nullptr;
+  Wide<T> gradient_scale = 1;
+  LossResult* result = nullptr;  // written; the context's memory, too
+};
+
+template <class T>
+void SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args);
 
 }  // namespace capstan::kernels

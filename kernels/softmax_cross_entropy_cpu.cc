@@ -30,7 +30,7 @@ RowLoss Row(Real* logits, std::int64_t classes, std::int32_t target, Real gradie
 }  // namespace
 
 template <class T>
-LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args) {
+void SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args) {
   const std::int64_t lane_scratch = WideScratch<T>(args.classes);
   const std::size_t row_bytes = static_cast<std::size_t>(args.rows) * sizeof(RowLoss);
   std::byte* work = context.Workspace<std::byte>(
@@ -51,12 +51,12 @@ LossResult SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArg
     result.loss += rows[row].loss;
     result.correct += rows[row].correct;
   }
-  return result;
+  *args.result = result;
 }
 
-template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<float>&);
-template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<double>&);
-template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Bf16>&);
-template LossResult SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Half>&);
+template void SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<float>&);
+template void SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<double>&);
+template void SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Bf16>&);
+template void SoftmaxCrossEntropy(CpuContext&, const SoftmaxCrossEntropyArgs<Half>&);
 
 }  // namespace capstan::kernels

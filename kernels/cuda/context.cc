@@ -23,6 +23,12 @@ CudaContext::Memory CudaContext::Allocate(std::size_t bytes) {
   return Memory(memory);
 }
 
+void CudaContext::ReadBytes(const void* from, std::size_t bytes, void* to) {
+  if (!status_.ok()) return;
+  Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
+  Note(cudaStreamSynchronize(stream_), "waiting for the device");
+}
+
 void* CudaContext::WorkspaceBytes(std::size_t bytes) {
   if (bytes > workspace_bytes_) {
     if (status_.ok()) Note(cudaStreamSynchronize(stream_), "waiting for what uses the workspace");

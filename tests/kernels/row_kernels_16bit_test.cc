@@ -128,12 +128,15 @@ TEMPLATE_TEST_CASE("gradients of layer norm of 16-bit numbers are those of doubl
 template <class T>
 LossResult Loss(int threads, Shape s, std::vector<T>& logits, const std::vector<std::int32_t>& targets) {
   CpuContext context(threads);
-  return SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<T>{.rows = s.rows,
-                                                                 .classes = s.columns,
-                                                                 .stride = s.columns,
-                                                                 .logits = logits.data(),
-                                                                 .targets = targets.data(),
-                                                                 .gradient_scale = Wide<T>(0.75)});
+  LossResult result;
+  SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<T>{.rows = s.rows,
+                                                          .classes = s.columns,
+                                                          .stride = s.columns,
+                                                          .logits = logits.data(),
+                                                          .targets = targets.data(),
+                                                          .gradient_scale = Wide<T>(0.75),
+                                                          .result = &result});
+  return result;
 }
 
 TEMPLATE_TEST_CASE("the loss of 16-bit logits is that of double, its gradient rounded", "[kernels][16bit]", float, Bf16,

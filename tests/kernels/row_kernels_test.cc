@@ -117,12 +117,15 @@ TEST_CASE("a normalised row has mean 0 and variance 1, and is the same for any n
 template <class Real>
 LossResult Loss(CpuContext& context, std::vector<Real>& logits, std::int64_t classes,
                 const std::vector<std::int32_t>& targets, Real scale) {
-  return SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<Real>{.rows = static_cast<std::int64_t>(targets.size()),
-                                                                    .classes = classes,
-                                                                    .stride = classes,
-                                                                    .logits = logits.data(),
-                                                                    .targets = targets.data(),
-                                                                    .gradient_scale = scale});
+  LossResult result;
+  SoftmaxCrossEntropy(context, SoftmaxCrossEntropyArgs<Real>{.rows = static_cast<std::int64_t>(targets.size()),
+                                                             .classes = classes,
+                                                             .stride = classes,
+                                                             .logits = logits.data(),
+                                                             .targets = targets.data(),
+                                                             .gradient_scale = scale,
+                                                             .result = &result});
+  return result;
 }
 
 TEST_CASE("the loss and its gradient agree with the definition and finite differences", "[kernels][loss]") {

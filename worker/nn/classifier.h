@@ -42,15 +42,22 @@ const T* InputsAs(const Batch& batch, T* converted) {
 
 // The logits become the gradient of scale * loss.
 template <class Context, class T>
-LossSums ClassLoss(Context& context, const Batch& batch, std::int64_t classes, double scale, T* logits) {
-  const kernels::LossResult result =
-      SoftmaxCrossEntropy(context, kernels::SoftmaxCrossEntropyArgs<T>{.rows = batch.samples,
-                                                                       .classes = classes,
-                                                                       .stride = classes,
-                                                                       .logits = logits,
-                                                                       .targets = batch.targets.data(),
-                                                                       .gradient_scale = static_cast<Wide<T>>(scale)});
-  return {result.loss, batch.samples, result.correct};
+void ClassLoss(Context& context, const Batch& batch, std::int64_t classes, double scale, T* logits,
+               kernels::LossResult* result) {
+  SoftmaxCrossEntropy(context, kernels::SoftmaxCrossEntropyArgs<T>{.rows = batch.samples,
+                                                                   .classes = classes,
+                                                                   .stride = classes,
+                                                                   .logits = logits,
+                                                                   .targets = batch.targets.data(),
+                                                                   .gradient_scale = static_cast<Wide<T>>(scale),
+                                                                   .result = result});
+}
+
+// The loss over so many predictions, which a context holds.
+template <class Context>
+LossSums ReadLoss(Context& context, std::int64_t predictions, const kernels::LossResult* result) {
+  const kernels::LossResult loss = context.Read(result);
+  return {loss.loss, predictions, loss.correct};
 }
 
 }  // namespace capstan::nn

@@ -59,16 +59,17 @@ class Convnet final : public Model<T> {
                  const TrainOptions& options, const Hooks& hooks) override {
     Place(batch);
     Forward(weights, &key, hooks);
-    const LossSums sums = ClassLoss(context_, batch, shape_.classes, options.gradient_scale, linear_.logits());
+    ClassLoss(context_, batch, shape_.classes, options.gradient_scale, linear_.logits(), loss_);
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     Backward(weights, {gradients, beta}, key, hooks);
-    return sums;
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
     Place(batch);
     Forward(weights, nullptr, hooks);
-    return ClassLoss(context_, batch, shape_.classes, 1.0, linear_.logits());
+    ClassLoss(context_, batch, shape_.classes, 1.0, linear_.logits(), loss_);
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
@@ -110,6 +111,7 @@ class Convnet final : public Model<T> {
                     arena.template Take<T>(pooled), arena.template Take<std::int32_t>(pooled)};
     }
     linear_.Place(arena, samples_);
+    loss_ = arena.template Take<kernels::LossResult>(1);
     d_activated_ = arena.template Take<T>(samples_ * largest);
     d_pooled_ = arena.template Take<T>(samples_ * largest);
   }
@@ -157,6 +159,7 @@ class Convnet final : public Model<T> {
   std::vector<StageState<T>> states_;
   T* d_activated_ = nullptr;
   T* d_pooled_ = nullptr;
+  kernels::LossResult* loss_ = nullptr;
 };
 
 Status CheckConvnet(const ConvnetShape& shape) {

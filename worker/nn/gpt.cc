@@ -7,6 +7,7 @@
 #include "kernels/embedding.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "worker/nn/arena.h"
+#include "worker/nn/classifier.h"
 #include "worker/nn/dropout_key.h"
 #include "worker/nn/layers.h"
 #include "worker/nn/model.h"
@@ -63,6 +64,7 @@ struct State {
   T* out;     // the residual stream at the end
   NormState<T> norm;
   T* logits;  // [rows, vocabulary]; becomes their gradient
+  kernels::LossResult* loss;
   // Way back.
   T* d_stream;  // of the residual stream
   T* d_narrow;  // [rows, width]
@@ -96,10 +98,10 @@ class Gpt final : public Model<T> {
     Place(batch.samples, shape_.context, Purpose::kTrain);
     Forward(weights, batch.tokens, &key, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    const LossSums sums = Loss(batch.targets, static_cast<Wide<T>>(options.gradient_scale));
+    Loss(batch.targets, static_cast<Wide<T>>(options.gradient_scale));
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     Backward(weights, {gradients, beta}, batch.tokens, key, hooks);
-    return sums;
+    return ReadLoss(context_, state_.rows, state_.loss);
   }
 
   LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
@@ -107,7 +109,8 @@ class Gpt final : public Model<T> {
     Place(batch.samples, shape_.context, Purpose::kEvaluate);
     Forward(weights, batch.tokens, nullptr, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    return Loss(batch.targets, Wide<T>(1));
+    Loss(batch.targets, Wide<T>(1));
+    return ReadLoss(context_, state_.rows, state_.loss);
   }
 
   Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) override {
@@ -174,6 +177,7 @@ class Gpt final : public Model<T> {
     state_.out = take(width);
     state_.norm = take_norm();
     state_.logits = take(shape_.vocabulary);
+    state_.loss = arena.template Take<kernels::LossResult>(1);
     if (purpose == Purpose::kEvaluate) return;
     state_.d_stream = take(width);
     state_.d_narrow = take(width);
@@ -265,15 +269,14 @@ class Gpt final : public Model<T> {
                                          .c_stride = shape_.vocabulary});
   }
 
-  LossSums Loss(std::span<const std::int32_t> targets, Wide<T> scale) {
-    const kernels::LossResult result =
-        SoftmaxCrossEntropy(context_, kernels::SoftmaxCrossEntropyArgs<T>{.rows = state_.rows,
-                                                                          .classes = shape_.vocabulary,
-                                                                          .stride = shape_.vocabulary,
-                                                                          .logits = state_.logits,
-                                                                          .targets = targets.data(),
-                                                                          .gradient_scale = scale});
-    return {result.loss, state_.rows, result.correct};
+  void Loss(std::span<const std::int32_t> targets, Wide<T> scale) {
+    SoftmaxCrossEntropy(context_, kernels::SoftmaxCrossEntropyArgs<T>{.rows = state_.rows,
+                                                                      .classes = shape_.vocabulary,
+                                                                      .stride = shape_.vocabulary,
+                                                                      .logits = state_.logits,
+                                                                      .targets = targets.data(),
+                                                                      .gradient_scale = scale,
+                                                                      .result = state_.loss});
   }
 
   void Backward(const T* weights, const GradientTarget<T>& target, std::span<const std::int32_t> tokens,

@@ -36,16 +36,17 @@ class Mlp final : public Model<T> {
                  const TrainOptions& options, const Hooks& hooks) override {
     const T* const x = Place(batch);
     layers_.Forward(weights, x, &key, hooks);
-    const LossSums sums = ClassLoss(context_, batch, shape_.classes, options.gradient_scale, layers_.logits());
+    ClassLoss(context_, batch, shape_.classes, options.gradient_scale, layers_.logits(), loss_);
     if (hooks.backward_begins) hooks.backward_begins();
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     layers_.Backward(weights, {gradients, beta}, x, nullptr, key, hooks);
-    return sums;
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
     layers_.Forward(weights, Place(batch), nullptr, hooks);
-    return ClassLoss(context_, batch, shape_.classes, 1, layers_.logits());
+    ClassLoss(context_, batch, shape_.classes, 1, layers_.logits(), loss_);
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
@@ -62,6 +63,7 @@ class Mlp final : public Model<T> {
   // Where the inputs are converted to; null where they are not.
   T* LayOut(Arena<Context>& arena, std::int64_t samples) {
     layers_.Place(arena, samples);
+    loss_ = arena.template Take<kernels::LossResult>(1);
     return kConvertsInputs<T> ? arena.template Take<T>(samples * shape_.features) : nullptr;
   }
 
@@ -70,6 +72,7 @@ class Mlp final : public Model<T> {
   const MlpShape shape_;
   Parameters parameters_;
   LinearStack<Context, T> layers_;
+  kernels::LossResult* loss_ = nullptr;  // of the batch in work
 };
 
 }  // namespace

@@ -140,9 +140,9 @@ class Resnet final : public Model<T> {
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     const StatisticsTarget<T> statistics{gradients, beta, static_cast<Wide<T>>(options.sample_share)};
     Forward(weights, &statistics, hooks);
-    const LossSums sums = ClassLoss(context_, batch, shape_.classes, options.gradient_scale, logits_);
+    ClassLoss(context_, batch, shape_.classes, options.gradient_scale, logits_, loss_);
     Backward(weights, {gradients, beta}, hooks);
-    return sums;
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) override {
@@ -151,7 +151,8 @@ class Resnet final : public Model<T> {
     CAPSTAN_CHECK(running_ != nullptr);
     Place(batch);
     Forward(weights, nullptr, hooks);
-    return ClassLoss(context_, batch, shape_.classes, 1.0, logits_);
+    ClassLoss(context_, batch, shape_.classes, 1.0, logits_, loss_);
+    return ReadLoss(context_, batch.samples, loss_);
   }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
@@ -208,6 +209,7 @@ class Resnet final : public Model<T> {
     }
     features_ = take(last.channels);
     logits_ = take(shape_.classes);
+    loss_ = arena.template Take<kernels::LossResult>(1);
     d_features_ = take(last.channels);
     for (T*& buffer : d_) buffer = take(largest);
   }
@@ -338,6 +340,7 @@ class Resnet final : public Model<T> {
   T* features_ = nullptr;  // means over the pixels of what the last block puts out
   T* logits_ = nullptr;    // become their gradient
   T* d_features_ = nullptr;
+  kernels::LossResult* loss_ = nullptr;
   std::array<T*, 3> d_{};  // each as large as the largest unit's output
 };
 
