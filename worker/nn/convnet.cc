@@ -55,22 +55,25 @@ class Convnet final : public Model<T> {
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
   }
 
-  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
-                 const TrainOptions& options, const Hooks& hooks) override {
+  void Check(const Batch& batch) const override { CheckRows(batch, shape_.image.elements(), shape_.classes); }
+
+  void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
+                     const TrainOptions& options, const Hooks& hooks) override {
     Place(batch);
     Forward(weights, &key, hooks);
     ClassLoss(context_, batch, shape_.classes, options.gradient_scale, linear_.logits(), loss_);
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     Backward(weights, {gradients, beta}, key, hooks);
-    return ReadLoss(context_, batch.samples, loss_);
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
+  void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks,
+                       const Wide<T>* /*statistics*/) override {
     Place(batch);
     Forward(weights, nullptr, hooks);
     ClassLoss(context_, batch, shape_.classes, 1.0, linear_.logits(), loss_);
-    return ReadLoss(context_, batch.samples, loss_);
   }
+
+  LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
     return Unsupported("a convnet has no next token; only a gpt has");
@@ -94,7 +97,6 @@ class Convnet final : public Model<T> {
   }
 
   void Place(const Batch& batch) {
-    CheckRows(batch, shape_.image.elements(), shape_.classes);
     samples_ = batch.samples;
     arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
     inputs_ = InputsAs<T>(batch, converted_);

@@ -92,26 +92,32 @@ class Gpt final : public Model<T> {
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena, samples * shape_.context, Purpose::kTrain); });
   }
 
-  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
-                 const TrainOptions& options, const Hooks& hooks) override {
-    CheckBatch(batch);
+  void Check(const Batch& batch) const override {
+    const auto count = static_cast<std::size_t>(batch.samples * shape_.context);
+    CAPSTAN_CHECK(batch.samples >= 1 && batch.tokens.size() == count && batch.targets.size() == count);
+    for (const std::int32_t token : batch.tokens) CAPSTAN_CHECK(token >= 0 && token < shape_.vocabulary);
+    for (const std::int32_t target : batch.targets) CAPSTAN_CHECK(target >= 0 && target < shape_.vocabulary);
+  }
+
+  void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
+                     const TrainOptions& options, const Hooks& hooks) override {
     Place(batch.samples, shape_.context, Purpose::kTrain);
     Forward(weights, batch.tokens, &key, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    Loss(batch.targets, static_cast<Wide<T>>(options.gradient_scale));
+    HeadLoss(batch.targets, static_cast<Wide<T>>(options.gradient_scale));
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     Backward(weights, {gradients, beta}, batch.tokens, key, hooks);
-    return ReadLoss(context_, state_.rows, state_.loss);
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
-    CheckBatch(batch);
+  void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks,
+                       const Wide<T>* /*statistics*/) override {
     Place(batch.samples, shape_.context, Purpose::kEvaluate);
     Forward(weights, batch.tokens, nullptr, hooks);
     Head(weights, state_.norm.y, state_.rows);
-    Loss(batch.targets, Wide<T>(1));
-    return ReadLoss(context_, state_.rows, state_.loss);
+    HeadLoss(batch.targets, Wide<T>(1));
   }
+
+  LossSums Loss() override { return ReadLoss(context_, state_.rows, state_.loss); }
 
   Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) override {
     const auto length = static_cast<std::int64_t>(tokens.size());
@@ -135,13 +141,6 @@ class Gpt final : public Model<T> {
     std::vector<Layer> layers;
     for (std::int64_t i = 0; i < shape.layers; ++i) layers.emplace_back(parameters, "h." + std::to_string(i), shape);
     return layers;
-  }
-
-  void CheckBatch(const Batch& batch) const {
-    const auto count = static_cast<std::size_t>(batch.samples * shape_.context);
-    CAPSTAN_CHECK(batch.samples >= 1 && batch.tokens.size() == count && batch.targets.size() == count);
-    for (const std::int32_t token : batch.tokens) CAPSTAN_CHECK(token >= 0 && token < shape_.vocabulary);
-    for (const std::int32_t target : batch.targets) CAPSTAN_CHECK(target >= 0 && target < shape_.vocabulary);
   }
 
   void Place(std::int64_t samples, std::int64_t length, Purpose purpose) {
@@ -269,7 +268,7 @@ class Gpt final : public Model<T> {
                                          .c_stride = shape_.vocabulary});
   }
 
-  void Loss(std::span<const std::int32_t> targets, Wide<T> scale) {
+  void HeadLoss(std::span<const std::int32_t> targets, Wide<T> scale) {
     SoftmaxCrossEntropy(context_, kernels::SoftmaxCrossEntropyArgs<T>{.rows = state_.rows,
                                                                       .classes = shape_.vocabulary,
                                                                       .stride = shape_.vocabulary,

@@ -32,22 +32,25 @@ class Mlp final : public Model<T> {
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena, samples); });
   }
 
-  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
-                 const TrainOptions& options, const Hooks& hooks) override {
+  void Check(const Batch& batch) const override { CheckRows(batch, shape_.features, shape_.classes); }
+
+  void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
+                     const TrainOptions& options, const Hooks& hooks) override {
     const T* const x = Place(batch);
     layers_.Forward(weights, x, &key, hooks);
     ClassLoss(context_, batch, shape_.classes, options.gradient_scale, layers_.logits(), loss_);
     if (hooks.backward_begins) hooks.backward_begins();
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     layers_.Backward(weights, {gradients, beta}, x, nullptr, key, hooks);
-    return ReadLoss(context_, batch.samples, loss_);
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* /*statistics*/) override {
+  void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks,
+                       const Wide<T>* /*statistics*/) override {
     layers_.Forward(weights, Place(batch), nullptr, hooks);
     ClassLoss(context_, batch, shape_.classes, 1, layers_.logits(), loss_);
-    return ReadLoss(context_, batch.samples, loss_);
   }
+
+  LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
     return Unsupported("an mlp has no next token; only a gpt has");
@@ -56,7 +59,7 @@ class Mlp final : public Model<T> {
  private:
   // The inputs.
   const T* Place(const Batch& batch) {
-    CheckRows(batch, shape_.features, shape_.classes);
+    samples_ = batch.samples;
     return InputsAs(batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));
   }
 
@@ -72,7 +75,10 @@ class Mlp final : public Model<T> {
   const MlpShape shape_;
   Parameters parameters_;
   LinearStack<Context, T> layers_;
-  kernels::LossResult* loss_ = nullptr;  // of the batch in work
+
+  // Of the batch in work.
+  std::int64_t samples_ = 0;
+  kernels::LossResult* loss_ = nullptr;
 };
 
 }  // namespace

@@ -84,15 +84,33 @@ class Model {
   // Takes so much at once: memory that grows piece by piece leaves holes behind, which stay the process's.
   virtual void ReserveActivations(std::size_t bytes) = 0;
 
+  // Whether the batch is one of this model's. It is the host's memory.
+  virtual void Check(const Batch& batch) const = 0;
+
   // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
-  // say; replacing does not read them.
-  virtual LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
-                         const TrainOptions& options, const Hooks& hooks) = 0;
+  // say; replacing does not read them. All memory is the context's; on a device all is enqueued when this returns.
+  virtual void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
+                             const TrainOptions& options, const Hooks& hooks) = 0;
 
   // The loss without dropout. `statistics`: flat space too, where those are read; null: among the weights, which
   // numbers of 16 bits cannot hold.
-  virtual LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks,
-                            const Wide<T>* statistics = nullptr) = 0;
+  virtual void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) = 0;
+
+  // Of what was started last, once it is done.
+  virtual LossSums Loss() = 0;
+
+  // From the first to the last, where the context's memory is the host's.
+  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
+                 const TrainOptions& options, const Hooks& hooks) {
+    Check(batch);
+    StartTraining(weights, gradients, batch, key, options, hooks);
+    return Loss();
+  }
+  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics = nullptr) {
+    Check(batch);
+    StartEvaluation(weights, batch, hooks, statistics);
+    return Loss();
+  }
 
   // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. Others: kUnsupported.
   virtual Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) = 0;

@@ -134,26 +134,28 @@ class Resnet final : public Model<T> {
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
   }
 
-  LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey&, const TrainOptions& options,
-                 const Hooks& hooks) override {
+  void Check(const Batch& batch) const override { CheckRows(batch, shape_.image.elements(), shape_.classes); }
+
+  void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey&,
+                     const TrainOptions& options, const Hooks& hooks) override {
     Place(batch);
     const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
     const StatisticsTarget<T> statistics{gradients, beta, static_cast<Wide<T>>(options.sample_share)};
     Forward(weights, &statistics, hooks);
     ClassLoss(context_, batch, shape_.classes, options.gradient_scale, logits_, loss_);
     Backward(weights, {gradients, beta}, hooks);
-    return ReadLoss(context_, batch.samples, loss_);
   }
 
-  LossSums Evaluate(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) override {
+  void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) override {
     running_ = statistics;
     if constexpr (!kIs16Bit<T>) running_ = statistics == nullptr ? weights : statistics;
     CAPSTAN_CHECK(running_ != nullptr);
     Place(batch);
     Forward(weights, nullptr, hooks);
     ClassLoss(context_, batch, shape_.classes, 1.0, logits_, loss_);
-    return ReadLoss(context_, batch.samples, loss_);
   }
+
+  LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
   Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
     return Unsupported("a resnet has no next token; only a gpt has");
@@ -177,7 +179,6 @@ class Resnet final : public Model<T> {
   std::int64_t Pixels(const Unit& unit) const { return samples_ * unit.out().height * unit.out().width; }
 
   void Place(const Batch& batch) {
-    CheckRows(batch, shape_.image.elements(), shape_.classes);
     samples_ = batch.samples;
     arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
     inputs_ = InputsAs<T>(batch, converted_);
