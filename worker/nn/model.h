@@ -159,13 +159,14 @@ struct GptShape {
   bool recompute = false;
 };
 
-template <class T>
-Result<std::unique_ptr<Model<T>>> CreateMlp(kernels::CpuContext& context, const MlpShape& shape);
-template <class T>
-Result<std::unique_ptr<Model<T>>> CreateConvnet(kernels::CpuContext& context, const ConvnetShape& shape);
-template <class T>
-Result<std::unique_ptr<Model<T>>> CreateResnet(kernels::CpuContext& context, const ResnetShape& shape);
-template <class T>
-Result<std::unique_ptr<Model<T>>> CreateGpt(kernels::CpuContext& context, const GptShape& shape);
+// Instances: T as above on CpuContext, and without double on CudaContext in the plug-ins.
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateMlp(Context& context, const MlpShape& shape);
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateConvnet(Context& context, const ConvnetShape& shape);
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateResnet(Context& context, const ResnetShape& shape);
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateGpt(Context& context, const GptShape& shape);
 
 }  // namespace capstan::nn

@@ -1,0 +1,366 @@
+// Resnet, CreateResnet: residual networks. See model.h.
+//
+// Why:    a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "kernels/pooling.h"
+#include "worker/nn/arena.h"
+#include "worker/nn/batch_norm_layer.h"
+#include "worker/nn/classifier.h"
+#include "worker/nn/convolution.h"
+#include "worker/nn/linear_stack.h"
+#include "worker/nn/model.h"
+#include "worker/nn/shape_check.h"
+
+namespace capstan::nn {
+namespace detail {
+
+using kernels::Activation;
+
+inline constexpr std::int64_t kWidthMax = kChannelsMax / 32;  // a bottleneck's last stage has 32 times as many channels
+inline constexpr Window kStemPool{.size = 3, .stride = 2, .padding = 1};
+
+enum class BlockKind : std::uint8_t { kBasic, kBottleneck };
+
+struct Depth {
+  std::int64_t layers;
+  BlockKind kind;
+  std::array<int, 4> blocks;  // of each stage
+};
+
+inline constexpr Depth kDepths[] = {{18, BlockKind::kBasic, {2, 2, 2, 2}},
+                                    {34, BlockKind::kBasic, {3, 4, 6, 3}},
+                                    {50, BlockKind::kBottleneck, {3, 4, 6, 3}},
+                                    {101, BlockKind::kBottleneck, {3, 4, 23, 3}},
+                                    {152, BlockKind::kBottleneck, {3, 8, 36, 3}}};
+
+inline const Depth* FindDepth(std::int64_t layers) {
+  const auto* found =
+      std::find_if(std::begin(kDepths), std::end(kDepths), [&](const Depth& d) { return d.layers == layers; });
+  return found == std::end(kDepths) ? nullptr : found;
+}
+
+// He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: of the outputs that one input reaches.
+inline Init FilterInit(std::int64_t filters, const Window& window) {
+  const auto fan_out = static_cast<double>(filters * window.size * window.size);
+  return {InitKind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
+}
+
+// A convolution and its batch norm.
+struct Unit {
+  Unit(Parameters& parameters, const std::string& convolution_name, const std::string& norm_name,
+       const ImageSize& image, std::int64_t filters, const Window& window)
+      : convolution(parameters, convolution_name, image, filters, window, FilterInit(filters, window), std::nullopt),
+        norm(parameters, norm_name, filters) {}
+
+  const ImageSize& out() const { return convolution.out; }
+
+  Convolution convolution;
+  BatchNormLayer norm;
+};
+
+// Units one behind the other, and what is added to the last one before its ReLU: the block's input, or its shortcut.
+struct Block {
+  const ImageSize& out() const { return units.back().out(); }
+  Parameter last() const { return shortcut ? shortcut->norm.last() : units.back().norm.last(); }
+
+  std::vector<Unit> units;
+  std::optional<Unit> shortcut;
+};
+
+Block MakeBlock(Parameters& parameters, const std::string& name, const ImageSize& in, BlockKind kind,
+                std::int64_t channels, std::int64_t stride) {
+  Block block;
+  ImageSize image = in;
+  const auto add = [&](std::int64_t filters, const Window& window) {
+    const std::string number = std::to_string(block.units.size() + 1);
+    block.units.emplace_back(parameters, name + ".conv" + number, name + ".bn" + number, image, filters, window);
+    image = block.out();
+  };
+  if (kind == BlockKind::kBasic) {
+    add(channels, {.size = 3, .stride = stride, .padding = 1});
+    add(channels, {.size = 3, .padding = 1});
+  } else {
+    add(channels, {});
+    add(channels, {.size = 3, .stride = stride, .padding = 1});
+    add(4 * channels, {});
+  }
+  if (stride != 1 || in.channels != image.channels) {
+    block.shortcut.emplace(parameters, name + ".downsample.0", name + ".downsample.1", in, image.channels,
+                           Window{.stride = stride});
+  }
+  return block;
+}
+
+bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
+
+// What a unit leaves for the way back.
+template <class T>
+struct UnitState {
+  T* convolved;
+  NormState<T> norm;  // norm.y is what the unit puts out
+};
+
+template <class T>
+struct BlockState {
+  std::vector<UnitState<T>> units;
+  UnitState<T> shortcut;
+};
+
+template <class Context, class T>
+class Resnet final : public Model<T> {
+ public:
+  Resnet(Context& context, const ResnetShape& shape)
+      : context_(context),
+        arena_(context),
+        shape_(shape),
+        stem_(parameters_, "conv1", "bn1", shape.image, shape.width,
+              IsSmall(shape.image) ? Window{.size = 3, .padding = 1} : Window{.size = 7, .stride = 2, .padding = 3}),
+        pooled_(IsSmall(shape.image) ? stem_.out() : OutputOf(stem_.out(), kStemPool, shape.width)),
+        blocks_(MakeBlocks(parameters_, shape, pooled_)),
+        linear_(parameters_, "fc", blocks_.back().out().channels, shape.classes,
+                InputsInit(blocks_.back().out().channels), InputsInit(blocks_.back().out().channels)),
+        block_states_(blocks_.size()) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) block_states_[i].units.resize(blocks_[i].units.size());
+  }
+
+  const std::vector<TensorSpec>& tensors() const override { return parameters_.tensors(); }
+  std::size_t activation_bytes() const override { return arena_.bytes(); }
+  void ReserveActivations(std::size_t bytes) override { arena_.Reserve(bytes); }
+  std::size_t MeasureActivations(std::int64_t samples) override {
+    samples_ = samples;
+    return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
+  }
+
+  void Check(const Batch& batch) const override { CheckRows(batch, shape_.image.elements(), shape_.classes); }
+
+  void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey&,
+                     const TrainOptions& options, const Hooks& hooks) override {
+    Place(batch);
+    const Wide<T> beta = options.mode == GradientMode::kAdd ? Wide<T>(1) : Wide<T>(0);
+    const StatisticsTarget<T> statistics{gradients, beta, static_cast<Wide<T>>(options.sample_share)};
+    Forward(weights, &statistics, hooks);
+    ClassLoss(context_, batch, shape_.classes, options.gradient_scale, logits_, loss_);
+    Backward(weights, {gradients, beta}, hooks);
+  }
+
+  void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) override {
+    running_ = statistics;
+    if constexpr (!kIs16Bit<T>) running_ = statistics == nullptr ? weights : statistics;
+    CAPSTAN_CHECK(running_ != nullptr);
+    Place(batch);
+    Forward(weights, nullptr, hooks);
+    ClassLoss(context_, batch, shape_.classes, 1.0, logits_, loss_);
+  }
+
+  LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
+
+  Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
+    return Unsupported("a resnet has no next token; only a gpt has");
+  }
+
+ private:
+  static std::vector<Block> MakeBlocks(Parameters& parameters, const ResnetShape& shape, ImageSize image) {
+    const Depth& depth = *FindDepth(shape.depth);
+    std::vector<Block> blocks;
+    for (std::size_t stage = 0; stage < depth.blocks.size(); ++stage) {
+      for (int i = 0; i < depth.blocks[stage]; ++i) {
+        const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i);
+        const std::int64_t stride = stage > 0 && i == 0 ? 2 : 1;
+        blocks.push_back(MakeBlock(parameters, name, image, depth.kind, shape.width << stage, stride));
+        image = blocks.back().out();
+      }
+    }
+    return blocks;
+  }
+
+  std::int64_t Pixels(const Unit& unit) const { return samples_ * unit.out().height * unit.out().width; }
+
+  void Place(const Batch& batch) {
+    samples_ = batch.samples;
+    arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
+    inputs_ = InputsAs<T>(batch, converted_);
+  }
+
+  // For samples_.
+  void LayOut(Arena<Context>& arena) {
+    const ImageSize& last = blocks_.back().out();
+    std::int64_t largest = 0;
+    const auto take = [&](std::int64_t each) { return arena.template Take<T>(samples_ * each); };
+    const auto take_unit = [&](const Unit& unit) {
+      const std::int64_t channels = unit.out().channels;
+      largest = std::max(largest, unit.out().elements());
+      return UnitState<T>{take(unit.out().elements()),
+                          {take(unit.out().elements()), arena.template Take<Wide<T>>(channels),
+                           arena.template Take<Wide<T>>(channels)}};
+    };
+    if (kConvertsInputs<T>) converted_ = take(shape_.image.elements());
+    stem_state_ = take_unit(stem_);
+    if (!IsSmall(shape_.image)) {
+      stem_pooled_ = take(pooled_.elements());
+      argmax_ = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
+    }
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      for (std::size_t u = 0; u < blocks_[i].units.size(); ++u) {
+        block_states_[i].units[u] = take_unit(blocks_[i].units[u]);
+      }
+      if (blocks_[i].shortcut) block_states_[i].shortcut = take_unit(*blocks_[i].shortcut);
+    }
+    features_ = take(last.channels);
+    logits_ = take(shape_.classes);
+    loss_ = arena.template Take<kernels::LossResult>(1);
+    d_features_ = take(last.channels);
+    for (T*& buffer : d_) buffer = take(largest);
+  }
+
+  // What block `i` reads, or the average over pixels.
+  const T* BlockInput(std::size_t i) const {
+    if (i > 0) return block_states_[i - 1].units.back().norm.y;
+    return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pooled_;
+  }
+
+  kernels::ImageWindows StemPooling() const { return WindowsOf(samples_, stem_.out(), kStemPool); }
+
+  // ---- the way forward; `statistics` null: the running ones are used ------------------------------------------------
+
+  void ForwardUnit(const Unit& unit, const UnitState<T>& state, const T* weights, const StatisticsTarget<T>* statistics,
+                   const T* x, const T* residual, Activation activation) {
+    unit.convolution.Forward(context_, weights, samples_, x, state.convolved);
+    if (statistics == nullptr) {
+      unit.norm.Evaluate(context_, weights, running_, Pixels(unit), state.convolved, residual, activation,
+                         state.norm.y);
+    } else {
+      unit.norm.Forward(context_, weights, *statistics, Pixels(unit), state.convolved, residual, activation,
+                        state.norm);
+    }
+  }
+
+  void ForwardBlock(std::size_t index, const T* weights, const StatisticsTarget<T>* statistics, const Hooks& hooks) {
+    const Block& block = blocks_[index];
+    const BlockState<T>& state = block_states_[index];
+    const T* x = BlockInput(index);
+    const T* residual = x;
+    const std::size_t end = block.units.size() - 1;
+    for (std::size_t i = 0; i < end; ++i) {
+      NeedWeights(hooks, block.units[i].convolution.weight, block.units[i].norm.last());
+      ForwardUnit(block.units[i], state.units[i], weights, statistics, x, nullptr, Activation::kRelu);
+      x = state.units[i].norm.y;
+    }
+    NeedWeights(hooks, block.units[end].convolution.weight, block.last());
+    if (block.shortcut) {
+      ForwardUnit(*block.shortcut, state.shortcut, weights, statistics, residual, nullptr, Activation::kNone);
+      residual = state.shortcut.norm.y;
+    }
+    ForwardUnit(block.units[end], state.units[end], weights, statistics, x, residual, Activation::kRelu);
+  }
+
+  void Forward(const T* weights, const StatisticsTarget<T>* statistics, const Hooks& hooks) {
+    NeedWeights(hooks, stem_.convolution.weight, stem_.norm.last());
+    ForwardUnit(stem_, stem_state_, weights, statistics, inputs_, nullptr, Activation::kRelu);
+    if (!IsSmall(shape_.image)) MaxPool(context_, StemPooling(), stem_state_.norm.y, stem_pooled_, argmax_);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) ForwardBlock(i, weights, statistics, hooks);
+    const ImageSize& last = blocks_.back().out();
+    GlobalAverage(context_, samples_, last.height * last.width, last.channels, BlockInput(blocks_.size()), features_);
+    NeedWeights(hooks, linear_.weight, linear_.bias);
+    linear_.Forward(context_, weights, samples_, features_, logits_);
+  }
+
+  // ---- the way back -------------------------------------------------------------------------------------------------
+
+  // From dy, the gradient of what the unit puts out, to that of its convolution; parameters' gradients, and dy as of
+  // BatchNormLayer::Backward.
+  void BackwardUnit(const Unit& unit, const UnitState<T>& state, const T* weights, const GradientTarget<T>& target,
+                    const T* x, Activation activation, T* dy, T* d_convolved, const Hooks& hooks) {
+    unit.norm.Backward(context_, weights, target, Pixels(unit), state.convolved, state.norm, activation, dy,
+                       d_convolved);
+    unit.convolution.BackwardParameters(context_, target, samples_, x, d_convolved);
+    GradientReady(hooks, unit.convolution.weight, unit.norm.last());
+  }
+
+  // From the gradient of what the block puts out, in d_[0], to that of its input, in d_[0].
+  void BackwardBlock(std::size_t index, const T* weights, const GradientTarget<T>& target, const Hooks& hooks) {
+    const Block& block = blocks_[index];
+    const BlockState<T>& state = block_states_[index];
+    const T* in = BlockInput(index);
+    T* d_unit = d_[1];
+    T* free = d_[2];
+    for (std::size_t i = block.units.size(); i-- > 0;) {
+      const bool last = i + 1 == block.units.size();
+      BackwardUnit(block.units[i], state.units[i], weights, target, i > 0 ? state.units[i - 1].norm.y : in,
+                   Activation::kRelu, last ? d_[0] : d_unit, d_unit, hooks);
+      if (i == 0) break;
+      block.units[i].convolution.BackwardInput(context_, weights, samples_, d_unit, free);
+      std::swap(d_unit, free);
+    }
+    // d_[0] is the gradient of what was added to the last unit.
+    if (block.shortcut) {
+      BackwardUnit(*block.shortcut, state.shortcut, weights, target, in, Activation::kNone, d_[0], d_[0], hooks);
+      block.shortcut->convolution.BackwardInput(context_, weights, samples_, d_[0], free);
+      std::swap(d_[0], free);
+    }
+    block.units.front().convolution.BackwardInput(context_, weights, samples_, d_unit, d_[0], Wide<T>(1));
+    d_[1] = d_unit;
+    d_[2] = free;
+  }
+
+  void Backward(const T* weights, const GradientTarget<T>& target, const Hooks& hooks) {
+    if (hooks.backward_begins) hooks.backward_begins();
+    linear_.BackwardParameters(context_, target, samples_, features_, logits_);
+    GradientReady(hooks, linear_.weight, linear_.bias);
+    linear_.BackwardInput(context_, weights, samples_, logits_, d_features_);
+    const ImageSize& last = blocks_.back().out();
+    GlobalAverageBackward(context_, samples_, last.height * last.width, last.channels, d_features_, d_[0]);
+    for (std::size_t i = blocks_.size(); i-- > 0;) BackwardBlock(i, weights, target, hooks);
+    if (!IsSmall(shape_.image)) {
+      MaxPoolBackward(context_, StemPooling(), d_[0], argmax_, d_[1]);
+      std::swap(d_[0], d_[1]);
+    }
+    BackwardUnit(stem_, stem_state_, weights, target, inputs_, Activation::kRelu, d_[0], d_[0], hooks);
+  }
+
+  Context& context_;
+  Arena<Context> arena_;
+  ResnetShape shape_;
+  Parameters parameters_;
+  Unit stem_;
+  ImageSize pooled_;  // what the first block reads
+  std::vector<Block> blocks_;
+  Linear linear_;
+
+  // Of the batch in work.
+  const Wide<T>* running_ = nullptr;  // statistics to evaluate with
+  std::int64_t samples_ = 0;
+  const T* inputs_ = nullptr;
+  T* converted_ = nullptr;
+  UnitState<T> stem_state_{};
+  T* stem_pooled_ = nullptr;
+  std::int32_t* argmax_ = nullptr;
+  std::vector<BlockState<T>> block_states_;
+  T* features_ = nullptr;  // means over the pixels of what the last block puts out
+  T* logits_ = nullptr;    // become their gradient
+  T* d_features_ = nullptr;
+  kernels::LossResult* loss_ = nullptr;
+  std::array<T*, 3> d_{};  // each as large as the largest unit's output
+};
+
+}  // namespace detail
+
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateResnet(Context& context, const ResnetShape& shape) {
+  CAPSTAN_RETURN_IF_ERROR(CheckImage(shape.image));
+  CAPSTAN_RETURN_IF_ERROR(CheckSize("classes", shape.classes));
+  CAPSTAN_RETURN_IF_ERROR(CheckSize("width", shape.width, detail::kWidthMax));
+  if (detail::FindDepth(shape.depth) == nullptr) {
+    return Invalid("model.depth is " + std::to_string(shape.depth) + "; a resnet has 18, 34, 50, 101 or 152 layers");
+  }
+  return std::unique_ptr<Model<T>>(std::make_unique<detail::Resnet<Context, T>>(context, shape));
+}
+
+}  // namespace capstan::nn
