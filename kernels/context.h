@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "common/status.h"
 
@@ -69,6 +70,8 @@ class CpuContext {
   std::size_t workspace_bytes_ = 0;
 };
 
+class Products;  // kernels/cuda/products.h
+
 // Kernels on a CudaContext are enqueued on its stream and return at once; every pointer they take is the device's. What
 // fails there is seen by a later call, or when its stream is waited for.
 class CudaContext {
@@ -77,7 +80,15 @@ class CudaContext {
 
   CUstream_st* stream() const { return stream_; }
 
+  // Who computes matrix products; null: nobody, and Matmul fails.
+  void UseProducts(std::shared_ptr<Products> products) { products_ = std::move(products); }
+  Products* products() const { return products_.get(); }
+
   const Status& status() const { return status_; }
+  // The first failure, where it is not one of CUDA's runtime.
+  void Fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
   // What a call of CUDA came to, `call` being what it was for; false once one has failed.
   bool Note(int cuda_status, const char* call);
 
@@ -108,6 +119,7 @@ class CudaContext {
 
   CUstream_st* const stream_;
   Status status_;
+  std::shared_ptr<Products> products_;
   Memory workspace_;
   std::size_t workspace_bytes_ = 0;
 };

@@ -53,6 +53,9 @@ struct Product {
 
 template <class T, class Out>
 void Matmul(CpuContext& context, const Product<T, Out>& product);
+// float, Bf16 and Half. The order of sums is cuBLASLt's, which is the same for the same shapes on the same device.
+template <class T, class Out>
+void Matmul(CudaContext& context, const Product<T, Out>& product);
 
 // The same on the calling thread alone, for kernels whose tasks are products; `scratch` has kMatmulScratch<T> elements.
 template <class T, class Out>

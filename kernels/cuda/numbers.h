@@ -1,6 +1,6 @@
 // ToFloat, Rounded, Pack: numbers in device code. Arithmetic is in float; memory is read 16 bytes at a time.
 //
-// Parity: Rounded as Narrow of number16.h, bit for bit.
+// Parity: Rounded as Narrow of number16.h, bit for bit, but for which NaN it makes.
 #pragma once
 
 #include <cuda_bf16.h>

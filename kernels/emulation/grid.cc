@@ -61,8 +61,9 @@ struct Thread {
 
 class Block {
  public:
-  Block(Size3 blocks, Size3 threads, Size3 index, StackPool* stacks, const std::function<void()>& body)
-      : threads_(std::size_t{threads.x} * threads.y * threads.z),
+  Block(Size3 blocks, Size3 threads, Size3 index, bool descends, StackPool* stacks, const std::function<void()>& body)
+      : descends_(descends),
+        threads_(std::size_t{threads.x} * threads.y * threads.z),
         exchanged_((threads_.size() + kWarp - 1) / kWarp * kWarp) {
     std::size_t next = 0;
     for (unsigned z = 0; z < threads.z; ++z) {
@@ -97,6 +98,7 @@ class Block {
   bool ReleaseBlock();
   std::string Waiting() const;
 
+  const bool descends_;  // begins with its last thread
   std::vector<Thread> threads_;
   std::vector<std::array<std::byte, 8>> exchanged_;
   std::size_t running_ = 0;
@@ -109,7 +111,7 @@ void Block::Run() {
   for (std::size_t turn = 0;; ++turn) {
     bool any = false;
     for (std::size_t i = 0; i < threads_.size(); ++i) {
-      running_ = turn % 2 == 0 ? threads_.size() - 1 - i : i;
+      running_ = (turn % 2 == 0) == descends_ ? threads_.size() - 1 - i : i;
       if (running().state != State::kReady) continue;
       any = true;
       context::fiber next = std::move(running().fiber).resume();
@@ -173,13 +175,15 @@ std::string Block::Waiting() const {
 }  // namespace
 
 void RunGrid(Size3 blocks, Size3 threads, const std::function<void()>& body) {
+  static thread_local bool descends = false;
   const std::uint64_t count = std::uint64_t{threads.x} * threads.y * threads.z;
   if (count == 0 || count > kThreadsMax) Die("a CUDA block of " + std::to_string(count) + " threads");
   StackPool stacks;
   for (unsigned z = 0; z < blocks.z; ++z) {
     for (unsigned y = 0; y < blocks.y; ++y) {
       for (unsigned x = 0; x < blocks.x; ++x) {
-        Block block(blocks, threads, {x, y, z}, &stacks, body);
+        descends = !descends;
+        Block block(blocks, threads, {x, y, z}, descends, &stacks, body);
         current = &block;
         block.Run();
         current = nullptr;
@@ -197,6 +201,9 @@ void SyncBlock() { current->Wait(State::kAtBlock, 0); }
 void SyncWarp(unsigned mask) { current->Wait(State::kAtWarp, mask); }
 
 void Exchange(unsigned mask, int from, void* value, std::size_t bytes) {
+  if (from < 0 || from >= static_cast<int>(kWarp) || (mask >> from & 1) == 0) {
+    Die("a CUDA shuffle takes from lane " + std::to_string(from) + ", which is not in its mask");
+  }
   std::memcpy(current->ExchangedBy(static_cast<unsigned>(Lane())).data(), value, bytes);
   SyncWarp(mask);
   std::memcpy(value, current->ExchangedBy(static_cast<unsigned>(from)).data(), bytes);

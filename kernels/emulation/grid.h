@@ -1,11 +1,12 @@
 // RunGrid: a CUDA grid on the calling thread: blocks one after the other, a block's threads as fibers.
 //
 // Kind:   functions for the stand-in headers in cuda/; only code that runs in a grid calls any but RunGrid.
-// Limits: 1024 threads in a block. Static __shared__ arrays only: they are thread_local here, so a grid never moves to
-//         another thread of the system.
-// Fails:  threads of a block that wait for each other at different places end the process, with who waits where.
-// Why:    kernels run on machines without a GPU, under sanitizers, from the same source. Threads of a block do not take
-//         turns in ascending order, so that a missing barrier shows.
+// Limits: CUDA's on grids and blocks. Static __shared__ arrays only: they are thread_local here, so a grid never moves
+//         to another thread of the system.
+// Fails:  a block whose threads wait for each other and none can go on, a shuffle with a lane outside the mask: the
+//         process ends and says which.
+// Why:    kernels run on machines without a GPU, under sanitizers, from the same source. One block begins with its
+//         last thread, the next with its first, and so do grids: a missing barrier shows in one of two.
 #pragma once
 
 #include <cstddef>

@@ -31,8 +31,11 @@ class Delays {
 
 }  // namespace
 
+// Recorded on two streams, the earlier record may complete last.
 void Event::Complete(std::uint64_t ticket) {
-  completed_.store(ticket, std::memory_order_release);
+  std::uint64_t known = completed_.load(std::memory_order_relaxed);
+  while (known < ticket && !completed_.compare_exchange_weak(known, ticket, std::memory_order_acq_rel)) {
+  }
   completed_.notify_all();
 }
 

@@ -61,6 +61,7 @@ PLANTED = [
     ("library", "common/json.h", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
     ("library", "server/tables.h", "#pragma once\n#include <rocksdb/db.h>\n", 2),
     ("library", "kernels/gelu.h", "#pragma once\n#include <cuda_runtime.h>\n", 2),
+    ("library", "worker/nn/products.h", "#pragma once\n#include <cublasLt.h>\n", 2),
     ("library", "worker/nn/fibers.h", "#pragma once\n#include <boost/context/fiber.hpp>\n", 2),
     ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
     ("library", "common/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/catalog.h"
@@ -53,6 +54,8 @@ struct TrainOptions {
   // Of statistics (TensorKind) `gradients` takes sample_share * the mean over this batch, whatever gradient_scale is;
   // so with the batch's share of the slot's samples, micro-batches add up to the slot's mean.
   double sample_share = 1;
+  // Whether the gradients are complete with this call. If not, a device keeps them, to add the next call's.
+  bool deliver = true;
 };
 
 // Called on the thread that runs the model; each may be empty.
@@ -168,5 +171,19 @@ template <class T, class Context>
 Result<std::unique_ptr<Model<T>>> CreateResnet(Context& context, const ResnetShape& shape);
 template <class T, class Context>
 Result<std::unique_ptr<Model<T>>> CreateGpt(Context& context, const GptShape& shape);
+
+using ModelShape = std::variant<MlpShape, ConvnetShape, ResnetShape, GptShape>;
+
+template <class T, class Context>
+Result<std::unique_ptr<Model<T>>> CreateModel(Context& context, const ModelShape& shape) {
+  struct Creator {
+    Context& context;
+    auto operator()(const MlpShape& s) const { return CreateMlp<T>(context, s); }
+    auto operator()(const ConvnetShape& s) const { return CreateConvnet<T>(context, s); }
+    auto operator()(const ResnetShape& s) const { return CreateResnet<T>(context, s); }
+    auto operator()(const GptShape& s) const { return CreateGpt<T>(context, s); }
+  };
+  return std::visit(Creator{context}, shape);
+}
 
 }  // namespace capstan::nn

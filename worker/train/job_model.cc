@@ -14,24 +14,29 @@ namespace {
 template <class T>
 class ModelOf final : public JobModel {
  public:
-  explicit ModelOf(std::unique_ptr<nn::Model<T>> model) : model_(std::move(model)) {}
+  ModelOf(kernels::CpuContext& context, std::unique_ptr<nn::Model<T>> model)
+      : context_(context), model_(std::move(model)) {}
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
   std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
   void ReserveActivations(std::size_t bytes) override { model_->ReserveActivations(bytes); }
-  nn::LossSums Train(const WeightsView& weights, float* gradients, const nn::Batch& batch, const nn::StepKey& key,
-                     const nn::TrainOptions& options, const nn::Hooks& hooks) override {
+  Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
+                             const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override {
     return model_->Train(Of(weights), gradients, batch, key, options, hooks);
   }
-  nn::LossSums Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override {
+  Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override {
     return model_->Evaluate(Of(weights), batch, hooks, weights.wide);
   }
-  std::string NumericClass() const override { return train::NumericClass<T>(); }
-  std::uint64_t NumericFingerprint(kernels::CpuContext& context) const override {
-    return train::NumericFingerprint<T>(context);
+  std::string NumericClass() const override { return train::NumericClass(kPrecision, CpuName(kPrecision)); }
+  Result<std::uint64_t> NumericFingerprint() const override {
+    return train::NumericFingerprint(
+        kPrecision, [&](const nn::ModelShape& shape) { return CreateJobModel(context_, kPrecision, shape); });
   }
 
  private:
+  static constexpr Precision kPrecision = std::is_same_v<T, Bf16>   ? Precision::kBf16
+                                          : std::is_same_v<T, Half> ? Precision::kFp16
+                                                                    : Precision::kFp32;
   static const T* Of(const WeightsView& weights) {
     if constexpr (std::is_same_v<T, float>) {
       return weights.wide;
@@ -41,26 +46,32 @@ class ModelOf final : public JobModel {
     }
   }
 
+  kernels::CpuContext& context_;
   std::unique_ptr<nn::Model<T>> model_;
 };
 
 template <class T>
-Result<std::unique_ptr<JobModel>> Create(kernels::CpuContext& context, const JobConfig& config,
-                                         const SampleSpec& samples) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<nn::Model<T>> model, CreateModel<T>(context, config, samples));
-  return std::unique_ptr<JobModel>(std::make_unique<ModelOf<T>>(std::move(model)));
+Result<std::unique_ptr<JobModel>> Create(kernels::CpuContext& context, const nn::ModelShape& shape) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<nn::Model<T>> model, nn::CreateModel<T>(context, shape));
+  return std::unique_ptr<JobModel>(std::make_unique<ModelOf<T>>(context, std::move(model)));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, const JobConfig& config,
-                                                 const SampleSpec& samples) {
-  switch (config.worker.precision) {
-    case Precision::kFp32: return Create<float>(context, config, samples);
-    case Precision::kBf16: return Create<Bf16>(context, config, samples);
-    case Precision::kFp16: return Create<Half>(context, config, samples);
+Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, Precision precision,
+                                                 const nn::ModelShape& shape) {
+  switch (precision) {
+    case Precision::kFp32: return Create<float>(context, shape);
+    case Precision::kBf16: return Create<Bf16>(context, shape);
+    case Precision::kFp16: return Create<Half>(context, shape);
   }
   return Invalid("an unknown precision");
+}
+
+Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, const JobConfig& config,
+                                                 const SampleSpec& samples) {
+  CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(config, samples));
+  return CreateJobModel(context, config.worker.precision, shape);
 }
 
 }  // namespace capstan::train

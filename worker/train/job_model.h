@@ -1,7 +1,7 @@
 // JobModel: a model in the precision that a job asks for, on weights as the client holds them.
 //
 // Kind:   owned by the one thread that calls it, as nn::Model.
-// Fails:  CreateJobModel as CreateModel.
+// Fails:  CreateJobModel as CreateModel; Train and Evaluate where a device does.
 // Why:    who trains need not know in which numbers: gradients are fp32 whatever the model stores.
 #pragma once
 
@@ -20,6 +20,8 @@ namespace capstan::train {
 struct WeightsView {
   const float* wide = nullptr;
   const std::uint16_t* narrow = nullptr;  // null: fp32
+  // Those of one round have the same number: what a device has of them already is not copied again. 0: always copied.
+  std::uint64_t round = 0;
 };
 
 class JobModel {
@@ -30,15 +32,19 @@ class JobModel {
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
   virtual void ReserveActivations(std::size_t bytes) = 0;
-  virtual nn::LossSums Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
-                             const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) = 0;
-  virtual nn::LossSums Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
+  virtual Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
+                                     const nn::StepKey& key, const nn::TrainOptions& options,
+                                     const nn::Hooks& hooks) = 0;
+  virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
 
   // What its bits depend on besides its inputs: numeric_class.h.
   virtual std::string NumericClass() const = 0;
-  virtual std::uint64_t NumericFingerprint(kernels::CpuContext& context) const = 0;
+  virtual Result<std::uint64_t> NumericFingerprint() const = 0;
 };
 
+// On the CPU. `context` outlives it.
+Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, Precision precision,
+                                                 const nn::ModelShape& shape);
 Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, const JobConfig& config,
                                                  const SampleSpec& samples);
 

@@ -30,9 +30,7 @@ nn::ImageSize SizeOf(const ImageShape& image) { return {image.height, image.widt
 
 }  // namespace
 
-template <class T>
-Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
-                                                  const SampleSpec& samples) {
+Result<nn::ModelShape> ShapeOfModel(const JobConfig& config, const SampleSpec& samples) {
   const ModelSection& model = config.model;
   if (!model.built_in()) {
     return Invalid(
@@ -42,41 +40,31 @@ Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, 
   CAPSTAN_RETURN_IF_ERROR(CheckData(model, samples));
   switch (model.kind) {
     case ModelKind::kGpt:
-      return nn::CreateGpt<T>(context, {.vocabulary = samples.vocabulary,
-                                        .context = samples.context,
-                                        .layers = model.layers,
-                                        .heads = model.heads,
-                                        .width = model.width,
-                                        .dropout = model.dropout,
-                                        .recompute = config.worker.recompute});
+      return nn::ModelShape(nn::GptShape{.vocabulary = samples.vocabulary,
+                                         .context = samples.context,
+                                         .layers = model.layers,
+                                         .heads = model.heads,
+                                         .width = model.width,
+                                         .dropout = model.dropout,
+                                         .recompute = config.worker.recompute});
     case ModelKind::kMlp:
-      return nn::CreateMlp<T>(context, {.features = samples.features,
-                                        .classes = samples.classes,
-                                        .hidden = Widths(model.hidden),
-                                        .dropout = model.dropout});
+      return nn::ModelShape(nn::MlpShape{.features = samples.features,
+                                         .classes = samples.classes,
+                                         .hidden = Widths(model.hidden),
+                                         .dropout = model.dropout});
     case ModelKind::kConvnet:
-      return nn::CreateConvnet<T>(context, {.image = SizeOf(samples.image),
-                                            .classes = samples.classes,
-                                            .channels = Widths(model.channels),
-                                            .hidden = Widths(model.hidden),
-                                            .dropout = model.dropout});
+      return nn::ModelShape(nn::ConvnetShape{.image = SizeOf(samples.image),
+                                             .classes = samples.classes,
+                                             .channels = Widths(model.channels),
+                                             .hidden = Widths(model.hidden),
+                                             .dropout = model.dropout});
     case ModelKind::kResnet:
-      return nn::CreateResnet<T>(
-          context,
-          {.image = SizeOf(samples.image), .classes = samples.classes, .depth = model.depth, .width = model.width});
+      return nn::ModelShape(nn::ResnetShape{
+          .image = SizeOf(samples.image), .classes = samples.classes, .depth = model.depth, .width = model.width});
     case ModelKind::kClient: break;
   }
   return Unsupported("[model] kind: not built yet");
 }
-
-template Result<std::unique_ptr<nn::Model<float>>> CreateModel<float>(kernels::CpuContext&, const JobConfig&,
-                                                                      const SampleSpec&);
-template Result<std::unique_ptr<nn::Model<double>>> CreateModel<double>(kernels::CpuContext&, const JobConfig&,
-                                                                        const SampleSpec&);
-template Result<std::unique_ptr<nn::Model<Bf16>>> CreateModel<Bf16>(kernels::CpuContext&, const JobConfig&,
-                                                                    const SampleSpec&);
-template Result<std::unique_ptr<nn::Model<Half>>> CreateModel<Half>(kernels::CpuContext&, const JobConfig&,
-                                                                    const SampleSpec&);
 
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors) {
   for (TensorSpec& tensor : model_tensors) {

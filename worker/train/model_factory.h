@@ -1,10 +1,10 @@
-// CreateModel: the model that a job file asks for, fitted to the data's shape. JobTensors: what it declares to servers.
+// ShapeOfModel: the model that a job file asks for, fitted to the data's shape. JobTensors: what it declares to
+// servers.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming what of the model does not fit the data.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "common/job_config.h"
@@ -13,9 +13,7 @@
 
 namespace capstan::train {
 
-template <class T>
-Result<std::unique_ptr<nn::Model<T>>> CreateModel(kernels::CpuContext& context, const JobConfig& config,
-                                                  const SampleSpec& samples);
+Result<nn::ModelShape> ShapeOfModel(const JobConfig& config, const SampleSpec& samples);
 
 // The model's tensors, with the job's word on which of them decay.
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors);

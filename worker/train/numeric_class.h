@@ -7,19 +7,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
-#include "kernels/context.h"
+#include "common/job_config.h"
+#include "worker/train/job_model.h"
 
 namespace capstan::train {
 
-// "capstan 0.1.0, g++ 12.2.0, fp32, cpu", for T = float, Bf16 or Half; for people, and compared. Names the products of
-// bf16 where they have bits of their own.
-template <class T>
-std::string NumericClass();
+// "capstan 0.1.0, g++ 12.2.0, fp32, cpu"; for people, and compared. `where`: what computes, as far as it has bits of
+// its own.
+std::string NumericClass(Precision precision, const std::string& where);
 
-// XXH3 of the gradients of fixed small models that store T, on fixed data: every kernel of the job's path takes part.
-template <class T>
-std::uint64_t NumericFingerprint(kernels::CpuContext& context);
+// "cpu", with the name of the products of bf16 where they have bits of their own.
+std::string CpuName(Precision precision);
+
+// XXH3 of the gradients of fixed small models on fixed data: every kernel of the job's path takes part. `make` makes
+// the models that are probed; they are the host's to make, and cannot fail but where the device does.
+using ModelMaker = std::function<Result<std::unique_ptr<JobModel>>(const nn::ModelShape&)>;
+Result<std::uint64_t> NumericFingerprint(Precision precision, const ModelMaker& make);
 
 }  // namespace capstan::train

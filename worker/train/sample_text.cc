@@ -35,7 +35,8 @@ Result<std::string> SampleText(const JobConfig& config, std::span<const float> w
   }
   kernels::CpuContext context(1);
   const SampleSpec spec{.form = SampleForm::kTokens, .vocabulary = kByteVocabulary, .context = config.model.context};
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model, CreateModel<float>(context, config, spec));
+  CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(config, spec));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<nn::Model<float>> model, nn::CreateModel<float>(context, shape));
   std::uint64_t elements = 0;
   for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();
   if (elements != weights.size()) {

@@ -69,7 +69,8 @@ Result<nn::LossSums> SlotComputer::Gradient(Step step, SlotIndex slot, std::span
     const auto begin = std::chrono::steady_clock::now();
     auto turn = begin;
     part_hooks.backward_begins = [&turn] { turn = std::chrono::steady_clock::now(); };
-    const nn::LossSums one = model_.Train(weights, gradient, batch, key, options, part_hooks);
+    options.deliver = part + 1 == parts;
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums one, model_.Train(weights, gradient, batch, key, options, part_hooks));
     const auto end = std::chrono::steady_clock::now();
     times_.forward += turn - begin;
     times_.backward += end - turn;
@@ -96,7 +97,8 @@ Result<nn::LossSums> SlotComputer::Validate(SlotIndex slot, const WeightsView& w
     validation_samples_.clear();
     for (std::uint64_t i = first; i < std::min(first + batch_max, share.last); ++i) validation_samples_.push_back(i);
     CAPSTAN_ASSIGN_OR_RETURN(const nn::Batch batch, FillBatch(validation_samples_, Split::kValidation, {}));
-    const nn::LossSums one = model_.Evaluate(weights, batch, first == share.first ? hooks : nn::Hooks{});
+    CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums one,
+                             model_.Evaluate(weights, batch, first == share.first ? hooks : nn::Hooks{}));
     sums.loss += one.loss;
     sums.count += one.count;
     sums.correct += one.correct;

@@ -53,6 +53,7 @@ Result<std::optional<Work>> Trainer::WaitForWork() {
 Status Trainer::RunRound(const Work& work) {
   const auto begin = SteadyClock::now();
   step_ = work.step;
+  ++round_;
   metrics_->step.Set(static_cast<double>(work.step));
   metrics_->slots.Set(static_cast<double>(work.slots.size()));
   metrics_->generation.Set(static_cast<double>(work.generation));
@@ -83,7 +84,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     if (status.ok()) status = client_.GradientReady(first, last);
   };
 
-  const WeightsView weights{client_.weights(), client_.narrow_weights()};
+  const WeightsView weights{client_.weights(), client_.narrow_weights(), round_};
   SlotResult result;
   if (computer_.Validates(Step{work.step})) {
     CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums validation, computer_.Validate(slot, weights, hooks));

@@ -46,7 +46,7 @@ class Trainer {
   std::function<bool()> stop_requested_;
   const TrainerLanes lanes_;
   std::chrono::steady_clock::time_point first_push_{};  // of this round; none before its first gradient
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0, round_ = 0;
   std::chrono::steady_clock::duration waited_{};  // for weights, and not counted yet
 };
 

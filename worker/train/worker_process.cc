@@ -16,14 +16,14 @@ namespace capstan::train {
 
 namespace {
 
-WorkerDescription Describe(const Dataset& data, const JobModel& model, kernels::CpuContext& context) {
+Result<WorkerDescription> Describe(const Dataset& data, const JobModel& model) {
   WorkerDescription description;
   for (const TensorSpec& tensor : model.tensors()) {
     description.tensors.push_back({tensor.name, tensor.shape, static_cast<InitialWeights>(tensor.init.kind),
                                    tensor.init.scale, tensor.decay, 0, tensor.kind == TensorKind::kStatistic});
   }
   description.numeric_class = model.NumericClass();
-  description.numeric_fingerprint = model.NumericFingerprint(context);
+  CAPSTAN_ASSIGN_OR_RETURN(description.numeric_fingerprint, model.NumericFingerprint());
   description.data_fingerprint = data.fingerprint();
   return description;
 }
@@ -60,7 +60,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   };
   Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);
   try {
-    CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(*data, *model, context)));  // takes the weights' memory
+    CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
+    CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // takes the weights' memory
     model->ReserveActivations(account.activations);
     return trainer.Run();
   } catch (const std::bad_alloc&) {

@@ -141,7 +141,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* arg
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** arguments,
                              std::size_t shared_bytes, cudaStream_t stream) {
-  if (shared_bytes != 0) return cudaErrorInvalidValue;
+  constexpr unsigned kMostY = 65535;
+  if (shared_bytes != 0 || blocks.y > kMostY || blocks.z > kMostY || blocks.x > 0x7FFFFFFF)
+    return cudaErrorInvalidValue;
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     std::tuple<Parameters...> copies(*static_cast<Parameters*>(arguments[I])...);
     stream->Enqueue([=] { capstan::emulation::RunGrid(blocks, threads, [&] { std::apply(kernel, copies); }); });

@@ -1,0 +1,88 @@
+// Matmul on a device, by cuBLASLt: bias and activation are its epilogues where it has them for what is asked.
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/products.h"
+#include "kernels/matmul.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+template <class T>
+constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
+                                 : std::is_same_v<T, Half> ? CUDA_R_16F
+                                                           : CUDA_R_32F;
+
+// activated = f(c), for what no epilogue does. A thread computes one element; c once and activated once.
+template <class T>
+__global__ void __launch_bounds__(kThreads) Activate(Activation activation, std::int64_t count, std::int64_t columns,
+                                                     std::int64_t stride, const T* c, T* activated) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const std::int64_t at = i / columns * stride + i % columns;
+  const float x = ToFloat(c[at]);
+  const float u = 1.59576912160573071176F * x * fmaf(0.044715F * x, x, 1.0F);  // gelu(x) = x sigmoid(u)
+  const float gelu = x / (1.0F + expf(-u));
+  activated[at] = Rounded<T>(activation == Activation::kGelu ? gelu : x < 0 ? 0.0F : x);
+}
+
+unsigned AlignmentOf(std::initializer_list<const void*> pointers, std::int64_t row_bytes) {
+  std::uintptr_t bits = 16 | static_cast<std::uintptr_t>(row_bytes);
+  for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  return static_cast<unsigned>(bits & (~bits + 1));
+}
+
+template <class T, class Out>
+ProductShape ShapeOf(const Product<T, Out>& p) {
+  ProductShape shape;
+  shape.in = kType<T>;
+  shape.out = kType<Out>;
+  shape.rows = p.n, shape.columns = p.m, shape.depth = p.k;
+  shape.left_stride = p.b.stride, shape.right_stride = p.a.stride, shape.out_stride = p.c_stride;
+  shape.left_transposed = p.b.transpose == Transpose::kYes;
+  shape.right_transposed = p.a.transpose == Transpose::kYes;
+  const auto row_bytes = static_cast<std::int64_t>(sizeof(T)) * (p.a.stride | p.b.stride) |
+                         static_cast<std::int64_t>(sizeof(Out)) * p.c_stride;
+  shape.alignment = AlignmentOf({p.a.data, p.b.data, p.c, p.activated, p.bias}, row_bytes);
+  return shape;
+}
+
+// What an epilogue does: the bias; and the activation, if the values before it are not wanted, or are GELU's and
+// aligned.
+template <class T, class Out>
+cublasLtEpilogue_t EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
+  unsigned epilogue = p.bias == nullptr ? 0U : static_cast<unsigned>(CUBLASLT_EPILOGUE_BIAS);
+  const bool in_place = p.activated == p.c;
+  if (p.activation == Activation::kRelu && in_place) epilogue |= CUBLASLT_EPILOGUE_RELU;
+  if (p.activation == Activation::kGelu && in_place) epilogue |= CUBLASLT_EPILOGUE_GELU;
+  const bool keeps = p.activation == Activation::kGelu && !in_place && alignment == 16 && p.n % 8 == 0;
+  if (keeps) epilogue |= CUBLASLT_EPILOGUE_GELU_AUX;
+  return static_cast<cublasLtEpilogue_t>(epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : epilogue);
+}
+
+}  // namespace
+
+template <class T, class Out>
+void Matmul(CudaContext& context, const Product<T, Out>& p) {
+  if (p.m == 0 || p.n == 0 || !context.status().ok()) return;
+  if (context.products() == nullptr) return context.Fail(Unsupported("no cuBLASLt was loaded for this context"));
+  ProductShape shape = ShapeOf(p);
+  shape.epilogue = EpilogueOf(p, shape.alignment);
+  const bool keeps = (shape.epilogue & 128) != 0;
+  const Products::Pointers pointers{
+      .left = p.b.data, .right = p.a.data, .out = keeps ? p.activated : p.c, .bias = p.bias, .before = p.c};
+  context.products()->Run(context, shape, pointers, p.alpha, p.beta);
+  const bool done = p.activation == Activation::kNone || (shape.epilogue & ~CUBLASLT_EPILOGUE_BIAS) > 1;
+  if (done) return;
+  Launch(context, Activate<Out>, GridFor(p.m * p.n, kThreads), p.activation, p.m * p.n, p.n, p.c_stride, p.c,
+         p.activated);
+}
+
+template void Matmul(CudaContext&, const Product<float>&);
+template void Matmul(CudaContext&, const Product<Bf16>&);
+template void Matmul(CudaContext&, const Product<Bf16, float>&);
+template void Matmul(CudaContext&, const Product<Half>&);
+template void Matmul(CudaContext&, const Product<Half, float>&);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,182 @@
+#include "worker/train/device/device_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace capstan::train {
+
+// ---- a batch ------------------------------------------------------------------------------------------------------
+
+nn::Batch DeviceBatch::Put(const nn::Batch& batch) {
+  const std::size_t sizes[] = {batch.inputs.size_bytes(), batch.tokens.size_bytes(), batch.targets.size_bytes()};
+  const void* const from[] = {batch.inputs.data(), batch.tokens.data(), batch.targets.data()};
+  std::size_t offsets[3], bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    offsets[i] = bytes;
+    bytes += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (bytes > bytes_) {
+    host_ = MakePinned(context_, bytes);
+    device_ = context_.Allocate(bytes);
+    bytes_ = bytes;
+  }
+  if (!context_.status().ok()) return {};
+  auto* const host = static_cast<std::byte*>(host_.get());
+  auto* const device = static_cast<std::byte*>(device_.get());
+  for (int i = 0; i < 3; ++i) {
+    if (sizes[i] > 0) std::memcpy(host + offsets[i], from[i], sizes[i]);
+  }
+  context_.Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, context_.stream()), "copying a batch");
+  const auto at = [&]<class Number>(int i, std::span<const Number> on_host) {
+    return std::span<const Number>(reinterpret_cast<const Number*>(device + offsets[i]), on_host.size());
+  };
+  return {batch.samples, at(0, batch.inputs), at(1, batch.tokens), at(2, batch.targets)};
+}
+
+// ---- the model ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<std::int64_t> OffsetsOf(const std::vector<TensorSpec>& tensors) {
+  std::vector<std::int64_t> offsets = {0};
+  for (const TensorSpec& tensor : tensors) {
+    offsets.push_back(offsets.back() + static_cast<std::int64_t>(tensor.ElementCount()));
+  }
+  return offsets;
+}
+
+bool HasStatistics(const std::vector<TensorSpec>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorSpec& tensor) { return tensor.kind == TensorKind::kStatistic; });
+}
+
+template <class T>
+constexpr Precision kPrecision = std::is_same_v<T, Bf16>   ? Precision::kBf16
+                                 : std::is_same_v<T, Half> ? Precision::kFp16
+                                                           : Precision::kFp32;
+
+}  // namespace
+
+template <class T>
+DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context,
+                            std::unique_ptr<nn::Model<T>> model, std::string name, ModelMaker make)
+    : stream_(std::move(stream)),
+      context_(std::move(context)),
+      upward_(MakeStream(*context_)),
+      put_(MakeEvent(*context_)),
+      model_(std::move(model)),
+      name_(std::move(name)),
+      make_(std::move(make)),
+      offsets_(OffsetsOf(model_->tensors())),
+      weights_(context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(T))),
+      gradients_(context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(float))),
+      batch_(*context_),
+      return_(*context_),
+      put_in_(model_->tensors().size(), 0) {
+  if (kIs16Bit<T> && HasStatistics(model_->tensors())) {
+    statistics_ = context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(float));
+  }
+}
+
+template <class T>
+DeviceModel<T>::~DeviceModel() {
+  // What is enqueued uses what is destroyed next.
+  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
+}
+
+template <class T>
+void DeviceModel<T>::PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last) {
+  const auto put = [&](void* to, const void* from, std::int64_t begin, std::int64_t end, std::size_t width) {
+    const std::size_t offset = static_cast<std::size_t>(begin) * width;
+    context_->Note(
+        cudaMemcpyAsync(static_cast<std::byte*>(to) + offset, static_cast<const std::byte*>(from) + offset,
+                        static_cast<std::size_t>(end - begin) * width, cudaMemcpyHostToDevice, upward_.get()),
+        "copying weights to the device");
+  };
+  const void* const from = kIs16Bit<T> ? static_cast<const void*>(weights.narrow) : weights.wide;
+  bool any = false;
+  for (TensorIndex tensor = first; tensor <= last && context_->status().ok(); ++tensor) {
+    if (weights.round != 0 && put_in_[tensor] == weights.round) continue;
+    put_in_[tensor] = weights.round;
+    any = true;
+    put(weights_.get(), from, offsets_[tensor], offsets_[tensor + 1], sizeof(T));
+    if (statistics_ != nullptr && model_->tensors()[tensor].kind == TensorKind::kStatistic) {
+      put(statistics_.get(), weights.wide, offsets_[tensor], offsets_[tensor + 1], sizeof(float));
+    }
+  }
+  if (any) Order(*context_, upward_.get(), put_.get(), context_->stream());
+}
+
+template <class T>
+nn::Hooks DeviceModel<T>::WithWeights(const WeightsView& weights, const nn::Hooks& hooks) {
+  nn::Hooks own;
+  own.need_weights = [this, weights, &hooks](TensorIndex first, TensorIndex last) {
+    if (hooks.need_weights) hooks.need_weights(first, last);
+    PutWeights(weights, first, last);
+    return_.Poll();
+  };
+  return own;
+}
+
+template <class T>
+Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
+                                           const nn::StepKey& key, const nn::TrainOptions& options,
+                                           const nn::Hooks& hooks) {
+  model_->Check(batch);
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  nn::Hooks own = WithWeights(weights, hooks);
+  own.backward_begins = hooks.backward_begins;
+  auto* const made = static_cast<float*>(gradients_.get());
+  if (options.deliver) {
+    own.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+      return_.Send(made, gradients, offsets_[first], offsets_[last + 1] - offsets_[first], [&hooks, first, last] {
+        if (hooks.gradient_ready) hooks.gradient_ready(first, last);
+      });
+      return_.Poll();
+    };
+  }
+  const nn::Batch there = batch_.Put(batch);
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  model_->StartTraining(static_cast<const T*>(weights_.get()), made, there, key, options, own);
+  return_.Finish();
+  return Loss();
+}
+
+template <class T>
+Result<nn::LossSums> DeviceModel<T>::Evaluate(const WeightsView& weights, const nn::Batch& batch,
+                                              const nn::Hooks& hooks) {
+  model_->Check(batch);
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  const nn::Hooks own = WithWeights(weights, hooks);
+  const nn::Batch there = batch_.Put(batch);
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  const auto* const on_device = static_cast<const T*>(weights_.get());
+  const Wide<T>* statistics = static_cast<const float*>(statistics_.get());
+  model_->StartEvaluation(on_device, there, own, statistics);
+  return Loss();
+}
+
+template <class T>
+Result<nn::LossSums> DeviceModel<T>::Loss() {
+  const nn::LossSums sums = model_->Loss();
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  return sums;
+}
+
+template <class T>
+std::string DeviceModel<T>::NumericClass() const {
+  return train::NumericClass(kPrecision<T>, name_);
+}
+
+template <class T>
+Result<std::uint64_t> DeviceModel<T>::NumericFingerprint() const {
+  return train::NumericFingerprint(kPrecision<T>, make_);
+}
+
+template class DeviceModel<float>;
+template class DeviceModel<Bf16>;
+template class DeviceModel<Half>;
+
+}  // namespace capstan::train

@@ -1,0 +1,76 @@
+// DeviceModel: a job's model on a device: weights go there as they arrive, gradients come back as they are made.
+//
+// Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies there, one back.
+// Limits: the device holds the weights in the model's type, fp32 gradients, the activations and one micro-batch; where
+//         16 bits cannot hold the statistics, those in fp32 too.
+// Fails:  Train and Evaluate with the first failure of CUDA, by which the device is lost to this process.
+// Why:    the host waits for the network, for gradients it is about to send and for the loss, and for nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/train/device/cuda_handles.h"
+#include "worker/train/device/gradient_return.h"
+#include "worker/train/numeric_class.h"
+
+namespace capstan::train {
+
+// The batch's arrays on the device.
+class DeviceBatch {
+ public:
+  explicit DeviceBatch(kernels::CudaContext& context) : context_(context) {}
+
+  // Enqueues the copy. The batch before this one is to be done.
+  nn::Batch Put(const nn::Batch& batch);
+
+ private:
+  static constexpr std::size_t kAlignment = 256;
+
+  kernels::CudaContext& context_;
+  kernels::CudaContext::Memory device_;
+  PinnedMemory host_;
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+class DeviceModel final : public JobModel {
+ public:
+  // `stream`: what `context` enqueues on. `name`: the device's and its products', for the numeric class. `make`:
+  // another model on the same device.
+  DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context, std::unique_ptr<nn::Model<T>> model,
+              std::string name, ModelMaker make);
+  ~DeviceModel() override;
+
+  const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
+  std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
+  void ReserveActivations(std::size_t bytes) override { model_->ReserveActivations(bytes); }
+  Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
+                             const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
+  Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
+  std::string NumericClass() const override;
+  Result<std::uint64_t> NumericFingerprint() const override;
+
+ private:
+  // Enqueues the copies of tensors [first, last], which the stream that computes then waits for.
+  void PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last);
+  nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
+  Result<nn::LossSums> Loss();
+
+  const CudaStream stream_;
+  const std::unique_ptr<kernels::CudaContext> context_;
+  const CudaStream upward_;
+  const CudaEvent put_;
+  const std::unique_ptr<nn::Model<T>> model_;
+  const std::string name_;
+  const ModelMaker make_;
+  std::vector<std::int64_t> offsets_;  // of each tensor, and the end
+  kernels::CudaContext::Memory weights_, gradients_, statistics_;
+  DeviceBatch batch_;
+  GradientReturn return_;
+  std::vector<std::uint64_t> put_in_;  // the round whose weights of a tensor the device has
+};
+
+}  // namespace capstan::train

@@ -1,0 +1,61 @@
+#include "worker/train/device/gradient_return.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace capstan::train {
+
+GradientReturn::GradientReturn(kernels::CudaContext& context)
+    : context_(context),
+      stream_(MakeStream(context)),
+      made_(MakeEvent(context)),
+      memory_(MakePinned(context, kChunks * kChunkElements * sizeof(float))) {
+  for (std::size_t i = 0; i < kChunks; ++i) {
+    chunks_[i].host = static_cast<float*>(memory_.get()) + i * kChunkElements;
+    chunks_[i].copied = MakeEvent(context);
+  }
+}
+
+void GradientReturn::Send(const float* from, float* to, std::int64_t first, std::int64_t count,
+                          std::function<void()> arrived) {
+  Order(context_, context_.stream(), made_.get(), stream_.get());
+  for (std::int64_t begin = first, end = first + count; begin < end && context_.status().ok();) {
+    if (on_the_way_ == kChunks) TakeOldest();
+    Chunk& chunk = chunks_[(oldest_ + on_the_way_) % kChunks];
+    chunk.to = to + begin;
+    chunk.count = std::min(kChunkElements, end - begin);
+    context_.Note(cudaMemcpyAsync(chunk.host, from + begin, static_cast<std::size_t>(chunk.count) * sizeof(float),
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                  "copying a gradient from the device");
+    context_.Note(cudaEventRecord(chunk.copied.get(), stream_.get()), "recording an event");
+    begin += chunk.count;
+    chunk.arrived = begin == end ? std::move(arrived) : nullptr;
+    ++on_the_way_;
+  }
+}
+
+void GradientReturn::TakeOldest() {
+  Chunk& chunk = chunks_[oldest_];
+  oldest_ = (oldest_ + 1) % kChunks;
+  --on_the_way_;
+  if (!context_.status().ok() || !context_.Note(cudaEventSynchronize(chunk.copied.get()), "waiting for a gradient")) {
+    return;
+  }
+  std::memcpy(chunk.to, chunk.host, static_cast<std::size_t>(chunk.count) * sizeof(float));
+  if (const std::function<void()> arrived = std::exchange(chunk.arrived, nullptr)) arrived();
+}
+
+void GradientReturn::Poll() {
+  while (on_the_way_ > 0 && context_.status().ok()) {
+    const cudaError_t status = cudaEventQuery(chunks_[oldest_].copied.get());
+    if (status == cudaErrorNotReady) return;
+    TakeOldest();
+  }
+}
+
+void GradientReturn::Finish() {
+  while (on_the_way_ > 0) TakeOldest();
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,53 @@
+// GradientReturn: gradients on their way from the device to the host, through a ring of pinned memory.
+//
+// Kind:   owned by the thread that runs the model.
+// Limits: kChunks chunks of kChunkElements. Where all are on their way, Send waits for the oldest.
+// Fails:  as its context.
+// Why:    a tensor's gradient leaves while the device computes the next; the copy out of the ring is the one that
+//         brings it into the cache of the thread that sends it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "worker/train/device/cuda_handles.h"
+
+namespace capstan::train {
+
+class GradientReturn {
+ public:
+  static constexpr std::int64_t kChunkElements = 1 << 20;
+  static constexpr std::size_t kChunks = 16;
+
+  // `context`: on whose stream gradients are made.
+  explicit GradientReturn(kernels::CudaContext& context);
+
+  // Elements [first, first + count) of `from`, final once all that is enqueued is done, go to `to`, which is the
+  // host's. Then `arrived` is called, on this thread, by a later Send, Poll or Finish; ranges arrive in the order of
+  // Send.
+  void Send(const float* from, float* to, std::int64_t first, std::int64_t count, std::function<void()> arrived);
+  // What has arrived by now.
+  void Poll();
+  // All of it.
+  void Finish();
+
+ private:
+  struct Chunk {
+    float* host = nullptr;
+    CudaEvent copied;
+    float* to = nullptr;
+    std::int64_t count = 0;
+    std::function<void()> arrived;  // empty: more of the range follows
+  };
+  void TakeOldest();
+
+  kernels::CudaContext& context_;
+  const CudaStream stream_;
+  const CudaEvent made_;
+  const PinnedMemory memory_;
+  std::array<Chunk, kChunks> chunks_;
+  std::size_t oldest_ = 0, on_the_way_ = 0;
+};
+
+}  // namespace capstan::train
