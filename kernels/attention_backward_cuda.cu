@@ -1,0 +1,300 @@
+// Attention on a device, the way back: scores are made again from log_sum, twice: by blocks that own keys and add up
+// gradients of k and v over the queries that see them, and by blocks that own queries and add up gradients of q. So
+// nothing is added by two blocks.
+//
+// Launch: Means: 32 rows of out to a block of 256 threads. Backward: a block for every 64 keys or queries (float wider
+//         than 64: 16) of each head of each sequence, the longest first; a warp for 16 of them. The others come in
+//         tiles of 64 (16-bit numbers wider than 64, and float: 16).
+// Bytes:  out once; qkv and dout once for each of the passes, and what a block does not own again for each tile of
+//         what it owns, which the L2 cache serves; dqkv once.
+// Work:   14 width operations for each pair of query and key, two e^x; with dropout half of a Philox.
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/tiles.h"
+
+namespace capstan::kernels {
+namespace {
+
+enum class Own { kKeys, kQueries };
+
+// Widths of heads are rounded up to kWidth with zeros.
+template <class T, int in_width>
+struct BackwardSizes {
+  static constexpr bool kIsWide = in_width > 64, kIsFloat = std::is_same_v<T, float>;
+  static constexpr int kWidth = in_width, kParts = kWidth / kTileSide;
+  static constexpr int kWarps = kIsFloat && kIsWide ? 1 : 4;
+  static constexpr int kThreads = 32 * kWarps, kOwned = kTileSide * kWarps;
+  static constexpr int kOthers = kIsFloat || kIsWide ? 16 : 64;
+  static constexpr int kPad = 16 / sizeof(T);
+  static constexpr int kStride = kWidth + kPad;
+  static constexpr int kSlopeStride = kTileSide + kPad;
+  static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // the owned ones, in registers
+  static constexpr int kPartsAtOnce = kKeepsFactors ? kParts : 2;
+};
+
+template <class T>
+struct BackwardTask {
+  AttentionGradient<T> args;
+  DroppedElements dropped;
+  const float* means;  // [sequences, heads, length]: the sum over keys of a probability and its gradient
+  float scale;         // of scores
+  bool packed;
+};
+
+// ---- Means: by way of the output, dot(out, dout) of each row ----------------------------------------------------
+
+constexpr int kMeansThreads = 256, kThreadsOfRow = 8;
+
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(kMeansThreads)
+    Means(AttentionShape shape, const T* out, const T* dout, float* means) {
+  const std::int64_t index = (static_cast<std::int64_t>(blockIdx.x) * kMeansThreads + threadIdx.x) / kThreadsOfRow;
+  const std::int64_t width = shape.head_width, length = shape.length, heads = shape.heads;
+  const bool is_there = index < shape.sequences * length * heads;
+  constexpr int kStep = kPacked ? Pack<T>::kCount : 1;
+  float sum = 0;
+  for (std::int64_t i = threadIdx.x % kThreadsOfRow * kStep; is_there && i < width; i += kThreadsOfRow * kStep) {
+    if constexpr (kPacked) {
+      const Pack<T> a = LoadPack(out + index * width + i), b = LoadPack(dout + index * width + i);
+      for (int j = 0; j < kStep; ++j) sum = fmaf(ToFloat(a.value[j]), ToFloat(b.value[j]), sum);
+    } else {
+      sum = fmaf(ToFloat(out[index * width + i]), ToFloat(dout[index * width + i]), sum);
+    }
+  }
+  for (int with = kThreadsOfRow / 2; with > 0; with /= 2) sum += __shfl_xor_sync(kWholeWarp, sum, with);
+  if (!is_there || threadIdx.x % kThreadsOfRow != 0) return;
+  const std::int64_t head = index % heads, place = index / heads % length, sequence = index / heads / length;
+  means[(sequence * heads + head) * length + place] = sum;
+}
+
+// ---- Backward ------------------------------------------------------------------------------------------------------
+
+// The left factors of a warp: its 16 rows of what the block owns.
+template <class S, class T>
+struct OwnedRows {
+  __device__ __forceinline__ explicit OwnedRows(const Stored<T>* in_rows) : rows(in_rows) {
+    for (int part = 0; part < (S::kKeepsFactors ? S::kParts : 0); ++part) {
+      kept[part].Load(rows + part * kTileSide, S::kStride);
+    }
+  }
+  __device__ __forceinline__ Left<T> operator[](int part) const {
+    if constexpr (S::kKeepsFactors) return kept[part];
+    Left<T> left;
+    left.Load(rows + part * kTileSide, S::kStride);
+    return left;
+  }
+
+  const Stored<T>* rows;
+  Left<T> kept[S::kKeepsFactors ? S::kParts : 1];
+};
+
+// A tile of scores: 16 rows of what is owned, 16 columns of the others.
+struct PairTile {
+  int first_query, first_key, length;
+  std::int64_t head_row;   // of log_sum
+  const float* log2_sums;  // of the tile's queries
+  const float* means;      // likewise
+};
+
+// 8 bits for each lane: query lane / 2 of the tile and keys from lane % 2 * 8 on.
+template <class T>
+__device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, const PairTile& pairs) {
+  if (task.dropped.threshold == 0) return 0;
+  const std::int64_t row = pairs.head_row + pairs.first_query + LaneInWarp() / 2;
+  const int key = pairs.first_key + LaneInWarp() % 2 * 8;
+  return task.dropped.OfFour(row, key) | task.dropped.OfFour(row, key + 4) << 4;
+}
+
+// From products of queries and keys, and of values and dout, to dropped probabilities and the scores' gradient.
+template <Own kOwn, class T>
+__device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, const PairTile& pairs,
+                                                const WarpPlaces<T>& places, WarpTile<T>& scores, WarpTile<T>& slopes) {
+  const unsigned all_dropped = DroppedOfTile(task, pairs);
+  for (int i = 0; i < kTileElements; ++i) {
+    const int query = kOwn == Own::kKeys ? places.Column(i) : places.Row(i);
+    const int key = kOwn == Own::kKeys ? places.Row(i) : places.Column(i);
+    bool dropped = false;
+    if (task.dropped.threshold != 0) {
+      dropped = (__shfl_sync(kWholeWarp, all_dropped, query * 2 + key / 8) >> (key % 8) & 1) != 0;
+    }
+    const bool seen = pairs.first_key + key <= pairs.first_query + query && pairs.first_query + query < pairs.length;
+    const float p = exp2f(fmaf(scores[i], task.scale * kLog2OfE, -pairs.log2_sums[query]));
+    const float dp = dropped ? 0.0F : slopes[i] * task.dropped.scale;
+    scores[i] = seen && !dropped ? p * task.dropped.scale : 0.0F;
+    slopes[i] = seen ? p * (dp - pairs.means[query]) * task.scale : 0.0F;
+  }
+}
+
+// sums += a right, a as T by way of `scratch`, which is the warp's own.
+template <class S, class T>
+__device__ __forceinline__ void AddRounded(WarpTile<T>& a, const WarpPlaces<T>& places, Stored<T>* scratch,
+                                           const Stored<T>* right, WarpTile<T>* sums) {
+  __syncwarp();
+  StoreRounded(a, places, scratch, S::kSlopeStride);
+  __syncwarp();
+  Left<T> left;
+  left.Load(scratch, S::kSlopeStride);
+#pragma unroll
+  for (int part = 0; part < S::kParts; ++part) {
+    AddProduct<Order::kRows>(sums[part], left, right + part * kTileSide, S::kStride);
+  }
+}
+
+// A warp's gradients, by way of `scratch`: 16 rows of its own.
+template <class S, class T>
+__device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlaces<T>& places, Stored<T>* scratch,
+                                              const GlobalRows<T>& to) {
+  __syncwarp();
+  for (int part = 0; part < S::kParts; ++part) {
+    StoreRounded(sums[part], places, scratch + part * kTileSide, S::kStride);
+  }
+  __syncwarp();
+  StoreRows<kTileSide, S::kWidth, 32, T>(scratch, S::kStride, LaneInWarp(), to);
+}
+
+// Of rows [first, first + kRows) of a head.
+template <int kRows, int kThreads, class T>
+__device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, const DeviceHead& head, int first,
+                                               float* log2_sums, float* means) {
+  for (int i = static_cast<int>(threadIdx.x); i < kRows; i += kThreads) {
+    const bool is_there = first + i < task.args.shape.length;
+    log2_sums[i] = is_there ? task.args.log_sum[head.row + first + i] * kLog2OfE : 0.0F;
+    means[i] = is_there ? task.means[head.row + first + i] : 0.0F;
+  }
+}
+
+// Rows from `first` on of the four arrays that scores and their gradients are products of: queries or keys, and what
+// belongs to them, dout or values.
+template <class T>
+struct HeadRows {
+  __device__ __forceinline__ HeadRows(const BackwardTask<T>& task, const DeviceHead& head, Own which, int first) {
+    const int count = static_cast<int>(task.args.shape.length) - first;
+    const int width = static_cast<int>(task.args.shape.head_width);
+    const T* const q = task.args.qkv + head.qkv + first * head.qkv_stride;
+    const T* const dout = task.args.dout + head.out + first * head.out_stride;
+    scored = {which == Own::kKeys ? q + head.out_stride : q, head.qkv_stride, count, width, task.packed};
+    weighted = {which == Own::kKeys ? q + 2 * head.out_stride : dout,
+                which == Own::kKeys ? head.qkv_stride : head.out_stride, count, width, task.packed};
+  }
+
+  GlobalRows<const T> scored, weighted;
+};
+
+template <class T, int kWidth, Own kOwn>
+__global__ void __launch_bounds__(BackwardSizes<T, kWidth>::kThreads, 2) Backward(BackwardTask<T> task) {
+  using S = BackwardSizes<T, kWidth>;
+  constexpr Own kOther = kOwn == Own::kKeys ? Own::kQueries : Own::kKeys;
+  constexpr int kQueries = kOwn == Own::kKeys ? S::kOthers : S::kOwned;
+  alignas(32) __shared__ Stored<T> own_scored[S::kOwned * S::kStride];
+  alignas(32) __shared__ Stored<T> own_weighted[S::kOwned * S::kStride];
+  alignas(32) __shared__ Stored<T> scored[S::kOthers * S::kStride];
+  alignas(32) __shared__ Stored<T> weighted[S::kOthers * S::kStride];
+  alignas(32) __shared__ Stored<T> scratch[S::kWarps * kTileSide * S::kSlopeStride];
+  __shared__ float log2_sums[kQueries], means[kQueries];
+
+  const AttentionShape& shape = task.args.shape;
+  const unsigned heads = static_cast<unsigned>(shape.sequences * shape.heads), turn = blockIdx.x / heads;
+  const DeviceHead head(shape, blockIdx.x % heads);
+  const int length = static_cast<int>(shape.length), thread = static_cast<int>(threadIdx.x);
+  const int tile = static_cast<int>(kOwn == Own::kKeys ? turn : gridDim.x / heads - 1 - turn);
+  const int first_owned = tile * S::kOwned, warp = thread / 32, first = first_owned + warp * kTileSide;
+
+  const HeadRows<T> own(task, head, kOwn, first_owned);
+  LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.scored, thread, own_scored, S::kStride);
+  LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.weighted, thread, own_weighted, S::kStride);
+  if (kOwn == Own::kQueries) LoadStatistics<kQueries, S::kThreads>(task, head, first_owned, log2_sums, means);
+  const WarpPlaces<T> places;
+  __syncthreads();
+  const OwnedRows<S, T> own_score_rows(own_scored + warp * kTileSide * S::kStride);
+  const OwnedRows<S, T> own_weight_rows(own_weighted + warp * kTileSide * S::kStride);
+  Stored<T>* const own_scratch = scratch + warp * kTileSide * S::kSlopeStride;
+  WarpTile<T> score_gradient[S::kParts], weight_gradient[S::kParts];  // of q or k; of v
+  for (int part = 0; part < S::kParts; ++part) {
+    score_gradient[part].Clear();
+    weight_gradient[part].Clear();
+  }
+
+  const int begin = kOwn == Own::kKeys ? first_owned : 0;
+  const int end = kOwn == Own::kKeys ? length : std::min(length, first_owned + S::kOwned);
+  for (int first_other = begin; first_other < end; first_other += S::kOthers) {
+    __syncthreads();
+    const HeadRows<T> others(task, head, kOther, first_other);
+    LoadRows<S::kOthers, kWidth, S::kThreads, T>(others.scored, thread, scored, S::kStride);
+    LoadRows<S::kOthers, kWidth, S::kThreads, T>(others.weighted, thread, weighted, S::kStride);
+    if (kOwn == Own::kKeys) LoadStatistics<kQueries, S::kThreads>(task, head, first_other, log2_sums, means);
+    __syncthreads();
+#pragma unroll 1
+    for (int n = 0; n < S::kOthers; n += kTileSide) {
+      const int first_query = kOwn == Own::kKeys ? first_other + n : first;
+      const int first_key = kOwn == Own::kKeys ? first : first_other + n;
+      if (first_key > first_query || first_query >= length) continue;
+      const Stored<T>* const tile_scored = scored + n * S::kStride;
+      const Stored<T>* const tile_weighted = weighted + n * S::kStride;
+      WarpTile<T> scores, slopes;
+      scores.Clear();
+      slopes.Clear();
+#pragma unroll S::kPartsAtOnce
+      for (int part = 0; part < S::kParts; ++part) {
+        AddProduct<Order::kColumns>(scores, own_score_rows[part], tile_scored + part * kTileSide, S::kStride);
+      }
+#pragma unroll S::kPartsAtOnce
+      for (int part = 0; part < S::kParts; ++part) {
+        AddProduct<Order::kColumns>(slopes, own_weight_rows[part], tile_weighted + part * kTileSide, S::kStride);
+      }
+      const int first_statistic = kOwn == Own::kKeys ? n : warp * kTileSide;
+      SoftmaxBackward<kOwn>(
+          task, {first_query, first_key, length, head.row, log2_sums + first_statistic, means + first_statistic},
+          places, scores, slopes);
+      if (kOwn == Own::kKeys) AddRounded<S>(scores, places, own_scratch, tile_weighted, weight_gradient);
+      AddRounded<S>(slopes, places, own_scratch, tile_scored, score_gradient);
+    }
+  }
+
+  T* const dq = task.args.dqkv + head.qkv + first * head.qkv_stride;
+  const int width = static_cast<int>(shape.head_width);
+  StoreGradient<S>(
+      score_gradient, places, own_scored + warp * kTileSide * S::kStride,
+      {kOwn == Own::kKeys ? dq + head.out_stride : dq, head.qkv_stride, length - first, width, task.packed});
+  if (kOwn == Own::kQueries) return;
+  StoreGradient<S>(weight_gradient, places, own_weighted + warp * kTileSide * S::kStride,
+                   {dq + 2 * head.out_stride, head.qkv_stride, length - first, width, task.packed});
+}
+
+template <class T, int kWidth>
+void BackwardOfWidth(CudaContext& context, const BackwardTask<T>& task) {
+  using S = BackwardSizes<T, kWidth>;
+  const Grid grid{dim3(static_cast<unsigned>(TilesOf(task.args.shape, S::kOwned))), dim3(S::kThreads)};
+  Launch(context, Backward<T, kWidth, Own::kKeys>, grid, task);
+  Launch(context, Backward<T, kWidth, Own::kQueries>, grid, task);
+}
+
+}  // namespace
+
+template <class T>
+void CausalAttentionBackward(CudaContext& context, const AttentionGradient<T>& args) {
+  const AttentionShape& shape = args.shape;
+  const std::int64_t rows = shape.sequences * shape.heads * shape.length;
+  CAPSTAN_CHECK(shape.head_width >= 1 && shape.head_width <= 128);
+  float* const means = context.Workspace<float>(static_cast<std::size_t>(rows));
+  const bool packed = ArePacked(shape.head_width * std::int64_t{sizeof(T)}, args.qkv, args.out, args.dout, args.dqkv);
+  Launch(context, packed ? Means<T, true> : Means<T, false>, GridFor(rows * kThreadsOfRow, kMeansThreads), shape,
+         args.out, args.dout, means);
+  const BackwardTask<T> task{.args = args,
+                             .dropped = DroppedElements(args.dropout, shape.length),
+                             .means = means,
+                             .scale = ScoreScaleOf(shape),
+                             .packed = packed};
+  if (shape.head_width <= 32) return BackwardOfWidth<T, 32>(context, task);
+  if (shape.head_width <= 64) return BackwardOfWidth<T, 64>(context, task);
+  return BackwardOfWidth<T, 128>(context, task);
+}
+
+template void CausalAttentionBackward(CudaContext&, const AttentionGradient<float>&);
+template void CausalAttentionBackward(CudaContext&, const AttentionGradient<Bf16>&);
+template void CausalAttentionBackward(CudaContext&, const AttentionGradient<Half>&);
+
+}  // namespace capstan::kernels
