@@ -106,7 +106,10 @@ __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, c
   if (task.dropped.threshold == 0) return 0;
   const std::int64_t row = pairs.head_row + pairs.first_query + LaneInWarp() / 2;
   const int key = pairs.first_key + LaneInWarp() % 2 * 8;
-  return task.dropped.OfFour(row, key) | task.dropped.OfFour(row, key + 4) << 4;
+  unsigned dropped = 0;
+#pragma unroll 1  // registers are scarce
+  for (int four = 0; four < 8; four += 4) dropped |= task.dropped.OfFour(row, key + four) << four;
+  return dropped;
 }
 
 // From products of queries and keys, and of values and dout, to dropped probabilities and the scores' gradient.
