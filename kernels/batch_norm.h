@@ -2,9 +2,10 @@
 // them.
 //
 // Shapes: x, residual, y, dy, dx [rows, channels], dense: an image's pixels are rows; everything else [channels].
-// Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
+// Types:  float, double (on a CPU), Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: sums over a channel in two passes: the mean, then squares about it. Rows are added in ascending order within
-//         chunks that follow from their number, the chunks in order.
+//         chunks that follow from their number, the chunks in order. On a device in trees that follow from rows,
+//         channels and whether rows are aligned, squares about the chunk's mean first.
 // Why:    the statistics are those of the rows given, which are a micro-batch's: they depend on nothing that another
 //         worker does.
 #pragma once
@@ -38,10 +39,15 @@ struct BatchNormArgs {
 
 template <class T>
 void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
+template <class T>
+void BatchNorm(CudaContext& context, const BatchNormArgs<T>& args);
 
 // The same with given statistics. Of the arguments that BatchNorm writes only y is used.
 template <class T>
 void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean, const Wide<T>* variance);
+template <class T>
+void BatchNormEvaluate(CudaContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean,
+                       const Wide<T>* variance);
 
 template <class T>
 struct BatchNormGradient {
@@ -61,5 +67,7 @@ struct BatchNormGradient {
 
 template <class T>
 void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& gradient);
+template <class T>
+void BatchNormBackward(CudaContext& context, const BatchNormGradient<T>& gradient);
 
 }  // namespace capstan::kernels

@@ -1,0 +1,360 @@
+// Batch norm on a device, as fast as its bytes: forward x is read twice (statistics, then y) and y written; backward
+// x, dy and y are read, dy is written where there is an activation, then x and dy are read and dx written. About 10
+// operations an element forward, 15 backward.
+//
+// Launch: blocks of 256 threads own a tile: 128 bytes of channels (8 threads of 16 bytes) of up to 256 rows, each
+//         thread up to 8 rows; where rows are not aligned, 32 channels of up to 64 rows. A block's sums over its rows
+//         go to the workspace, and blocks of 512 threads add those of 8 channels.
+// Order:  a thread's rows ascending, then threads of a warp pairwise, warps ascending; then chunks in 64 interleaved
+//         sums, added in the same way. Squares are about the mean of the chunk, which stays in registers, and are
+//         moved to the mean of all (Chan, Golub, LeVeque, 1983): so x is not read once more for them.
+#include <algorithm>
+
+#include "kernels/batch_norm.h"
+#include "kernels/cuda/group.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr int kThreads = 256, kFinalThreads = 512, kFinalAcross = 8;
+constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // the loads that registers have room for
+constexpr std::int64_t kBlocksWanted = 264;  // two for each multiprocessor of the devices we know; part of the order
+constexpr float kEpsilon = 1e-5F;
+
+// Threads beside each other in a row, and rows below each other.
+template <int kWide>
+constexpr int kAcross = kWide == 1 ? 32 : 8;
+template <int kWide>
+constexpr int kDown = kThreads / kAcross<kWide>;
+
+// How rows and channels are cut into tiles.
+struct Cut {
+  std::int64_t rows = 0, chunks = 0, chunk_rows = 0;
+  int channels = 0, rows_each = 0;
+  int across = 0;  // tiles beside each other
+};
+
+template <int kWide>
+Cut CutRows(std::int64_t rows, std::int64_t channels) {
+  const std::int64_t tile = kAcross<kWide> * kWide, across = (channels + tile - 1) / tile;
+  const std::int64_t each =
+      std::clamp<std::int64_t>(rows * across / (kDown<kWide> * kBlocksWanted), 1, std::int64_t{kRowsEachMax});
+  const std::int64_t chunk_rows = kDown<kWide> * each;
+  return {.rows = rows,
+          .chunks = (rows + chunk_rows - 1) / chunk_rows,
+          .chunk_rows = chunk_rows,
+          .channels = static_cast<int>(channels),
+          .rows_each = static_cast<int>(each),
+          .across = static_cast<int>(across)};
+}
+
+Grid GridOf(const Cut& cut) { return {dim3(static_cast<unsigned>(cut.chunks * cut.across)), dim3(kThreads)}; }
+
+// What of the tile is the calling thread's: kWide channels from `channel` on of rows that are kDown apart.
+template <int kWide>
+struct Place {
+  __device__ __forceinline__ Place(const Cut& cut, unsigned block)
+      : chunk(block / static_cast<unsigned>(cut.across)),
+        channel((static_cast<int>(block % static_cast<unsigned>(cut.across)) * kAcross<kWide> +
+                 static_cast<int>(threadIdx.x) % kAcross<kWide>)*kWide),
+        down(static_cast<int>(threadIdx.x) / kAcross<kWide>),
+        first(chunk * cut.chunk_rows + down),
+        has_channel(channel < cut.channels) {}
+  __device__ __forceinline__ bool Has(const Cut& cut, int i) const {
+    return has_channel && i < cut.rows_each && first + i * kDown<kWide> < cut.rows;
+  }
+  __device__ __forceinline__ std::int64_t At(const Cut& cut, int i) const {
+    return (first + i * kDown<kWide>)*cut.channels + channel;
+  }
+  std::int64_t chunk;
+  int channel, down;
+  std::int64_t first;
+  bool has_channel;
+};
+
+// Tiles from the last to the first: what was read last may still be in the cache.
+__device__ __forceinline__ unsigned BackwardBlock() { return gridDim.x - 1 - blockIdx.x; }
+
+// sum[j] over all threads that have the same channel; each of them gets it. All threads of the block call it.
+template <int kBlock, int kBeside, int kWide>
+__device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
+  __shared__ float of_warp[kBlock / 32][kBeside * kWide];
+  const int warp = static_cast<int>(threadIdx.x) / 32, across = static_cast<int>(threadIdx.x) % kBeside;
+  for (int j = 0; j < kWide; ++j) {
+    for (int with = 16; with >= kBeside; with /= 2) sum[j] += __shfl_xor_sync(kWholeWarp, sum[j], with);
+  }
+  if (threadIdx.x % 32 < kBeside) {
+    for (int j = 0; j < kWide; ++j) of_warp[warp][across * kWide + j] = sum[j];
+  }
+  __syncthreads();
+  for (int j = 0; j < kWide; ++j) {
+    sum[j] = of_warp[0][across * kWide + j];
+    for (int i = 1; i < kBlock / 32; ++i) sum[j] += of_warp[i][across * kWide + j];
+  }
+  __syncthreads();  // the next call writes of_warp again
+}
+
+// Of each chunk: the sum of its rows, then of squares about its mean; `partial` [chunks, 2, channels].
+__device__ __forceinline__ float* PartialAt(const Cut& cut, float* partial, std::int64_t chunk, int which) {
+  return partial + (2 * chunk + which) * cut.channels;
+}
+
+template <int kWide>
+__device__ __forceinline__ void StorePartial(const Cut& cut, const Place<kWide>& at, int which,
+                                             const float (&sum)[kWide], float* partial) {
+  if (at.down != 0 || !at.has_channel) return;
+  for (int j = 0; j < kWide; ++j) PartialAt(cut, partial, at.chunk, which)[at.channel + j] = sum[j];
+}
+
+// Rows of chunk `chunk`.
+__device__ __forceinline__ float RowsOf(const Cut& cut, std::int64_t chunk) {
+  const std::int64_t left = cut.rows - chunk * cut.chunk_rows;
+  return static_cast<float>(left < cut.chunk_rows ? left : cut.chunk_rows);
+}
+
+template <class T, int kWide>
+__global__ void __launch_bounds__(kThreads, 2) ChunkMoments(Cut cut, const T* x, float* partial) {
+  const Place<kWide> at(cut, blockIdx.x);
+  Group<T, kWide> kept[kRowsEachMax] = {};
+  for (int i = 0; i < kRowsEachMax; ++i) {
+    if (at.Has(cut, i)) kept[i] = LoadGroup<kWide>(x + at.At(cut, i));
+  }
+  float sum[kWide] = {}, squares[kWide] = {};
+  for (int i = 0; i < kRowsEachMax; ++i) {
+    for (int j = 0; j < kWide; ++j) sum[j] += ToFloat(kept[i].value[j]);
+  }
+  SumDown<kThreads, kAcross<kWide>>(sum);
+  const float count = RowsOf(cut, at.chunk);
+  for (int j = 0; j < kWide; ++j) {
+    const float mean = sum[j] / count;
+    for (int i = 0; i < kRowsEachMax; ++i) {
+      const float d = at.Has(cut, i) ? ToFloat(kept[i].value[j]) - mean : 0.0F;
+      squares[j] = fmaf(d, d, squares[j]);
+    }
+  }
+  SumDown<kThreads, kAcross<kWide>>(squares);
+  StorePartial(cut, at, 0, sum, partial);
+  StorePartial(cut, at, 1, squares, partial);
+}
+
+// out = beta * out + value.
+__device__ __forceinline__ void Blend(float beta, float value, float* out) {
+  *out = beta == 0 ? value : beta * *out + value;
+}
+
+__device__ __forceinline__ float InverseDeviation(float variance) { return 1.0F / sqrtf(variance + kEpsilon); }
+
+// The sum of get(chunk) over the chunks of the channel that this thread of a final block has.
+template <class Get>
+__device__ __forceinline__ float SumChunks(const Cut& cut, const Get& get) {
+  float sum[1] = {};
+  const int channel = static_cast<int>(blockIdx.x) * kFinalAcross + static_cast<int>(threadIdx.x) % kFinalAcross;
+  constexpr int kStep = kFinalThreads / kFinalAcross;
+  if (channel < cut.channels) {
+    for (std::int64_t chunk = threadIdx.x / kFinalAcross; chunk < cut.chunks; chunk += kStep) {
+      sum[0] += get(chunk, channel);
+    }
+  }
+  SumDown<kFinalThreads, kFinalAcross>(sum);
+  return sum[0];
+}
+
+Grid FinalGrid(const Cut& cut) { return {GridFor(cut.channels, kFinalAcross).blocks, dim3(kFinalThreads)}; }
+
+template <class T>
+__global__ void __launch_bounds__(kFinalThreads) FinishMoments(Cut cut, BatchNormArgs<T> args, float* partial) {
+  const auto rows = static_cast<float>(cut.rows);
+  const float mean =
+      SumChunks(cut, [&](std::int64_t chunk, int j) { return PartialAt(cut, partial, chunk, 0)[j]; }) / rows;
+  const float squares = SumChunks(cut, [&](std::int64_t chunk, int j) {
+    const float count = RowsOf(cut, chunk), off = PartialAt(cut, partial, chunk, 0)[j] / count - mean;
+    return fmaf(count * off, off, PartialAt(cut, partial, chunk, 1)[j]);
+  });
+  const int channel = static_cast<int>(blockIdx.x) * kFinalAcross + static_cast<int>(threadIdx.x);
+  if (threadIdx.x >= kFinalAcross || channel >= cut.channels) return;
+  const float others = cut.rows > 1 ? static_cast<float>(cut.rows - 1) : 1.0F;
+  args.mean[channel] = mean;
+  args.inverse_deviation[channel] = InverseDeviation(squares / rows);
+  Blend(args.average_beta, args.share * mean, args.mean_average + channel);
+  Blend(args.average_beta, args.share * (squares / others), args.variance_average + channel);
+}
+
+enum class Spread : std::uint8_t { kInverseDeviation, kVariance };
+
+// y = activation((x - mean) * inverse deviation * gamma + beta + residual).
+template <class T, int kWide>
+__global__ void __launch_bounds__(kThreads, 2)
+    Normalise(Cut cut, BatchNormArgs<T> args, const float* mean, const float* spread, Spread kind) {
+  const Place<kWide> at(cut, BackwardBlock());
+  if (!at.has_channel) return;
+  const auto m = LoadGroup<kWide>(mean + at.channel);
+  const auto gamma = LoadFloats<kWide>(args.gamma + at.channel), beta = LoadFloats<kWide>(args.beta + at.channel);
+  auto inverse = LoadGroup<kWide>(spread + at.channel);
+  if (kind == Spread::kVariance) {
+    for (int j = 0; j < kWide; ++j) inverse.value[j] = InverseDeviation(inverse.value[j]);
+  }
+  const auto store = [&](std::int64_t offset, const Group<T, kWide>& in, const Group<T, kWide>& residual) {
+    Group<float, kWide> out;
+    for (int j = 0; j < kWide; ++j) {
+      const float normed = (ToFloat(in.value[j]) - m.value[j]) * inverse.value[j];
+      float v = fmaf(normed, gamma.value[j], beta.value[j]);
+      if (args.residual != nullptr) v += ToFloat(residual.value[j]);
+      out.value[j] = args.activation == Activation::kRelu && v < 0 ? 0.0F : v;  // NaN stays
+    }
+    StoreRounded(args.y + offset, out);
+  };
+  for (int i = 0; i < cut.rows_each; i += kRowsAtOnce) {
+    Group<T, kWide> in[kRowsAtOnce] = {}, residual[kRowsAtOnce] = {};
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (!at.Has(cut, i + k)) continue;
+      in[k] = LoadGroup<kWide>(args.x + at.At(cut, i + k));
+      if (args.residual != nullptr) residual[k] = LoadGroup<kWide>(args.residual + at.At(cut, i + k));
+    }
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (at.Has(cut, i + k)) store(at.At(cut, i + k), in[k], residual[k]);
+    }
+  }
+}
+
+// Of each chunk: the sums of dy * x's normal form, then of dy, once through the activation; dy becomes that.
+template <class T, int kWide>
+__global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNormGradient<T> g, float* partial) {
+  const Place<kWide> at(cut, blockIdx.x);
+  Group<float, kWide> mean = {}, inverse = {};
+  if (at.has_channel) {
+    mean = LoadGroup<kWide>(g.mean + at.channel);
+    inverse = LoadGroup<kWide>(g.inverse_deviation + at.channel);
+  }
+  const bool relu = g.activation == Activation::kRelu;
+  float gamma_sum[kWide] = {}, beta_sum[kWide] = {};
+  for (int i = 0; i < cut.rows_each; i += kGradientRowsAtOnce) {
+    Group<T, kWide> x[kGradientRowsAtOnce] = {}, y[kGradientRowsAtOnce] = {}, dy[kGradientRowsAtOnce] = {};
+    for (int k = 0; k < kGradientRowsAtOnce; ++k) {
+      if (!at.Has(cut, i + k)) continue;
+      const std::int64_t offset = at.At(cut, i + k);
+      x[k] = LoadGroup<kWide>(g.x + offset);
+      dy[k] = LoadGroup<kWide>(g.dy + offset);
+      if (relu) y[k] = LoadGroup<kWide>(g.y + offset);
+    }
+    for (int k = 0; k < kGradientRowsAtOnce; ++k) {
+      if (!at.Has(cut, i + k)) continue;
+      for (int j = 0; j < kWide; ++j) {
+        if (relu && !(ToFloat(y[k].value[j]) > 0)) dy[k].value[j] = T{};
+        const float d = ToFloat(dy[k].value[j]);
+        gamma_sum[j] = fmaf(d, (ToFloat(x[k].value[j]) - mean.value[j]) * inverse.value[j], gamma_sum[j]);
+        beta_sum[j] += d;
+      }
+      if (relu) StoreGroup(g.dy + at.At(cut, i + k), dy[k]);
+    }
+  }
+  SumDown<kThreads, kAcross<kWide>>(gamma_sum);
+  SumDown<kThreads, kAcross<kWide>>(beta_sum);
+  StorePartial(cut, at, 0, gamma_sum, partial);
+  StorePartial(cut, at, 1, beta_sum, partial);
+}
+
+// Of all chunks: gamma's and beta's gradients, and `means` [2, channels] of what they sum.
+template <class T>
+__global__ void __launch_bounds__(kFinalThreads)
+    FinishGradients(Cut cut, BatchNormGradient<T> g, float* partial, float* means) {
+  const auto rows = static_cast<float>(cut.rows);
+  const float gamma = SumChunks(cut, [&](std::int64_t chunk, int j) { return PartialAt(cut, partial, chunk, 0)[j]; });
+  const float beta = SumChunks(cut, [&](std::int64_t chunk, int j) { return PartialAt(cut, partial, chunk, 1)[j]; });
+  const int channel = static_cast<int>(blockIdx.x) * kFinalAcross + static_cast<int>(threadIdx.x);
+  if (threadIdx.x >= kFinalAcross || channel >= cut.channels) return;
+  Blend(g.parameter_beta, gamma, g.gamma_gradient + channel);
+  Blend(g.parameter_beta, beta, g.beta_gradient + channel);
+  means[channel] = gamma / rows;
+  means[cut.channels + channel] = beta / rows;
+}
+
+// dx = gamma / deviation * (dy - its mean - x's normal form * the mean of their products).
+template <class T, int kWide>
+__global__ void __launch_bounds__(kThreads, 2) InputGradient(Cut cut, BatchNormGradient<T> g, const float* means) {
+  const Place<kWide> at(cut, BackwardBlock());
+  if (!at.has_channel) return;
+  const auto mean = LoadGroup<kWide>(g.mean + at.channel);
+  const auto inverse = LoadGroup<kWide>(g.inverse_deviation + at.channel);
+  const auto mean_product = LoadGroup<kWide>(means + at.channel);
+  const auto mean_dy = LoadGroup<kWide>(means + cut.channels + at.channel);
+  auto scale = LoadFloats<kWide>(g.gamma + at.channel);
+  for (int j = 0; j < kWide; ++j) scale.value[j] *= inverse.value[j];
+  for (int i = 0; i < cut.rows_each; i += kRowsAtOnce) {
+    Group<T, kWide> x[kRowsAtOnce] = {}, dy[kRowsAtOnce] = {};
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (!at.Has(cut, i + k)) continue;
+      x[k] = LoadGroup<kWide>(g.x + at.At(cut, i + k));
+      dy[k] = LoadGroup<kWide>(g.dy + at.At(cut, i + k));
+    }
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (!at.Has(cut, i + k)) continue;
+      Group<float, kWide> dx;
+      for (int j = 0; j < kWide; ++j) {
+        const float normed = (ToFloat(x[k].value[j]) - mean.value[j]) * inverse.value[j];
+        dx.value[j] = (ToFloat(dy[k].value[j]) - mean_dy.value[j] - normed * mean_product.value[j]) * scale.value[j];
+      }
+      StoreRounded(g.dx + at.At(cut, i + k), dx);
+    }
+  }
+}
+
+template <class T, int kWide>
+void Forward(CudaContext& context, const BatchNormArgs<T>& args) {
+  const Cut cut = CutRows<kWide>(args.rows, args.channels);
+  auto* partial = context.Workspace<float>(static_cast<std::size_t>(2 * cut.chunks * args.channels));
+  Launch(context, ChunkMoments<T, kWide>, GridOf(cut), cut, args.x, partial);
+  Launch(context, FinishMoments<T>, FinalGrid(cut), cut, args, partial);
+  Launch(context, Normalise<T, kWide>, GridOf(cut), cut, args, args.mean, args.inverse_deviation,
+         Spread::kInverseDeviation);
+}
+
+template <class T, int kWide>
+void Backward(CudaContext& context, const BatchNormGradient<T>& g) {
+  const Cut cut = CutRows<kWide>(g.rows, g.channels);
+  const std::int64_t partials = 2 * cut.chunks * g.channels;  // packs fit behind them
+  auto* partial = context.Workspace<float>(static_cast<std::size_t>(partials + 2 * g.channels));
+  float* const means = partial + partials;
+  Launch(context, ChunkGradients<T, kWide>, GridOf(cut), cut, g, partial);
+  Launch(context, FinishGradients<T>, FinalGrid(cut), cut, g, partial, means);
+  Launch(context, InputGradient<T, kWide>, GridOf(cut), cut, g, means);
+}
+
+}  // namespace
+
+template <class T>
+void BatchNorm(CudaContext& context, const BatchNormArgs<T>& args) {
+  WithGroup<T>(
+      args.channels, [&](auto wide) { Forward<T, wide()>(context, args); }, args.x, args.gamma, args.beta,
+      args.residual, args.y, args.mean, args.inverse_deviation);
+}
+
+template <class T>
+void BatchNormEvaluate(CudaContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean,
+                       const Wide<T>* variance) {
+  const auto evaluate = [&](auto wide) {
+    const Cut cut = CutRows<wide()>(args.rows, args.channels);
+    Launch(context, Normalise<T, wide()>, GridOf(cut), cut, args, mean, variance, Spread::kVariance);
+  };
+  WithGroup<T>(args.channels, evaluate, args.x, args.gamma, args.beta, args.residual, args.y, mean, variance);
+}
+
+template <class T>
+void BatchNormBackward(CudaContext& context, const BatchNormGradient<T>& g) {
+  WithGroup<T>(
+      g.channels, [&](auto wide) { Backward<T, wide()>(context, g); }, g.x, g.mean, g.inverse_deviation, g.gamma, g.y,
+      g.dy, g.dx);
+}
+
+template void BatchNorm(CudaContext&, const BatchNormArgs<float>&);
+template void BatchNorm(CudaContext&, const BatchNormArgs<Bf16>&);
+template void BatchNorm(CudaContext&, const BatchNormArgs<Half>&);
+template void BatchNormEvaluate(CudaContext&, const BatchNormArgs<float>&, const float*, const float*);
+template void BatchNormEvaluate(CudaContext&, const BatchNormArgs<Bf16>&, const float*, const float*);
+template void BatchNormEvaluate(CudaContext&, const BatchNormArgs<Half>&, const float*, const float*);
+template void BatchNormBackward(CudaContext&, const BatchNormGradient<float>&);
+template void BatchNormBackward(CudaContext&, const BatchNormGradient<Bf16>&);
+template void BatchNormBackward(CudaContext&, const BatchNormGradient<Half>&);
+
+}  // namespace capstan::kernels
