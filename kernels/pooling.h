@@ -2,11 +2,11 @@
 //
 // Shapes: x, dx [samples, height, width, channels]; y, dy and argmax [samples, out_height, out_width, channels]; of
 //         GlobalAverage y and dy [samples, channels].
-// Types:  float, double, Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
+// Types:  float, double (on a CPU), Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: of equal values in a window the first counts, by rows; NaN counts as the largest. Padding is never the
 //         maximum, and counts as zeros in an average. Sums are over ascending pixels of the window, or, for dx,
 //         ascending windows.
-// Limits: padding is less than the window; an image has fewer than 2^31 pixels.
+// Limits: padding is less than the window; an image has fewer than 2^31 pixels, on a device 2^31 elements.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,33 @@ namespace capstan::kernels {
 template <class T>
 void MaxPool(CpuContext& context, const ImageWindows& windows, const T* x, T* y, std::int32_t* argmax);
 template <class T>
+void MaxPool(CudaContext& context, const ImageWindows& windows, const T* x, T* y, std::int32_t* argmax);
+template <class T>
 void MaxPoolBackward(CpuContext& context, const ImageWindows& windows, const T* dy, const std::int32_t* argmax, T* dx);
+template <class T>
+void MaxPoolBackward(CudaContext& context, const ImageWindows& windows, const T* dy, const std::int32_t* argmax, T* dx);
 
 template <class T>
 void AveragePool(CpuContext& context, const ImageWindows& windows, const T* x, T* y);
 template <class T>
+void AveragePool(CudaContext& context, const ImageWindows& windows, const T* x, T* y);
+template <class T>
 void AveragePoolBackward(CpuContext& context, const ImageWindows& windows, const T* dy, T* dx);
+template <class T>
+void AveragePoolBackward(CudaContext& context, const ImageWindows& windows, const T* dy, T* dx);
 
 // The mean over an image's `pixels`.
 template <class T>
 void GlobalAverage(CpuContext& context, std::int64_t samples, std::int64_t pixels, std::int64_t channels, const T* x,
                    T* y);
 template <class T>
+void GlobalAverage(CudaContext& context, std::int64_t samples, std::int64_t pixels, std::int64_t channels, const T* x,
+                   T* y);
+template <class T>
 void GlobalAverageBackward(CpuContext& context, std::int64_t samples, std::int64_t pixels, std::int64_t channels,
+                           const T* dy, T* dx);
+template <class T>
+void GlobalAverageBackward(CudaContext& context, std::int64_t samples, std::int64_t pixels, std::int64_t channels,
                            const T* dy, T* dx);
 
 }  // namespace capstan::kernels

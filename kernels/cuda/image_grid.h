@@ -1,0 +1,96 @@
+// ImageGrid: images whose pixels and groups of channels are a thread each. DeviceWindows: ImageWindows in device
+// code.
+//
+// Limits: an image, and a row of blocks, of fewer than 2^31 elements.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "common/status.h"
+#include "kernels/cuda/divisor.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/image_windows.h"
+
+namespace capstan::kernels {
+
+inline constexpr std::int64_t kIndexMax = INT32_MAX;  // of what a Divisor divides
+
+class ImageGrid {
+ public:
+  static constexpr unsigned kThreads = 128;  // few, so that small images leave few idle
+
+  // Groups of `wide` channels, which divides them.
+  ImageGrid(std::int64_t images, std::int64_t height, std::int64_t width, std::int64_t channels, int wide)
+      : groups_(channels / wide), width_(width), threads_(static_cast<int>(height * width * (channels / wide))) {
+    CAPSTAN_CHECK(height * width * channels <= kIndexMax);
+    const std::int64_t blocks = (threads_ + std::int64_t{kThreads} - 1) / kThreads;
+    CAPSTAN_CHECK(images * blocks <= kIndexMax);
+    blocks_ = Divisor(blocks > 0 ? blocks : 1);
+    grid_ = {dim3(static_cast<unsigned>(images * blocks)), dim3(kThreads)};
+  }
+
+  const Grid& grid() const { return grid_; }
+
+  // Where the calling thread is; false where it has nothing to do.
+  __device__ __forceinline__ bool Find(int* image, int* y, int* x, int* group) const {
+    int block = 0, pixel = 0;
+    *image = blocks_.Divide(static_cast<int>(blockIdx.x), &block);
+    const int thread = block * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x);
+    pixel = groups_.Divide(thread, group);
+    *y = width_.Divide(pixel, x);
+    return thread < threads_;
+  }
+
+ private:
+  Divisor blocks_, groups_, width_;
+  int threads_;  // of an image
+  Grid grid_;
+};
+
+struct DeviceWindows {
+  explicit DeviceWindows(const ImageWindows& w)
+      : height(static_cast<int>(w.height)),
+        width(static_cast<int>(w.width)),
+        channels(static_cast<int>(w.channels)),
+        window_height(static_cast<int>(w.window_height)),
+        window_width(static_cast<int>(w.window_width)),
+        stride(static_cast<int>(w.stride)),
+        padding(static_cast<int>(w.padding)),
+        out_height(static_cast<int>(w.out_height())),
+        out_width(static_cast<int>(w.out_width())),
+        by_stride(w.stride) {
+    CAPSTAN_CHECK(w.image_elements() <= kIndexMax && w.out_pixels() * w.channels <= kIndexMax);
+    CAPSTAN_CHECK(w.height + 2 * w.padding <= kIndexMax && w.width + 2 * w.padding <= kIndexMax);
+  }
+
+  // Where an image's first element lies, and a window's, in what has one pixel for each window.
+  __device__ __forceinline__ std::int64_t ImageAt(int image) const {
+    return static_cast<std::int64_t>(image) * (height * width * channels);
+  }
+  __device__ __forceinline__ std::int64_t OutAt(int image) const {
+    return static_cast<std::int64_t>(image) * (out_height * out_width * channels);
+  }
+
+  int height, width, channels, window_height, window_width, stride, padding, out_height, out_width;
+  Divisor by_stride;
+};
+
+struct IndexRange {
+  int first, last;
+};
+
+// Pixels of rows or columns, `extent` of them, that window `index` covers.
+__device__ __forceinline__ IndexRange Covered(const DeviceWindows& w, int index, int window, int extent) {
+  const int begin = index * w.stride - w.padding;
+  return {begin < 0 ? 0 : begin, begin + window < extent ? begin + window : extent};
+}
+
+// Windows, of `count`, that cover pixel `at`.
+__device__ __forceinline__ IndexRange Covering(const DeviceWindows& w, int at, int window, int count) {
+  const int from = at + w.padding, behind = w.by_stride.Divide(from) + 1;
+  return {from < window ? 0 : w.by_stride.Divide(from - window) + 1, behind < count ? behind : count};
+}
+
+}  // namespace capstan::kernels
