@@ -1,0 +1,26 @@
+// Im2Col, Col2Im: those of kernels/im2col.h on a device, where Col2Im also ends the way back: it rounds to T.
+//
+// Kind:   enqueued on the context's stream.
+// Shapes: x, columns as in kernels/im2col.h, from the first image on; `columns` is aligned to 16 bytes.
+// Types:  x float, Bf16 and Half; what Col2Im adds is float.
+// Parity: Im2Col copies. Col2Im adds the windows that an element is in, in ascending order, and rounds once.
+// Limits: an image, its windows, and the columns of a call have fewer than 2^31 elements.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+#include "kernels/image_windows.h"
+
+namespace capstan::kernels {
+
+// Rows [first, last) of the matrix.
+template <class T>
+void Im2Col(CudaContext& context, const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* x,
+            T* columns);
+
+// x = beta * x + the windows of all images. With beta = 0, x is written without being read.
+template <class T>
+void Col2Im(CudaContext& context, const ImageWindows& windows, const float* columns, float beta, T* x);
+
+}  // namespace capstan::kernels
