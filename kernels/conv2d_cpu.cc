@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/conv2d_products.h"
 #include "kernels/im2col.h"
 
 namespace capstan::kernels {
@@ -17,13 +18,6 @@ struct TileSize {
 };
 constexpr TileSize kTileSizes[] = {{672, 512}, {192, 256}, {192, 128}, {96, 128}};
 
-std::int64_t DivideUp(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return DivideUp(value, multiple) * multiple; }
-
-bool IsProduct(const ImageWindows& w) {
-  return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
-}
-
 // Windows that are laid out as a matrix at a time: as many in each block, and for each thread.
 std::int64_t BlockRows(const ImageWindows& w, int threads) {
   const std::int64_t most = std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
@@ -36,53 +30,6 @@ std::int64_t BlockRows(const ImageWindows& w, int threads) {
 std::int64_t ChunkRows(const ImageWindows& w) {
   constexpr std::int64_t kDepth = 2 * kMatmulDepth;
   return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
-}
-
-// y's rows = columns * filter' + bias.
-template <class T>
-Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::int64_t rows, const T* columns) {
-  const std::int64_t depth = args.shape.windows.window_elements(), filters = args.shape.filters;
-  T* y = args.y + first * filters;
-  return {.m = rows,
-          .n = filters,
-          .k = depth,
-          .a = {columns, depth},
-          .b = {args.filter, depth, Transpose::kYes},
-          .c = y,
-          .c_stride = filters,
-          .bias = args.bias,
-          .activation = args.activation,
-          .activated = y};
-}
-
-// c = dy's rows * filter + beta * c.
-template <class T, class Out>
-Product<T, Out> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Out* c,
-                             Wide<T> beta) {
-  const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
-  return {.m = rows,
-          .n = depth,
-          .k = filters,
-          .a = {g.dy + first * filters, filters},
-          .b = {g.filter, depth},
-          .c = c,
-          .c_stride = depth,
-          .beta = beta};
-}
-
-// The gradient of the whole filter from rows [first, first + rows) of dy and their windows.
-template <class T>
-Product<T, Wide<T>> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t first, std::int64_t rows,
-                                  const T* columns) {
-  const std::int64_t depth = g.shape.windows.window_elements(), filters = g.shape.filters;
-  return {.m = filters,
-          .n = depth,
-          .k = rows,
-          .a = {g.dy + first * filters, filters, Transpose::kYes},
-          .b = {columns, depth},
-          .c = g.filter_gradient,
-          .c_stride = depth,
-          .beta = first == 0 ? g.beta : Wide<T>(1)};
 }
 
 std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& size) {

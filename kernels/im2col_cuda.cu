@@ -2,8 +2,8 @@
 //
 // Im2Col: a thread writes 16 bytes of a matrix row: where pixels are aligned from one pixel, else number by number;
 //         256 threads to a block. Bytes: the columns once; x once from memory, for its windows overlap in the cache.
-// Col2Im: a thread owns 16 bytes of channels of one pixel (one channel where pixels are not aligned), 128 threads to a
-//         block of one image. Bytes: the columns and x once; an addition for each element of the columns.
+// Col2Im: a thread owns 16 bytes of channels of one pixel (one channel where pixels are not aligned), 128 threads to
+//         a block of one image. Bytes: the columns and x once; an addition for each element of the columns.
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/im2col.h"
 #include "kernels/cuda/image_grid.h"

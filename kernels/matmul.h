@@ -54,6 +54,7 @@ struct Product {
 template <class T, class Out>
 void Matmul(CpuContext& context, const Product<T, Out>& product);
 // float, Bf16 and Half. The order of sums is cuBLASLt's, which is the same for the same shapes on the same device.
+// Leaves the context's workspace to its callers, whose operands may lie there.
 template <class T, class Out>
 void Matmul(CudaContext& context, const Product<T, Out>& product);
 

@@ -1,0 +1,90 @@
+// Convolution on a device: windows are laid out by blocks, each is a product; launch shapes are those of Im2Col, Col2Im
+// and Matmul. Bytes beside the product's: the columns written and read once (for dx in float), which in blocks of
+// kConvDeviceElements stay in the device's cache. Operations: 2 window_elements for each element of y, in each of the
+// three.
+#include <algorithm>
+
+#include "kernels/conv2d.h"
+#include "kernels/conv2d_products.h"
+#include "kernels/cuda/im2col.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr std::int64_t kTileRows = 128;  // of products on a device
+
+// Windows of a block: as many in each, in whole tiles.
+std::int64_t DeviceBlockRows(const ImageWindows& w, std::int64_t block_elements) {
+  const std::int64_t most = std::max(kTileRows, block_elements / w.window_elements());
+  const std::int64_t rows = w.samples * w.out_pixels();
+  return RoundUp(DivideUp(rows, DivideUp(rows, most)), kTileRows);
+}
+
+// Images of a block: as many in each.
+std::int64_t DeviceBlockImages(const ImageWindows& w, std::int64_t block_elements) {
+  const std::int64_t most = std::max<std::int64_t>(1, block_elements / (w.out_pixels() * w.window_elements()));
+  return DivideUp(w.samples, DivideUp(w.samples, most));
+}
+
+// Calls product(first, rows, columns) for all windows, by blocks.
+template <class T, class OfBlock>
+void ForBlocks(CudaContext& context, const ImageWindows& w, std::int64_t block_elements, const T* x,
+               const OfBlock& product) {
+  const std::int64_t rows = w.samples * w.out_pixels();
+  if (rows == 0) return;
+  const std::int64_t block = std::min(rows, DeviceBlockRows(w, block_elements));
+  T* const columns = context.Workspace<T>(static_cast<std::size_t>(block * w.window_elements()));
+  for (std::int64_t first = 0; first < rows; first += block) {
+    const std::int64_t last = std::min(rows, first + block);
+    Im2Col(context, w, first, last, x, columns);
+    product(first, last - first, columns);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void Conv2d(CudaContext& context, const Conv2dArgs<T>& args, std::int64_t block_elements) {
+  const ImageWindows& w = args.shape.windows;
+  if (IsProduct(w)) return Matmul(context, ForwardProduct(args, 0, w.samples * w.out_pixels(), args.x));
+  ForBlocks(context, w, block_elements, args.x, [&](std::int64_t first, std::int64_t rows, const T* columns) {
+    Matmul(context, ForwardProduct(args, first, rows, columns));
+  });
+}
+
+template <class T>
+void Conv2dInputBackward(CudaContext& context, const Conv2dInputGradient<T>& g, std::int64_t block_elements) {
+  const ImageWindows& w = g.shape.windows;
+  const std::int64_t pixels = w.out_pixels();
+  if (w.samples == 0) return;
+  if (IsProduct(w)) return Matmul(context, InputProduct(g, 0, w.samples * pixels, g.dx, g.beta));
+  const std::int64_t block = DeviceBlockImages(w, block_elements);
+  auto* columns = context.Workspace<float>(static_cast<std::size_t>(block * pixels * w.window_elements()));
+  for (std::int64_t image = 0; image < w.samples; image += block) {
+    ImageWindows part = w;
+    part.samples = std::min(block, w.samples - image);
+    Matmul(context, InputProduct(g, image * pixels, part.samples * pixels, columns, 0.0F));
+    Col2Im(context, part, columns, g.beta, g.dx + image * w.image_elements());
+  }
+}
+
+template <class T>
+void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& g, std::int64_t block_elements) {
+  const ImageWindows& w = g.shape.windows;
+  if (IsProduct(w)) return Matmul(context, FilterProduct(g, 0, w.samples * w.out_pixels(), g.x));
+  ForBlocks(context, w, block_elements, g.x, [&](std::int64_t first, std::int64_t rows, const T* columns) {
+    Matmul(context, FilterProduct(g, first, rows, columns));
+  });
+}
+
+template void Conv2d(CudaContext&, const Conv2dArgs<float>&, std::int64_t);
+template void Conv2d(CudaContext&, const Conv2dArgs<Bf16>&, std::int64_t);
+template void Conv2d(CudaContext&, const Conv2dArgs<Half>&, std::int64_t);
+template void Conv2dInputBackward(CudaContext&, const Conv2dInputGradient<float>&, std::int64_t);
+template void Conv2dInputBackward(CudaContext&, const Conv2dInputGradient<Bf16>&, std::int64_t);
+template void Conv2dInputBackward(CudaContext&, const Conv2dInputGradient<Half>&, std::int64_t);
+template void Conv2dFilterBackward(CudaContext&, const Conv2dFilterGradient<float>&, std::int64_t);
+template void Conv2dFilterBackward(CudaContext&, const Conv2dFilterGradient<Bf16>&, std::int64_t);
+template void Conv2dFilterBackward(CudaContext&, const Conv2dFilterGradient<Half>&, std::int64_t);
+
+}  // namespace capstan::kernels
