@@ -6,29 +6,33 @@
 namespace capstan::kernels {
 
 template <class Real>
-inline Real ReluOf(Real x) {
+constexpr Real ReluOf(Real x) {
   return x < Real(0) ? Real(0) : x;  // NaN stays
 }
 
 // sqrt(2 / pi) (x + 0.044715 x^3), twice: gelu(x) = x / 2 (1 + tanh(u / 2)) = x sigmoid(u).
 template <class Real>
-inline Real GeluArgument(Real x) {
+constexpr Real GeluArgument(Real x) {
   constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(1.59576912160573071176 * 0.044715);
   return x * std::fma(kCubic * x, x, kLinear);
 }
 
 // The tanh form of GELU (Hendrycks and Gimpel, 2016).
 template <class Real>
-inline Real GeluOf(Real x) {
+constexpr Real GeluOf(Real x) {
   return x * Sigmoid(GeluArgument(x));
 }
 
+// `sigmoid` of GeluArgument(x).
 template <class Real>
-inline Real GeluDerivative(Real x) {
+constexpr Real GeluDerivative(Real x, Real sigmoid) {
   constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(3 * 1.59576912160573071176 * 0.044715);
-  const Real s = Sigmoid(GeluArgument(x));
   const Real slope = std::fma(kCubic * x, x, kLinear);  // of GeluArgument
-  return std::fma(x * slope, s * (Real(1) - s), s);
+  return std::fma(x * slope, sigmoid * (Real(1) - sigmoid), sigmoid);
+}
+template <class Real>
+constexpr Real GeluDerivative(Real x) {
+  return GeluDerivative(x, Sigmoid(GeluArgument(x)));
 }
 
 }  // namespace capstan::kernels

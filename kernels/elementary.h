@@ -3,6 +3,7 @@
 // Types:  float (within 2 ulp) and double (relative 1e-15).
 // Parity: only IEEE +, *, /, fma and bit operations: the same bits on every machine, in scalar and in vector loops.
 // Why:    a weight must not depend on which libm is installed; and without branches a loop over these vectorises.
+//         constexpr, because that is what device code may call too.
 #pragma once
 
 #include <bit>
@@ -45,17 +46,17 @@ struct FloatLayout<double> {
 
 // c0 + x * (c1 + x * (c2 + ...)).
 template <class Real>
-inline Real Horner(Real, Real c0) {
+constexpr Real Horner(Real, Real c0) {
   return c0;
 }
 template <class Real, class... Rest>
-inline Real Horner(Real x, Real c0, Rest... rest) {
+constexpr Real Horner(Real x, Real c0, Rest... rest) {
   return std::fma(x, Horner<Real>(x, rest...), c0);
 }
 
 // e^x. Overflow gives infinity, results below about 2^-125 (double: 2^-1020) give 0, NaN gives NaN.
 template <class Real>
-inline Real Exp(Real x) {
+constexpr Real Exp(Real x) {
   using L = FloatLayout<Real>;
   const Real shifted = std::fma(x, Real(1.44269504088896340736), L::kRounder);
   const Real n = shifted - L::kRounder;
@@ -76,7 +77,7 @@ inline Real Exp(Real x) {
 
 // Natural logarithm of a normal positive number. 0 gives -infinity, negative numbers and NaN give NaN.
 template <class Real>
-inline Real Log(Real x) {
+constexpr Real Log(Real x) {
   using L = FloatLayout<Real>;
   using Bits = typename L::Bits;
   constexpr Bits kOne = L::kExponentBias << L::kMantissaBits;
@@ -108,12 +109,12 @@ inline Real Log(Real x) {
 
 // 1 / (1 + e^-x).
 template <class Real>
-inline Real Sigmoid(Real x) {
+constexpr Real Sigmoid(Real x) {
   return Real(1) / (Real(1) + Exp(-x));
 }
 
 template <class Real>
-inline Real Tanh(Real x) {
+constexpr Real Tanh(Real x) {
   using L = FloatLayout<Real>;
   const Real a = std::fabs(x);
   const Real z = a * a;
@@ -142,7 +143,7 @@ struct SineCosine {
 
 // sin(2 pi u), cos(2 pi u) for |u| below 2^20.
 template <class Real>
-inline SineCosine<Real> SinCos2Pi(Real u) {
+constexpr SineCosine<Real> SinCos2Pi(Real u) {
   using L = FloatLayout<Real>;
   const Real shifted = std::fma(Real(4), u, L::kRounder);
   const Real r = std::fma(shifted - L::kRounder, Real(-0.25), u);  // exact; |r| <= 1/8

@@ -5,6 +5,7 @@
 //         normalised is `sum` as it is stored.
 // Parity: sums over a row in the order of lanes.h; gradients of gamma and beta over rows in ascending order within
 //         chunks that follow from the shape, the chunks in order.
+//         On a device the orders are those of cuda/rows.h and cuda/column_sums.h, a chunk's rows eight apart first.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,8 @@ struct ResidualLayerNormArgs {
 
 template <class T>
 void ResidualLayerNorm(CpuContext& context, const ResidualLayerNormArgs<T>& args);
+template <class T>
+void ResidualLayerNorm(CudaContext& context, const ResidualLayerNormArgs<T>& args);
 
 template <class T>
 struct LayerNormGradient {
@@ -47,5 +50,7 @@ struct LayerNormGradient {
 
 template <class T>
 void LayerNormBackward(CpuContext& context, const LayerNormGradient<T>& args);
+template <class T>
+void LayerNormBackward(CudaContext& context, const LayerNormGradient<T>& args);
 
 }  // namespace capstan::kernels

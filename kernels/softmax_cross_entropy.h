@@ -3,6 +3,8 @@
 // Shapes: logits [rows, classes] with stride >= classes; targets [rows], each in [0, classes).
 // Types:  float, double, Bf16, Half; the loss is added in double.
 // Parity: sums over a row in the order of lanes.h; the rows' losses in ascending order.
+//         On a device a row's sum is relative to what each thread has seen as the largest, and both orders are those of
+//         cuda/rows.h.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +30,7 @@ struct SoftmaxCrossEntropyArgs {
 
 template <class T>
 void SoftmaxCrossEntropy(CpuContext& context, const SoftmaxCrossEntropyArgs<T>& args);
+template <class T>
+void SoftmaxCrossEntropy(CudaContext& context, const SoftmaxCrossEntropyArgs<T>& args);
 
 }  // namespace capstan::kernels

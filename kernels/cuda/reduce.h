@@ -8,7 +8,8 @@ namespace capstan::kernels {
 inline constexpr unsigned kWholeWarp = 0xFFFFFFFF;
 
 // Every thread gets the sum: pairs 16 apart, then 8, 4, 2, 1.
-__device__ __forceinline__ float WarpSum(float x) {
+template <class Number>
+__device__ __forceinline__ Number WarpSum(Number x) {
   for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(kWholeWarp, x, with);
   return x;
 }
@@ -19,14 +20,14 @@ __device__ __forceinline__ float WarpMax(float x) {
 }
 
 // Of a block of kThreads (a multiple of 32) in one dimension; every thread gets the result. All threads call it.
-template <int kThreads>
-__device__ __forceinline__ float BlockSum(float x) {
+template <int kThreads, class Number>
+__device__ __forceinline__ Number BlockSum(Number x) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024);
-  __shared__ float of_warp[kThreads / 32];
+  __shared__ Number of_warp[kThreads / 32];
   x = WarpSum(x);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
   __syncthreads();
-  float sum = of_warp[0];
+  Number sum = of_warp[0];
   for (int warp = 1; warp < kThreads / 32; ++warp) sum += of_warp[warp];
   __syncthreads();  // the next call writes of_warp again
   return sum;

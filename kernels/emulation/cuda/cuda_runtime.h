@@ -70,6 +70,9 @@ inline unsigned __ballot_sync(unsigned mask, int bit) { return capstan::emulatio
 inline int __any_sync(unsigned mask, int bit) { return __ballot_sync(mask, bit) != 0 ? 1 : 0; }
 inline int __all_sync(unsigned mask, int bit) { return __ballot_sync(mask, bit) == mask ? 1 : 0; }
 
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float x, float y) { return x / y; }
 inline float __frsqrt_rn(float x) { return 1.0F / std::sqrt(x); }
 inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }

@@ -1,0 +1,34 @@
+// ExpOf, SigmoidOf: elementary functions in device code, as exact as T needs.
+//
+// Types:  float: those of elementary.h, the same bits as on a CPU. Bf16, Half: the device's own, whose error of about
+//         1e-6 is lost when the result is rounded.
+// Why:    kernels on 16-bit numbers would wait for polynomials instead of for memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "common/number16.h"
+#include "kernels/elementary.h"
+
+namespace capstan::kernels {
+
+template <class T>
+__device__ __forceinline__ float ExpOf(float x) {
+  if constexpr (kIs16Bit<T>) {
+    return __expf(x);
+  } else {
+    return Exp(x);
+  }
+}
+
+// 1 / (1 + e^-x).
+template <class T>
+__device__ __forceinline__ float SigmoidOf(float x) {
+  if constexpr (kIs16Bit<T>) {
+    return __fdividef(1.0F, 1.0F + __expf(-x));
+  } else {
+    return Sigmoid(x);
+  }
+}
+
+}  // namespace capstan::kernels

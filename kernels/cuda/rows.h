@@ -1,0 +1,84 @@
+// LoadSome, StoreSome, ForPacks, RowSum: rows of an array that a warp or a block owns, and how its threads share one.
+//
+// Types:  kThreads is 32 (a warp to a row) or the whole block; kPacked: rows are aligned and whole packs long.
+// Parity: thread t of a row has its packs t, t + kThreads, ...; the same elements whether rows are aligned or not. So a
+//         sum that each thread adds in ascending order, and RowSum over threads, depends on the row's length alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/reduce.h"
+
+namespace capstan::kernels {
+
+// Elements [at, at + Pack<T>::kCount) of a row of `count`; 0 beyond its end.
+template <class T, bool kPacked>
+__device__ __forceinline__ Pack<T> LoadSome(const T* row, std::int64_t at, std::int64_t count) {
+  if constexpr (kPacked) {
+    return LoadPack(row + at);
+  } else {
+    Pack<T> pack{};
+    for (int j = 0; j < Pack<T>::kCount; ++j) {
+      if (at + j < count) pack.value[j] = row[at + j];
+    }
+    return pack;
+  }
+}
+
+template <class T, bool kPacked>
+__device__ __forceinline__ void StoreSome(const Pack<T>& pack, T* row, std::int64_t at, std::int64_t count) {
+  if constexpr (kPacked) {
+    StorePack(row + at, pack);
+  } else {
+    for (int j = 0; j < Pack<T>::kCount; ++j) {
+      if (at + j < count) row[at + j] = pack.value[j];
+    }
+  }
+}
+
+// Elements of a row that each of its threads holds in registers, and as packs.
+inline constexpr int kHeldElements = 32;
+template <class T>
+inline constexpr int kHeldPacks = kHeldElements / Pack<T>::kCount;
+// Rows that are longer are for a block.
+inline constexpr std::int64_t kWarpColumns = 32 * kHeldElements;
+
+// Calls held(k, at) for those packs of the row that a thread holds, k < kHeldPacks<T> known when compiling, then
+// rest(at) for its others, which a warp's rows never have. `at` is the pack's first element.
+template <class T, int kThreads, class Held, class Rest>
+__device__ __forceinline__ void ForPacks(std::int64_t columns, int thread, const Held& held, const Rest& rest) {
+  constexpr int kCount = Pack<T>::kCount;
+#pragma unroll
+  for (int k = 0; k < kHeldPacks<T>; ++k) {
+    const std::int64_t at = (k * kThreads + thread) * kCount;
+    if (at < columns) held(k, at);
+  }
+  if constexpr (kThreads > 32) {
+    const std::int64_t first = (kHeldPacks<T> * kThreads + thread) * kCount;
+    for (std::int64_t at = first; at < columns; at += kThreads * kCount) rest(at);
+  }
+}
+
+// Over the threads of a row; each gets the result.
+template <int kThreads, class Number>
+__device__ __forceinline__ Number RowSum(Number x) {
+  if constexpr (kThreads == 32) {
+    return WarpSum(x);
+  } else {
+    return BlockSum<kThreads>(x);
+  }
+}
+
+template <int kThreads>
+__device__ __forceinline__ float RowMax(float x) {
+  if constexpr (kThreads == 32) {
+    return WarpMax(x);
+  } else {
+    return BlockMax<kThreads>(x);
+  }
+}
+
+}  // namespace capstan::kernels
