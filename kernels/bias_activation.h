@@ -3,6 +3,7 @@
 // Shapes: x, dy [rows, columns], dense; bias gradient [columns].
 // Types:  float, double, Bf16, Half; the bias gradient in Wide<T>, a sum of dx before it is rounded.
 // Parity: a column is added in ascending rows, in groups of kRowGroup, the groups' sums in order.
+//         On a device those in the order of cuda/column_sums.h.
 // Why:    one pass over dy for both the activation's derivative and the bias gradient.
 #pragma once
 
@@ -26,5 +27,7 @@ struct BiasActivationGradient {
 
 template <class T>
 void BiasActivationBackward(CpuContext& context, const BiasActivationGradient<T>& gradient);
+template <class T>
+void BiasActivationBackward(CudaContext& context, const BiasActivationGradient<T>& gradient);
 
 }  // namespace capstan::kernels

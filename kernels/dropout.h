@@ -19,6 +19,8 @@ struct DropoutMask {
 
 template <class T>
 void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T* x);
+template <class T>
+void Dropout(CudaContext& context, const DropoutMask& mask, std::int64_t count, T* x);
 
 // Elements [first, first + count) on the calling thread, x pointing at the first of them; `first` is a multiple of
 // kPhiloxGroup.

@@ -4,6 +4,7 @@
 //         y, dy [sequences, length, width].
 // Types:  float, double, Bf16, Half; gradients of the tables in Wide<T>.
 // Parity: a row's gradient is added in ascending order of (sequence, position). No atomics: a task owns columns.
+//         On a device the rows of one token after its first 64 are added 64 at a time, and then those sums in order.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,13 @@ struct EmbeddingArgs {
 
 template <class T>
 void Embedding(CpuContext& context, const EmbeddingArgs<T>& args);
+template <class T>
+void Embedding(CudaContext& context, const EmbeddingArgs<T>& args);
 
 template <class T>
 struct EmbeddingGradient {
   std::int64_t sequences = 0, length = 0, width = 0;
+  std::int64_t vocabulary = 0;  // a device sorts tokens by as many bits as it takes
   const std::int32_t* tokens = nullptr;
   const T* dy = nullptr;
   Wide<T>* token_gradient = nullptr;     // is added to: in a tied model it already holds the head's part
@@ -37,5 +41,7 @@ struct EmbeddingGradient {
 
 template <class T>
 void EmbeddingBackward(CpuContext& context, const EmbeddingGradient<T>& args);
+template <class T>
+void EmbeddingBackward(CudaContext& context, const EmbeddingGradient<T>& args);
 
 }  // namespace capstan::kernels

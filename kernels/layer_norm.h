@@ -5,7 +5,7 @@
 //         normalised is `sum` as it is stored.
 // Parity: sums over a row in the order of lanes.h; gradients of gamma and beta over rows in ascending order within
 //         chunks that follow from the shape, the chunks in order.
-//         On a device the orders are those of cuda/rows.h and cuda/column_sums.h, a chunk's rows eight apart first.
+//         On a device the orders are those of cuda/rows.h and cuda/column_sums.h, a chunk's rows four apart first.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,12 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr float kEpsilon = 1e-5F;
-// Two blocks for each multiprocessor of a large device: so few that their partial sums are small beside the rows.
-constexpr std::int64_t kChunksMax = 264;
+// Of the way back, whose threads hold two rows and two sums: smaller, so that three fit a multiprocessor.
+constexpr int kBackwardWarps = 4;
+template <int kThreads>
+inline constexpr int kBackwardBlock = kThreads == 32 ? 32 * kBackwardWarps : kThreads;
+// Three blocks for each multiprocessor of a large device: so few that their partial sums are small beside the rows.
+constexpr std::int64_t kChunksMax = 396;
 
 // What of a row's element j is valid: all, where rows are whole packs.
 template <bool kPacked>
@@ -145,7 +149,7 @@ template <class T>
 __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t columns, float* out) {
   __shared__ float shared[2][kWarpColumns];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  for (int turn = 0; turn < kBlock / 32; ++turn) {
+  for (int turn = 0; turn < kBackwardWarps; ++turn) {
     if (turn == warp) {
 #pragma unroll
       for (int i = 0; i < kHeldElements; ++i) {
@@ -157,19 +161,19 @@ __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t colu
     }
     __syncthreads();
   }
-  for (std::int64_t j = threadIdx.x; j < columns; j += kBlock) {
+  for (std::int64_t j = threadIdx.x; j < columns; j += 32 * kBackwardWarps) {
     out[j] = shared[0][j];
     out[columns + j] = shared[1][j];
   }
 }
 
 // A block for each chunk of rows: dx of its rows, and their part of the parameters' gradients: each warp adds every
-// eighth row, then the warps' sums are added in order. Bytes: x, dy, dx once, and the sums; about 20 operations an
+// fourth row, then the warps' sums are added in order. Bytes: x, dy, dx once, and the sums; about 20 operations an
 // element.
 template <class T, int kThreads, bool kPacked>
-__global__ void __launch_bounds__(kBlock, kIs16Bit<T>&& kThreads == 32 ? 2 : 1)
+__global__ void __launch_bounds__(kBackwardBlock<kThreads>, kThreads == 32 && kPacked && kIs16Bit<T> ? 3 : 1)
     RowsBackward(LayerNormGradient<T> g, std::int64_t chunk_rows, float* partial) {
-  constexpr int kAtOnce = kBlock / kThreads, kCount = Pack<T>::kCount;
+  constexpr int kAtOnce = kBackwardBlock<kThreads> / kThreads, kCount = Pack<T>::kCount;
   const int thread = static_cast<int>(threadIdx.x) % kThreads;
   const std::int64_t columns = g.columns, begin = blockIdx.x * chunk_rows;
   const std::int64_t end = begin + chunk_rows < g.rows ? begin + chunk_rows : g.rows;
@@ -240,13 +244,15 @@ template <class T>
 void LayerNormBackward(CudaContext& context, const LayerNormGradient<T>& g) {
   const bool packed = ArePacked(g.columns * static_cast<std::int64_t>(sizeof(T)), g.x, g.gamma, g.dy, g.dx);
   const bool narrow = g.columns <= kWarpColumns;
-  const std::int64_t chunk_rows = std::max<std::int64_t>(1, (g.rows + 8 * kChunksMax - 1) / (8 * kChunksMax)) * 8;
+  constexpr std::int64_t kRoundRows = kBackwardWarps * kChunksMax;  // of all chunks at once
+  const std::int64_t chunk_rows = std::max<std::int64_t>(1, (g.rows + kRoundRows - 1) / kRoundRows) * kBackwardWarps;
   const std::int64_t chunks = (g.rows + chunk_rows - 1) / chunk_rows;
   float* const partial = context.Workspace<float>(static_cast<std::size_t>(chunks * 2 * g.columns));
   Launch(context,
          narrow ? (packed ? RowsBackward<T, 32, true> : RowsBackward<T, 32, false>)
                 : (packed ? RowsBackward<T, kBlock, true> : RowsBackward<T, kBlock, false>),
-         GridFor(chunks * kBlock, kBlock), g, chunk_rows, partial);
+         {dim3(static_cast<unsigned>(chunks)), dim3(narrow ? kBackwardBlock<32> : kBackwardBlock<kBlock>)}, g,
+         chunk_rows, partial);
   AddPartialSums(context, {.partial = partial,
                            .chunks = chunks,
                            .columns = g.columns,

@@ -1,5 +1,5 @@
 // The loss on a device. A row of at most kWarpColumns classes is a warp's, eight rows to a block of 256 threads; a
-// longer one has a block of 1024. Bytes: the logits read twice, the second time from the caches, and written once; two
+// longer one has a block of 512. Bytes: the logits read twice, the second time from the caches, and written once; two
 // exponentials an element. Then one block of 1024 threads adds what rows have left in the workspace, 16 bytes each.
 #include <limits>
 
@@ -11,7 +11,7 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int kNarrowBlock = 256, kWideBlock = 1024;
+constexpr int kNarrowBlock = 256, kWideBlock = 512, kSumBlock = 1024;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 struct RowLoss {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void AddSome(const Pack<T>& pack, std::int64_t inside
 }
 
 template <class T, int kThreads, bool kPacked>
-__global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads)
+__global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads, kThreads > 32 && kPacked ? 3 : 1)
     LossRows(SoftmaxCrossEntropyArgs<T> args, RowLoss* losses) {
   constexpr int kBlock = kThreads == 32 ? kNarrowBlock : kThreads, kCount = Pack<T>::kCount;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kThreads) + threadIdx.x / kThreads;
@@ -74,14 +74,14 @@ __global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kWideBlock) AddRows(std::int64_t rows, const RowLoss* losses, LossResult* result) {
+__global__ void __launch_bounds__(kSumBlock) AddRows(std::int64_t rows, const RowLoss* losses, LossResult* result) {
   LossResult sum;
-  for (std::int64_t row = threadIdx.x; row < rows; row += kWideBlock) {
+  for (std::int64_t row = threadIdx.x; row < rows; row += kSumBlock) {
     sum.loss += losses[row].loss;
     sum.correct += losses[row].correct;
   }
-  sum.loss = BlockSum<kWideBlock>(sum.loss);
-  sum.correct = BlockSum<kWideBlock>(sum.correct);
+  sum.loss = BlockSum<kSumBlock>(sum.loss);
+  sum.correct = BlockSum<kSumBlock>(sum.correct);
   if (threadIdx.x == 0) *result = sum;
 }
 
@@ -99,7 +99,7 @@ void SoftmaxCrossEntropy(CudaContext& context, const SoftmaxCrossEntropyArgs<T>&
     Launch(context, packed ? LossRows<T, kWideBlock, true> : LossRows<T, kWideBlock, false>,
            GridFor(args.rows * kWideBlock, kWideBlock), args, losses);
   }
-  Launch(context, AddRows, {dim3(1), dim3(kWideBlock)}, args.rows, losses, args.result);
+  Launch(context, AddRows, {dim3(1), dim3(kSumBlock)}, args.rows, losses, args.result);
 }
 
 template void SoftmaxCrossEntropy(CudaContext&, const SoftmaxCrossEntropyArgs<float>&);

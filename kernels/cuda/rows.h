@@ -1,8 +1,9 @@
-// LoadSome, StoreSome, ForPacks, RowSum: rows of an array that a warp or a block owns, and how its threads share one.
+// LoadSome, StoreSome, LoadFloats, StoreFloats, ForPacks, RowSum: rows of an array that a warp or a block owns, and
+// how its threads share one.
 //
 // Types:  kThreads is 32 (a warp to a row) or the whole block; kPacked: rows are aligned and whole packs long.
-// Parity: thread t of a row has its packs t, t + kThreads, ...; the same elements whether rows are aligned or not. So a
-//         sum that each thread adds in ascending order, and RowSum over threads, depends on the row's length alone.
+// Parity: thread t of a row has its packs t, t + kThreads, ...; the same elements whether rows are aligned or not. So
+//         a sum that each thread adds in ascending order, and RowSum over threads, depends on the row's length alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,6 +37,29 @@ __device__ __forceinline__ void StoreSome(const Pack<T>& pack, T* row, std::int6
     for (int j = 0; j < Pack<T>::kCount; ++j) {
       if (at + j < count) row[at + j] = pack.value[j];
     }
+  }
+}
+
+// As many floats as a pack of T has numbers.
+template <class T>
+using Floats = float[Pack<T>::kCount];
+
+template <class T, bool kPacked>
+__device__ __forceinline__ void LoadFloats(const float* row, std::int64_t at, std::int64_t count, Floats<T>& to) {
+#pragma unroll
+  for (int part = 0; part < Pack<T>::kCount; part += 4) {
+    const Pack<float> pack = LoadSome<float, kPacked>(row, at + part, count);
+    for (int j = 0; j < 4; ++j) to[part + j] = pack.value[j];
+  }
+}
+
+template <class T, bool kPacked>
+__device__ __forceinline__ void StoreFloats(const Floats<T>& from, float* row, std::int64_t at, std::int64_t count) {
+#pragma unroll
+  for (int part = 0; part < Pack<T>::kCount; part += 4) {
+    Pack<float> pack;
+    for (int j = 0; j < 4; ++j) pack.value[j] = from[part + j];
+    StoreSome<float, kPacked>(pack, row, at + part, count);
   }
 }
 

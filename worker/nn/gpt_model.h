@@ -299,6 +299,7 @@ class Gpt final : public Model<T> {
     EmbeddingBackward(context_, kernels::EmbeddingGradient<T>{.sequences = state_.samples,
                                                               .length = state_.length,
                                                               .width = shape_.width,
+                                                              .vocabulary = shape_.vocabulary,
                                                               .tokens = tokens.data(),
                                                               .dy = state_.d_stream,
                                                               .token_gradient = target.gradients + tokens_.offset,
