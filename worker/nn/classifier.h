@@ -10,6 +10,7 @@
 
 #include "common/number16.h"
 #include "common/status.h"
+#include "kernels/cast.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "worker/nn/model.h"
 
@@ -27,12 +28,12 @@ template <class T>
 inline constexpr bool kConvertsInputs = !std::is_same_v<T, float>;
 
 // The batch's inputs; `converted` has room for them where kConvertsInputs.
-template <class T>
-const T* InputsAs(const Batch& batch, T* converted) {
+template <class T, class Context>
+const T* InputsAs([[maybe_unused]] Context& context, const Batch& batch, T* converted) {
   if constexpr (!kConvertsInputs<T>) {
     return batch.inputs.data();
   } else if constexpr (kIs16Bit<T>) {
-    NarrowAll(batch.inputs, converted);
+    Cast(context, static_cast<std::int64_t>(batch.inputs.size()), batch.inputs.data(), converted);
     return converted;
   } else {
     std::copy(batch.inputs.begin(), batch.inputs.end(), converted);

@@ -104,7 +104,7 @@ class Convnet final : public Model<T> {
   void Place(const Batch& batch) {
     samples_ = batch.samples;
     arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
-    inputs_ = InputsAs<T>(batch, converted_);
+    inputs_ = InputsAs(context_, batch, converted_);
   }
 
   // For samples_.

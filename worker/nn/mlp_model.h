@@ -65,7 +65,7 @@ class Mlp final : public Model<T> {
   // The inputs.
   const T* Place(const Batch& batch) {
     samples_ = batch.samples;
-    return InputsAs(batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));
+    return InputsAs(context_, batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));
   }
 
   // Where the inputs are converted to; null where they are not.

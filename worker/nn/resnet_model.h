@@ -75,7 +75,7 @@ struct Block {
   std::optional<Unit> shortcut;
 };
 
-Block MakeBlock(Parameters& parameters, const std::string& name, const ImageSize& in, BlockKind kind,
+inline Block MakeBlock(Parameters& parameters, const std::string& name, const ImageSize& in, BlockKind kind,
                 std::int64_t channels, std::int64_t stride) {
   Block block;
   ImageSize image = in;
@@ -99,7 +99,7 @@ Block MakeBlock(Parameters& parameters, const std::string& name, const ImageSize
   return block;
 }
 
-bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
+inline bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
 
 // What a unit leaves for the way back.
 template <class T>
@@ -186,7 +186,7 @@ class Resnet final : public Model<T> {
   void Place(const Batch& batch) {
     samples_ = batch.samples;
     arena_.Place([&](Arena<Context>& arena) { LayOut(arena); });
-    inputs_ = InputsAs<T>(batch, converted_);
+    inputs_ = InputsAs(context_, batch, converted_);
   }
 
   // For samples_.
