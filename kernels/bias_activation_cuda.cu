@@ -1,6 +1,6 @@
-// The way back through bias and activation on a device. Blocks of eight warps; a warp has a group of rows and 32 packs
-// of columns. Bytes: dy read, and with an activation x read and dx written; about 20 operations an element for GELU.
-// The groups' sums take another 1/64.
+// The way back through bias and activation on a device. Blocks of eight warps; a warp has a group of rows and 32
+// packs of columns. Bytes: dy read, and with an activation x read and dx written; about 20 operations an element for
+// GELU. The groups' sums take another 1/64.
 #include "kernels/activation_math.h"
 #include "kernels/bias_activation.h"
 #include "kernels/cuda/column_sums.h"

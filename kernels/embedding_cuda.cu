@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(kBlock)
   ranks[i] = static_cast<std::int32_t>(i - first);
 }
 
-// The rows of a batch by token. A token's segments begin where the rank is a multiple of kSegment; the sum of one from
-// i on that is not the token's first lies in partial [i / kSegment, width], where no other can.
+// The rows of a batch by token. A token's segments begin where the rank is a multiple of kSegment; the sum of one
+// from i on that is not the token's first lies in partial [i / kSegment, width], where no other can.
 struct Segments {
   std::int64_t count = 0;
   const std::int32_t* sorted = nullptr;
