@@ -1,7 +1,7 @@
-// Convolution on a device: windows are laid out by blocks, each is a product; launch shapes are those of Im2Col, Col2Im
-// and Matmul. Bytes beside the product's: the columns written and read once (for dx in float), which in blocks of
-// kConvDeviceElements stay in the device's cache. Operations: 2 window_elements for each element of y, in each of the
-// three.
+// Convolution on a device: windows are laid out by blocks, each is a product; launch shapes are those of Im2Col,
+// Col2Im and Matmul. Bytes beside the product's: the columns written and read once (for dx in float), which in blocks
+// of kConvDeviceElements stay in the device's cache. Operations: 2 window_elements for each element of y, in each of
+// the three.
 #include <algorithm>
 
 #include "kernels/conv2d.h"
