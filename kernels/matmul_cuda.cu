@@ -58,7 +58,7 @@ cublasLtEpilogue_t EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
   if (p.activation == Activation::kGelu && in_place) epilogue |= CUBLASLT_EPILOGUE_GELU;
   const bool keeps = p.activation == Activation::kGelu && !in_place && alignment == 16 && p.n % 8 == 0;
   if (keeps) epilogue |= CUBLASLT_EPILOGUE_GELU_AUX;
-  return static_cast<cublasLtEpilogue_t>(epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : epilogue);
+  return epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : static_cast<cublasLtEpilogue_t>(epilogue);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ std::vector<double> Doubles(const std::vector<T>& x) {
 
 template <class T>
 bool SameBits(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
 // How far, in norm, an array of T may be from what it should hold when each element was rounded once: the most that a

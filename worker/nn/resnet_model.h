@@ -76,7 +76,7 @@ struct Block {
 };
 
 inline Block MakeBlock(Parameters& parameters, const std::string& name, const ImageSize& in, BlockKind kind,
-                std::int64_t channels, std::int64_t stride) {
+                       std::int64_t channels, std::int64_t stride) {
   Block block;
   ImageSize image = in;
   const auto add = [&](std::int64_t filters, const Window& window) {
