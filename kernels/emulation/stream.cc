@@ -1,6 +1,5 @@
 #include "kernels/emulation/stream.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -12,12 +11,13 @@ namespace {
 
 std::atomic<std::uint64_t> streams_made{0};
 
-// Work begins up to 300 us late, or not.
+// Work begins late by up to 2000 turns of other threads, or not.
 class Delays {
  public:
   Delays() : numbers_(Seed(), streams_made++), on_(Seed() != 0) {}
   void Take() {
-    if (on_ && numbers_.Next() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(numbers_.Next() % 300));
+    if (!on_ || numbers_.Next() % 4 != 0) return;
+    for (std::uint32_t turns = numbers_.Next() % 2000; turns > 0; --turns) std::this_thread::yield();
   }
 
  private:
