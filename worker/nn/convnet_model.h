@@ -80,10 +80,6 @@ class Convnet final : public Model<T> {
 
   LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
-  Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
-    return Unsupported("a convnet has no next token; only a gpt has");
-  }
-
  private:
   static std::vector<Stage> MakeStages(Parameters& parameters, const ConvnetShape& shape) {
     std::vector<Stage> stages;

@@ -57,10 +57,6 @@ class Mlp final : public Model<T> {
 
   LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
-  Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
-    return Unsupported("an mlp has no next token; only a gpt has");
-  }
-
  private:
   // The inputs.
   const T* Place(const Batch& batch) {

@@ -115,8 +115,10 @@ class Model {
     return Loss();
   }
 
-  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; valid until the next call. Others: kUnsupported.
-  virtual Result<std::span<const T>> NextTokenLogits(const T* weights, std::span<const std::int32_t> tokens) = 0;
+  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; the context's memory, valid until the next call.
+  virtual Result<std::span<const T>> NextTokenLogits(const T* /*weights*/, std::span<const std::int32_t> /*tokens*/) {
+    return Unsupported("this model has no next token; only a gpt has");
+  }
 };
 
 // Linear layers with ReLU between them, and dropout after each ReLU.

@@ -162,10 +162,6 @@ class Resnet final : public Model<T> {
 
   LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
-  Result<std::span<const T>> NextTokenLogits(const T*, std::span<const std::int32_t>) override {
-    return Unsupported("a resnet has no next token; only a gpt has");
-  }
-
  private:
   static std::vector<Block> MakeBlocks(Parameters& parameters, const ResnetShape& shape, ImageSize image) {
     const Depth& depth = *FindDepth(shape.depth);

@@ -83,7 +83,9 @@ DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaCont
 template <class T>
 DeviceModel<T>::~DeviceModel() {
   // What is enqueued uses what is destroyed next.
-  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
+  for (cudaStream_t stream : {upward_.get(), stream_.get()}) {
+    if (stream != nullptr) (void)cudaStreamSynchronize(stream);
+  }
 }
 
 template <class T>

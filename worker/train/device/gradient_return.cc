@@ -17,6 +17,10 @@ GradientReturn::GradientReturn(kernels::CudaContext& context)
   }
 }
 
+GradientReturn::~GradientReturn() {
+  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
+}
+
 void GradientReturn::Send(const float* from, float* to, std::int64_t first, std::int64_t count,
                           std::function<void()> arrived) {
   Order(context_, context_.stream(), made_.get(), stream_.get());

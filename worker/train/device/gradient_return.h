@@ -22,6 +22,10 @@ class GradientReturn {
 
   // `context`: on whose stream gradients are made.
   explicit GradientReturn(kernels::CudaContext& context);
+  // What is on its way writes to memory that goes with this.
+  ~GradientReturn();
+  GradientReturn(const GradientReturn&) = delete;
+  GradientReturn& operator=(const GradientReturn&) = delete;
 
   // Elements [first, first + count) of `from`, final once all that is enqueued is done, go to `to`, which is the
   // host's. Then `arrived` is called, on this thread, by a later Send, Poll or Finish; ranges arrive in the order of
