@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <system_error>
 
@@ -45,6 +46,9 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->add_option("--name", arguments->worker.name, "this worker's name; a newer process of that name takes over");
   app->add_option("--data-root", arguments->worker.data_root, "folder that the job's data paths are below");
   app->add_option("--threads", arguments->worker.threads, "threads that compute (default: worker.threads)");
+  app->add_option("--local-rank", arguments->worker.local_rank,
+                  "number of this worker among those of its machine, from 0: which of its GPUs device = \"cuda\" is")
+      ->capture_default_str();
   app->add_option("--join-seconds", arguments->worker.join_seconds, "how long to wait for the coordinator")
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
@@ -68,6 +72,15 @@ std::string NoThread(const std::system_error& error) {
          "--threads";
 }
 
+// Where people who have several CUDA toolkits say which one it is.
+std::vector<std::string> CudaFolders() {
+  std::vector<std::string> folders;
+  for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* const folder = std::getenv(variable)) folders.push_back(std::string(folder) + "/lib64");
+  }
+  return folders;
+}
+
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   monitoring::ExporterOptions exporter_options;
@@ -84,6 +97,8 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
                            "/; coordinator " + arguments->worker.coordinator);
   events.Ready({}, exporter->address());
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
+  arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
+  arguments->worker.library_folders = CudaFolders();
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }

@@ -23,11 +23,6 @@ int Fail(const std::string& message, int code) {
   return code;
 }
 
-std::string OwnFolder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
-}
-
 std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }

@@ -12,8 +12,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 
 namespace capstan::cli {
+
+std::string OwnFolder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
 
 void PrepareProcess() {
   // glibc gives large blocks back to the kernel and takes them again, page fault by page fault: payloads are large.

@@ -43,6 +43,9 @@ class StopSignals {
 // One line on stderr with the time of day; any thread.
 void Say(Severity severity, std::string_view text);
 
+// The folder that this program lies in.
+std::string OwnFolder();
+
 // What the exit code of a process is that ended with `status`: 2 when the call or the job file is to be mended.
 int ExitCode(const Status& status);
 

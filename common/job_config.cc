@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -111,6 +112,7 @@ class NameCollector {
   void Choice(Key key, Value&, Words<Value>) {
     Add(key);
   }
+  void Place(Key key, Device&, Words<DeviceKind>) { Add(key); }
 
  private:
   void Add(Key key) { names_.push_back({sections_.back(), key.name}); }
@@ -237,12 +239,35 @@ class Reader {
       known.push_back(word.text);
     }
     const std::string what = Quote(text) + " for " + std::string(key.name) + " in [" + section_ + "]";
-    const std::string stem = text.substr(0, text.find(':'));  // "cuda:0"
-    if (std::find(words.later.begin(), words.later.end(), stem) != words.later.end()) {
+    if (std::find(words.later.begin(), words.later.end(), text) != words.later.end()) {
       return ComplainLater(value->place, what + "; this build has " + ListOf(words.built), Trouble::kBadWord);
     }
     Complain(Trouble::kBadWord, value->place,
              "unknown word " + what + ": one of " + ListOf(words.built) + DidYouMean(text, known));
+  }
+
+  // "cuda", "cuda:1": a kind, and which of the machine's devices of that kind.
+  void Place(Key key, Device& field, Words<DeviceKind> words) {
+    const TomlValue* value = Find(key);
+    std::string text;
+    if (value == nullptr || !ReadText(key, *value, &text)) return;
+    const std::string_view all = text;
+    const std::size_t colon = all.find(':');
+    std::vector<std::string_view> known;
+    for (const auto& word : words.built) {
+      known.push_back(word.text);
+      if (word.text != all.substr(0, colon)) continue;
+      field = {word.value, {}};
+      if (colon == std::string_view::npos) return;
+      std::uint32_t index = 0;
+      const char* const end = all.data() + all.size();
+      const auto read = std::from_chars(all.data() + colon + 1, end, index);
+      if (word.value == DeviceKind::kCuda && read.ec == std::errc() && read.ptr == end)
+        return void(field.index = index);
+    }
+    Complain(Trouble::kBadWord, value->place,
+             "unknown word " + Quote(text) + " for device in [worker]: one of " + ListOf(words.built) +
+                 ", or \"cuda:1\" for the GPU of that number" + DidYouMean(text, known));
   }
 
  private:

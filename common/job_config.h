@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynt
 enum class TokenType : std::uint8_t { kUint16, kUint32 };
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
 enum class ScheduleKind : std::uint8_t { kConstant, kCosine, kLinear };
-enum class Device : std::uint8_t { kCpu };
+enum class DeviceKind : std::uint8_t { kCpu, kCuda, kEmulated };
 // kFp16: gradients come scaled, and the coordinator decides the scale of each step.
 enum class Precision : std::uint8_t { kFp32, kFp16, kBf16 };
 
@@ -148,8 +149,15 @@ struct ClusterSection {
   bool operator==(const ClusterSection&) const = default;
 };
 
+// "cuda" is the device that the worker's place among those of its machine gives it, "cuda:1" the one of that number.
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::optional<std::uint32_t> index = {};
+  bool operator==(const Device&) const = default;
+};
+
 struct WorkerSection {
-  Device device = Device::kCpu;
+  Device device;
   Precision precision = Precision::kFp32;
   std::uint32_t accumulate = 1;  // micro-batches of a slot
   std::uint32_t threads = 0;     // 0: the worker chooses

@@ -85,8 +85,8 @@ inline constexpr Word<OptimizerKind> kOptimizers[] = {
     {"lamb", OptimizerKind::kLamb}};
 inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
-inline constexpr Word<Device> kDevices[] = {{"cpu", Device::kCpu}};
-inline constexpr std::string_view kDevicesLater[] = {"cuda", "emulated"};
+inline constexpr Word<DeviceKind> kDevices[] = {
+    {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}, {"emulated", DeviceKind::kEmulated}};
 inline constexpr Word<Precision> kPrecisions[] = {
     {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
 inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
@@ -246,7 +246,7 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
 template <class Visitor>
 void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When gpt) {
   v.Begin("worker");
-  v.Choice({"device", built_in}, s.device, {kDevices, kDevicesLater});
+  v.Place({"device", built_in}, s.device, {kDevices, {}});
   if (built_in.applies) {
     v.Choice({"precision"}, s.precision, {kPrecisions, {}});
   } else {

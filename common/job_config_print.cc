@@ -82,6 +82,12 @@ class Printer {
       if (word.value == field) Line(key, Quoted(word.text));
     }
   }
+  void Place(Key key, Device& field, Words<DeviceKind> words) {
+    for (const auto& word : words.built) {
+      if (word.value != field.kind) continue;
+      Line(key, Quoted(std::string(word.text) + (field.index ? ":" + std::to_string(*field.index) : "")));
+    }
+  }
 
  private:
   void Line(Key key, const std::string& value) {
@@ -112,6 +118,7 @@ namespace {
 // What the bits of the weights depend on, and nothing else.
 JobConfig TrainingPart(JobConfig config) {
   config.cluster = {};
+  config.worker.device.index.reset();
   config.worker.threads = WorkerSection().threads;
   config.worker.recompute = WorkerSection().recompute;
   config.snapshot = {};

@@ -144,9 +144,9 @@ Status Launcher::StartMembers() {
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
     const std::string name = "worker-" + std::to_string(i);
     std::vector<std::string> arguments = TraceArguments(name);
-    arguments.insert(arguments.begin(),
-                     {"--coordinator", coordinator, "--name", name, "--data-root", "/", "--join-seconds",
-                      std::to_string(config_.limits.join), "--metrics-listen", metrics_listen()});
+    arguments.insert(arguments.begin(), {"--coordinator", coordinator, "--name", name, "--local-rank",
+                                         std::to_string(i), "--data-root", "/", "--join-seconds",
+                                         std::to_string(config_.limits.join), "--metrics-listen", metrics_listen()});
     CAPSTAN_RETURN_IF_ERROR(Add(name, "capstan-worker", std::move(arguments)));
   }
   return {};

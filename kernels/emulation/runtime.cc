@@ -8,10 +8,13 @@
 // NOLINTBEGIN: the names are CUDA's.
 namespace {
 
-std::size_t TotalMemory() {
-  const char* text = std::getenv("CAPSTAN_EMULATED_MEMORY");
-  return text == nullptr ? std::size_t{1} << 40 : std::strtoull(text, nullptr, 10);
+std::size_t Setting(const char* variable, std::size_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
+std::size_t TotalMemory() { return Setting("CAPSTAN_EMULATED_MEMORY", std::size_t{1} << 40); }
+int Devices() { return static_cast<int>(Setting("CAPSTAN_EMULATED_DEVICES", 1)); }
+constexpr int kVersion = 13000;
 
 // What is allocated remembers its size in front of it.
 constexpr std::size_t kFront = 64;
@@ -24,7 +27,9 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaSuccess: return "cudaSuccess";
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorNotReady: return "cudaErrorNotReady";
   }
   return "cudaErrorUnknown";
@@ -34,20 +39,26 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = Devices();
+  int driver = 0;
+  (void)cudaDriverGetVersion(&driver);
+  return driver < kVersion ? cudaErrorInsufficientDriver : *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorNoDevice; }
+cudaError_t cudaSetDevice(int device) { return device < Devices() ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorNoDevice;
-  *properties = {"emulated on the CPU", 9, 0, 2, TotalMemory()};
+  if (device >= Devices()) return cudaErrorInvalidDevice;
+  *properties = {"emulated on the CPU", static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
+                 TotalMemory()};
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 13000;
+  *version = static_cast<int>(Setting("CAPSTAN_EMULATED_DRIVER", kVersion));
   return cudaSuccess;
 }
-cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = kVersion;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = TotalMemory();
   *free = *total - std::min(*total, used.load());

@@ -209,12 +209,23 @@ TEST_CASE("an unknown kind names the kinds there are", "[config]") {
              StartsWith("job.toml:5:8: unknown word \"transformer\""));
 }
 
+TEST_CASE("a device is a kind, and a number where a machine has several", "[config]") {
+  for (const std::string set : {"worker.device=cpu", "worker.device=cuda:12", "worker.device=emulated"}) {
+    const JobConfig config = Parse(kSmallest, {set});
+    CHECK(config.worker.device.index == (set.ends_with("12") ? std::optional(12U) : std::nullopt));
+    CHECK(Parse(PrintJobConfig(config)) == config);
+  }
+  for (const std::string text : {"cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cpu:0", "gpu", "cuda:99999999999"}) {
+    CHECK_THAT(Message(kSmallest, {"worker.device=" + text}), Contains("unknown word \"" + text + "\" for device"));
+  }
+  const auto hash = [](const char* set) { return HashJobConfig(Parse(kSmallest, {set})); };
+  CHECK(hash("worker.device=cuda") == hash("worker.device=cuda:1"));  // the bits of equal devices are equal
+}
+
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
-  const auto refused = GENERATE(
-      std::string("job.mode=local"), std::string("job.mode=allreduce"), std::string("job.sync_every=4"),
-      std::string("model.kind=dlrm"), std::string("data.kind=criteo"), std::string("cluster.mixed=true"),
-      std::string("worker.device=cuda"), std::string("worker.device=cuda:0"), std::string("worker.device=emulated"),
-      std::string("security.keys=k"), std::string("allreduce.wire=fp16"));
+  const std::string refused = GENERATE(
+      values<std::string>({"job.mode=local", "job.mode=allreduce", "job.sync_every=4", "model.kind=dlrm",
+                           "data.kind=criteo", "cluster.mixed=true", "security.keys=k", "allreduce.wire=fp16"}));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);

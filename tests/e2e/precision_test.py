@@ -4,19 +4,13 @@
 One job overflows fp16 on purpose: its features are large. Its first steps are skipped while the loss scale falls, for all
 workers alike; that they were is checked, and that later steps were applied.
 """
-import json
-import os
 import array
 import random
-import shutil
-import signal
 import struct
 
 import harness
 import recovery
 from same_bits_test import GPT_JOB
-
-KEPT = ["snapshot.every_steps=10", "limits.lease=1.5", "limits.stall=60"]
 
 RESNET = """
 [job]
@@ -74,36 +68,7 @@ precision = "fp16"
 """
 
 
-class PrecisionTest(harness.JobTest):
-    def run_job(self, text, name, *settings, kills=()):
-        """The sha256 of the final weights. `kills`: processes that get SIGKILL once the job moves, one after the other."""
-        job = self.write(f"{name}.toml", text)
-        arguments = [word for setting in settings for word in ("--set", setting)]
-        with self.launch(job, *arguments, run=name) as launch:
-            for victim in kills:
-                begun = recovery.count_records(self.path(name))
-                recovery.poll(lambda: recovery.count_records(self.path(name)) > begun + 3 or launch.closed, "steps")
-                self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path(name), victim), signal.SIGKILL),
-                                f"{victim} had ended before it could be killed")
-            self.assertEqual(launch.wait(), 0, launch.output)
-        self.assert_nothing_runs(name)
-        return recovery.digest_of(self.path(name))
-
-    def assert_one_digest(self, text, settings, *cases):
-        digests = {}
-        for index, (what, more) in enumerate(cases):
-            shutil.rmtree(self.path(f"run{index}"), ignore_errors=True)  # of other cases
-            digests[what] = self.run_job(text, f"run{index}", *settings, *more)
-        self.assertEqual(len(set(digests.values())), 1, digests)
-        return digests.popitem()[1]
-
-    def assert_kills_move_no_bit(self, text, settings, kills):
-        settings = [*settings, *KEPT, "cluster.workers=2", "cluster.servers=2"]
-        calm = self.run_job(text, "calm", *settings)
-        self.assertEqual(self.run_job(text, "killed", *settings, kills=kills), calm, settings)
-        for run in ("calm", "killed"):
-            shutil.rmtree(self.path(run))
-
+class PrecisionTest(recovery.SameBitsTest):
     def gpt_has_one_digest(self, precision):
         return self.assert_one_digest(
             GPT_JOB, [f"worker.precision={precision}"],

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -87,6 +88,10 @@ def poll(condition, what, seconds=harness.DEADLINE):
         threading.Event().wait(0.02)
 
 
+# What a job needs that loses processes.
+KEPT = ["snapshot.every_steps=10", "limits.lease=1.5", "limits.stall=60"]
+
+
 class RecoveryTest(harness.JobTest):
     STEPS, EVERY, JOIN, LEASE = 400, 25, 20, 2
 
@@ -153,6 +158,39 @@ class RecoveryTest(harness.JobTest):
         said = [line for line in text.splitlines() if all(word in line for word in words)]
         self.assertTrue(said, f"no line says {words}:\n{text}")
         return said[0]
+
+
+class SameBitsTest(harness.JobTest):
+    """Jobs that are to end with the same weights."""
+
+    def run_job(self, text, name, *settings, kills=()):
+        """The sha256 of the final weights. `kills`: processes that get SIGKILL once the job moves, one after the other."""
+        job = self.write(f"{name}.toml", text)
+        arguments = [word for setting in settings for word in ("--set", setting)]
+        with self.launch(job, *arguments, run=name) as launch:
+            for victim in kills:
+                begun = count_records(self.path(name))
+                poll(lambda: count_records(self.path(name)) > begun + 3 or launch.closed, "steps")
+                self.assertTrue(kill_if_alive(pid_of(self.path(name), victim), signal.SIGKILL),
+                                f"{victim} had ended before it could be killed")
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assert_nothing_runs(name)
+        return digest_of(self.path(name))
+
+    def assert_one_digest(self, text, settings, *cases):
+        digests = {}
+        for index, (what, more) in enumerate(cases):
+            shutil.rmtree(self.path(f"run{index}"), ignore_errors=True)  # of other cases
+            digests[what] = self.run_job(text, f"run{index}", *settings, *more)
+        self.assertEqual(len(set(digests.values())), 1, digests)
+        return digests.popitem()[1]
+
+    def assert_kills_move_no_bit(self, text, settings, kills):
+        settings = [*settings, *KEPT, "cluster.workers=2", "cluster.servers=2"]
+        calm = self.run_job(text, "calm", *settings)
+        self.assertEqual(self.run_job(text, "killed", *settings, kills=kills), calm, settings)
+        for run in ("calm", "killed"):
+            shutil.rmtree(self.path(run))
 
 
 def digest_of(run):

@@ -175,11 +175,22 @@ TEST_CASE("a fingerprint is the device's own, and the same each time", "[device]
 }
 
 TEST_CASE("a device that is not there, and one with too little memory, are said so", "[device]") {
-  const Status none = CreateDeviceModel({.device = 3}, Precision::kFp32, Subjects()[0].shape).status();
+  const Subject subject = Subjects()[0];
+  const Status none = CreateDeviceModel({.index = 3}, Precision::kFp32, subject.shape).status();
   CHECK(none.code() == Code::kUnsupported);
-  CHECK_THAT(none.message(), Catch::Contains("device 3"));
+  CHECK_THAT(none.message(), Catch::Contains("names device 3, counted from 0; there is 1"));
+  CHECK(CreateDeviceModel({.local_rank = 3}, Precision::kFp32, subject.shape).ok());
+
   setenv("CAPSTAN_EMULATED_MEMORY", "10000", 1);
-  const Status full = CreateDeviceModel({}, Precision::kFp32, Subjects()[3].shape).status();
+  const auto model = CreateDeviceModel({}, Precision::kFp32, subject.shape).value();
+  const DeviceMemory memory = model->CountDeviceMemory().value();
+  CHECK(memory.free == 10000);
+  const Inputs inputs(subject, model->tensors(), Precision::kFp32);
+  CHECK(memory.weights == sizeof(float) * inputs.weights.size());
+  CHECK(memory.gradients == memory.weights);
+  std::vector<float> gradients(inputs.weights.size());
+  const Status full =
+      model->Train(inputs.View(), gradients.data(), inputs.Batch(subject.samples), kKey, {}, {}).status();
   unsetenv("CAPSTAN_EMULATED_MEMORY");
   CHECK(full.code() == Code::kRefused);
   CHECK_THAT(full.message(), Catch::Contains("out of memory"));

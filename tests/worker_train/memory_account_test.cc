@@ -37,7 +37,10 @@ Counted Count(const JobConfig& config, int threads = 1) {
   REQUIRE(data.ok());
   const auto model = CreateJobModel(context, config, (*data)->spec());
   REQUIRE(model.ok());
-  const auto account = CountMemory(context, config, **data, **model);
+  const auto make = [&](const nn::ModelShape& shape) {
+    return CreateJobModel(context, config.worker.precision, shape);
+  };
+  const auto account = CountMemory(context, config, **data, **model, make);
   REQUIRE(account.ok());
   Counted counted{*account};
   for (const TensorSpec& tensor : (*model)->tensors()) counted.elements += tensor.ElementCount();

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,15 @@ struct WeightsView {
   std::uint64_t round = 0;
 };
 
+// What a model takes of a device's memory besides its activations, and what is free there.
+struct DeviceMemory {
+  std::string device;  // for people
+  std::uint64_t weights = 0, gradients = 0;
+  std::uint64_t work = 0;    // of products and kernels, at most
+  std::uint64_t pinned = 0;  // of the host's memory, for what is on its way
+  std::uint64_t free = 0;
+};
+
 class JobModel {
  public:
   virtual ~JobModel() = default;
@@ -32,6 +43,8 @@ class JobModel {
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
   virtual void ReserveActivations(std::size_t bytes) = 0;
+  // Nothing where the model is in the host's memory.
+  virtual std::optional<DeviceMemory> CountDeviceMemory() { return std::nullopt; }
   virtual Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                                      const nn::StepKey& key, const nn::TrainOptions& options,
                                      const nn::Hooks& hooks) = 0;
@@ -41,6 +54,9 @@ class JobModel {
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;
 };
+
+// Who makes models of a job's precision, where they are to compute.
+using ModelMaker = std::function<Result<std::unique_ptr<JobModel>>(const nn::ModelShape&)>;
 
 // On the CPU. `context` outlives it.
 Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, Precision precision,

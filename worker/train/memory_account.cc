@@ -11,6 +11,7 @@
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
 #include "worker/train/data/sampler.h"
+#include "worker/train/model_factory.h"
 #include "worker/train/slot_computer.h"
 
 namespace capstan::train {
@@ -85,7 +86,8 @@ std::uint64_t ScratchBytes(unsigned threads) {
 }
 
 // What lowers the need, in the words of the job file; last of all, what raises the limit.
-std::string Advice(const MemoryAccount& account, std::uint64_t left, const std::string& last) {
+// `fixed`: what is needed whatever the micro-batch.
+std::string Advice(const MemoryAccount& account, std::uint64_t fixed, std::uint64_t left, const std::string& last) {
   std::string advice;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "; " : ", or ") + text; };
   if (account.micro_batch > 1) {
@@ -95,18 +97,22 @@ std::string Advice(const MemoryAccount& account, std::uint64_t left, const std::
   if (account.is_gpt && !account.recomputes) {
     add("set [worker] recompute = true, which makes the activations " + ToText(account.activations_otherwise));
   }
-  if (account.resident() - account.activations > left) {
+  if (fixed > left) {
     advice = "; its weights and gradients alone are too much: use a smaller [model]" +
              std::string(account.gradient_buffers > 2 ? ", more [cluster] workers" : "");
   }
   return advice + (advice.empty() ? "; " : ", or ") + last;
 }
 
+std::uint64_t FixedBytes(const MemoryAccount& account) {
+  return account.resident() - (account.device ? 0 : account.activations);
+}
+
 Status Refusal(const std::string& what, const MemoryAccount& account, const MemoryLimit& limit) {
   const std::string free =
       limit.name.empty() ? "" : ", and " + limit.name + " has " + ToText(limit.left_bytes) + " free";
   return Invalid(what + account.ToString() + free +
-                 Advice(account, limit.left_bytes, "start it where there is more memory"));
+                 Advice(account, FixedBytes(account), limit.left_bytes, "start it where there is more memory"));
 }
 
 Status Refusal(const std::string& what, const MemoryAccount& account, const AddressSpace& space) {
@@ -114,25 +120,29 @@ Status Refusal(const std::string& what, const MemoryAccount& account, const Addr
   return Invalid(what + account.ToString() + ", and this process's address space (ulimit -v) is limited to " +
                  ToText(space.limit_bytes) + ": it has " + ToText(space.resident_bytes) + " in use, and " +
                  ToText(space.reserved_bytes) + " with what its threads reserve" +
-                 Advice(account, kAnything, "raise ulimit -v"));
+                 Advice(account, FixedBytes(account), kAnything, "raise ulimit -v"));
 }
 
 }  // namespace
 
 std::string MemoryAccount::ToString() const {
-  std::string text = ToText(resident()) + " on this worker (weights " + ToText(weights) + ", " +
-                     std::to_string(gradient_buffers) + " gradients " + ToText(gradients) +
-                     ", activations of a micro-batch of " + std::to_string(micro_batch) +
-                     (micro_batch == 1 ? " sample " : " samples ") + ToText(activations);
+  const std::string held = ToText(resident()) + " on this worker (weights " + ToText(weights) + ", " +
+                           std::to_string(gradient_buffers) + " gradients " + ToText(gradients);
+  std::string worked_with = ", activations of a micro-batch of " + std::to_string(micro_batch) +
+                            (micro_batch == 1 ? " sample " : " samples ") + ToText(activations);
   if (is_gpt) {
-    text += recomputes ? " instead of " + ToText(activations_otherwise) + " without recompute"
-                       : ", with recompute " + ToText(activations_otherwise);
+    worked_with += recomputes ? " instead of " + ToText(activations_otherwise) + " without recompute"
+                              : ", with recompute " + ToText(activations_otherwise);
   }
-  return text + ", samples, messages and scratch " + ToText(samples + messages + scratch) + ")";
+  const std::string rest = ", samples, messages and scratch ";
+  if (!device) return held + worked_with + rest + ToText(samples + messages + scratch) + ")";
+  return held + rest + ToText(2 * samples + messages + scratch + device->pinned) + ") and " + ToText(on_device()) +
+         " on " + device->device + " (weights " + ToText(device->weights) + ", gradients " + ToText(device->gradients) +
+         worked_with + ", samples and workspace " + ToText(samples + device->work) + ")";
 }
 
 Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
-                                  JobModel& model) {
+                                  JobModel& model, const ModelMaker& make) {
   MemoryAccount account;
   const WeightCount count = CountWeights(model.tensors());
   const Encoding encoding = EncodingOf(config);
@@ -153,17 +163,25 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   const auto samples = static_cast<std::int64_t>(account.micro_batch);
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);
+  account.device = model.CountDeviceMemory();
   account.is_gpt = config.model.reads_tokens();
   account.recomputes = config.worker.recompute;
   if (!account.is_gpt) return account;
   JobConfig otherwise = config;
   otherwise.worker.recompute = !account.recomputes;
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> other, CreateJobModel(context, otherwise, data.spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(otherwise, data.spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> other, make(shape));
   account.activations_otherwise = other->MeasureActivations(samples);
   return account;
 }
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free) {
+  if (account.device && account.on_device() > account.device->free) {
+    return Invalid("the model needs " + account.ToString() + ", and the device has " + ToText(account.device->free) +
+                   " free" +
+                   Advice(account, account.on_device() - account.activations, account.device->free,
+                          "start it on a device with more memory"));
+  }
   if (account.resident() > free.resident.left_bytes) return Refusal("the model needs ", account, free.resident);
   if (account.resident() + account.never_written > free.address_space.LeftBytes()) {
     return Refusal("the model needs ", account, free.address_space);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/job_config.h"
@@ -21,7 +22,7 @@ namespace capstan::train {
 struct MemoryAccount {
   std::uint64_t weights = 0;        // as the model reads them
   std::uint64_t gradients = 0;      // of gradient_buffers whole models
-  std::uint64_t activations = 0;    // of the largest micro-batch
+  std::uint64_t activations = 0;    // of the largest micro-batch; the device's, where there is one
   std::uint64_t samples = 0;        // the micro-batch itself
   std::uint64_t messages = 0;       // weights on their way here
   std::uint64_t scratch = 0;        // of the kernels
@@ -32,14 +33,22 @@ struct MemoryAccount {
   std::uint64_t accumulate = 1;   // as the job file has it
   bool is_gpt = false, recomputes = false;
   std::uint64_t activations_otherwise = 0;  // gpt: with the other setting of recompute
+  std::optional<DeviceMemory> device;       // none: all of it is the host's
 
-  std::uint64_t resident() const { return weights + gradients + activations + samples + messages + scratch; }
+  // Of the host's memory.
+  std::uint64_t resident() const {
+    const std::uint64_t others = weights + gradients + samples + messages + scratch;
+    return others + (device ? device->pinned + samples : activations);
+  }
+  std::uint64_t on_device() const {
+    return device ? device->weights + device->gradients + device->work + samples + activations : 0;
+  }
   std::string ToString() const;
 };
 
-// For a worker that has its share of the slots. `context` is the one that `model` was made with.
+// For a worker that has its share of the slots. `model` is one that `make` made; `context` has the worker's threads.
 Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
-                                  JobModel& model);
+                                  JobModel& model, const ModelMaker& make);
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free);
 // When an allocation failed although the account fitted.

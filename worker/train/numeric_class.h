@@ -25,7 +25,6 @@ std::string CpuName(Precision precision);
 
 // XXH3 of the gradients of fixed small models on fixed data: every kernel of the job's path takes part. `make` makes
 // the models that are probed; they are the host's to make, and cannot fail but where the device does.
-using ModelMaker = std::function<Result<std::unique_ptr<JobModel>>(const nn::ModelShape&)>;
 Result<std::uint64_t> NumericFingerprint(Precision precision, const ModelMaker& make);
 
 }  // namespace capstan::train

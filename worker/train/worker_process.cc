@@ -9,7 +9,9 @@
 #include "kernels/context.h"
 #include "monitoring/mirror_transport.h"
 #include "worker/train/job_model.h"
+#include "worker/train/load_device.h"
 #include "worker/train/memory_account.h"
+#include "worker/train/model_factory.h"
 #include "worker/train/trainer.h"
 
 namespace capstan::train {
@@ -28,6 +30,19 @@ Result<WorkerDescription> Describe(const Dataset& data, const JobModel& model) {
   return description;
 }
 
+// `cpu` outlives what is made.
+Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options, kernels::CpuContext& cpu) {
+  const Precision precision = config.worker.precision;
+  const Device& device = config.worker.device;
+  if (device.kind == DeviceKind::kCpu) {
+    return ModelMaker([&cpu, precision](const nn::ModelShape& shape) { return CreateJobModel(cpu, precision, shape); });
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const DevicePlugin* const plugin, LoadDevicePlugin(options.plugins, device.kind));
+  const DeviceOptions where{device.index, options.local_rank, options.library_folders};
+  return ModelMaker(
+      [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
+}
+
 }  // namespace
 
 Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
@@ -44,8 +59,10 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
   kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> model, CreateJobModel(context, config, data->spec()));
-  CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model));
+  CAPSTAN_ASSIGN_OR_RETURN(const ModelMaker make, MakerOf(config, options, context));
+  CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(config, data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> model, make(shape));
+  CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model, make));
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
   options.say("memory: " + account.ToString());
 

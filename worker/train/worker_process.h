@@ -17,12 +17,15 @@
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;             // "host:port"
-  std::string name;                    // of this worker; default of the command line: host name and process id
-  std::string data_root = ".";         // what relative paths of the job are below
-  unsigned threads = 0;                // 0: what the job file says
-  double join_seconds = 60;            // until the coordinator has answered
-  monitoring::Trace* trace = nullptr;  // null: none is kept
+  std::string coordinator;       // "host:port"
+  std::string name;              // of this worker; default of the command line: host name and process id
+  std::string data_root = ".";   // what relative paths of the job are below
+  unsigned threads = 0;          // 0: what the job file says
+  double join_seconds = 60;      // until the coordinator has answered
+  std::uint32_t local_rank = 0;  // among the workers of this machine: which of its GPUs "cuda" is
+  std::string plugins;           // folder of libcapstan_cuda.so and libcapstan_emulated.so
+  std::vector<std::string> library_folders = {};  // where cuBLASLt may be, besides the usual places
+  monitoring::Trace* trace = nullptr;             // null: none is kept
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};

@@ -1,9 +1,9 @@
 // The part of CUDA's runtime and of its language that capstan uses, for a compiler and a machine without CUDA: kernels
 // run as fibers on the stream's thread (grid.h, stream.h). Stands where NVIDIA's header of that name would.
 //
-// Limits: one device, whose memory is the host's; CAPSTAN_EMULATED_MEMORY=BYTES is how much it says it has. What
-// kernels
-//         may use: threadIdx and the like, static __shared__ arrays, barriers, shuffles, votes.
+// Limits: the devices' memory is the host's. CAPSTAN_EMULATED_MEMORY=BYTES, _DEVICES=COUNT, _CAPABILITY=MAJOR and
+//         _DRIVER=13000 are what they say they have and are. What kernels may use: threadIdx and the like, static
+//         __shared__ arrays, barriers, shuffles, votes.
 // Fails:  as CUDA, with cudaError_t.
 #pragma once
 
@@ -90,7 +90,9 @@ enum cudaError_t : int {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };

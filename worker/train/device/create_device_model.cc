@@ -19,20 +19,31 @@ Status CudaFailure(cudaError_t status, const std::string& what) {
   return Unsupported(what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
+// 13010 is 13.1.
+std::string CudaVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 // Its name, once it has been found fit.
-Result<std::string> OpenDevice(int device) {
+Result<std::string> OpenDevice(const DeviceOptions& options) {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0) {
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    return CudaFailure(status == cudaSuccess ? cudaErrorNoDevice : status,
-                       "no CUDA device (the driver is of CUDA " + std::to_string(driver) +
-                           ", 0 being none; needed is " + std::to_string(runtime) + "); set worker.device = \"cpu\"");
+    const std::string found = driver == 0 ? "no NVIDIA driver" : "a driver for CUDA " + CudaVersion(driver);
+    const cudaError_t cause = status == cudaSuccess ? cudaErrorNoDevice : status;
+    return CudaFailure(cause, "no CUDA device that can be used: this machine has " + found +
+                                  ", capstan is built with " + CudaVersion(runtime) +
+                                  "; start this worker where there is a GPU with a driver for that or a later one, or "
+                                  "set worker.device = \"cpu\"");
   }
-  if (device < 0 || device >= count) {
-    return Unsupported("CUDA device " + std::to_string(device) + "; this machine has " + std::to_string(count));
+  const auto devices = static_cast<std::uint32_t>(count);
+  if (options.index && *options.index >= devices) {
+    return Unsupported("worker.device names device " + std::to_string(*options.index) + ", counted from 0; there " +
+                       (devices == 1 ? "is 1" : "are " + std::to_string(devices)));
   }
+  const auto device = static_cast<int>(options.index.value_or(options.local_rank % devices));
   if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) return CudaFailure(status, "the device");
   cudaDeviceProp properties{};
   if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) {
@@ -41,8 +52,10 @@ Result<std::string> OpenDevice(int device) {
   const std::string name =
       std::string(properties.name) + " sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   if (properties.major < kOldestMajor) {
-    return Unsupported("CUDA device " + name + " is too old; sm_" + std::to_string(kOldestMajor) +
-                       "0 or later is needed");
+    return Unsupported("CUDA device " + std::to_string(device) + ", " + name + ", is too old: sm_" +
+                       std::to_string(kOldestMajor) +
+                       "0 or later is needed; name another one in worker.device, or set "
+                       "it to \"cpu\"");
   }
   return name;
 }
@@ -50,7 +63,7 @@ Result<std::string> OpenDevice(int device) {
 template <class T>
 Result<std::unique_ptr<JobModel>> Create(const DeviceOptions& options, Precision precision,
                                          const nn::ModelShape& shape) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::string name, OpenDevice(options.device));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string name, OpenDevice(options));
   cudaStream_t stream = nullptr;
   if (const cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); status != cudaSuccess) {
     return CudaFailure(status, "making a stream");

@@ -39,6 +39,9 @@ nn::Batch DeviceBatch::Put(const nn::Batch& batch) {
 
 namespace {
 
+// 32 MiB are cuBLASLt's; the kernels' own are partial sums and one piece of an unfolded image.
+constexpr std::uint64_t kWorkBytes = std::uint64_t{64} << 20;
+
 std::vector<std::int64_t> OffsetsOf(const std::vector<TensorSpec>& tensors) {
   std::vector<std::int64_t> offsets = {0};
   for (const TensorSpec& tensor : tensors) {
@@ -70,15 +73,9 @@ DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaCont
       name_(std::move(name)),
       make_(std::move(make)),
       offsets_(OffsetsOf(model_->tensors())),
-      weights_(context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(T))),
-      gradients_(context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(float))),
       batch_(*context_),
       return_(*context_),
-      put_in_(model_->tensors().size(), 0) {
-  if (kIs16Bit<T> && HasStatistics(model_->tensors())) {
-    statistics_ = context_->Allocate(static_cast<std::size_t>(offsets_.back()) * sizeof(float));
-  }
-}
+      put_in_(model_->tensors().size(), 0) {}
 
 template <class T>
 DeviceModel<T>::~DeviceModel() {
@@ -86,6 +83,35 @@ DeviceModel<T>::~DeviceModel() {
   for (cudaStream_t stream : {upward_.get(), stream_.get()}) {
     if (stream != nullptr) (void)cudaStreamSynchronize(stream);
   }
+}
+
+template <class T>
+void DeviceModel<T>::Reserve() {
+  if (weights_ != nullptr) return;
+  const auto count = static_cast<std::size_t>(offsets_.back());
+  weights_ = context_->Allocate(count * sizeof(T));
+  gradients_ = context_->Allocate(count * sizeof(float));
+  if (kIs16Bit<T> && HasStatistics(model_->tensors())) statistics_ = context_->Allocate(count * sizeof(float));
+}
+
+template <class T>
+void DeviceModel<T>::ReserveActivations(std::size_t bytes) {
+  Reserve();
+  model_->ReserveActivations(bytes);
+}
+
+template <class T>
+std::optional<DeviceMemory> DeviceModel<T>::CountDeviceMemory() {
+  const auto count = static_cast<std::uint64_t>(offsets_.back());
+  const bool keeps_statistics = kIs16Bit<T> && HasStatistics(model_->tensors());
+  std::size_t free = 0, all = 0;
+  context_->Note(cudaMemGetInfo(&free, &all), "asking for the device's free memory");
+  return DeviceMemory{.device = name_,
+                      .weights = count * (sizeof(T) + (keeps_statistics ? sizeof(float) : 0)),
+                      .gradients = count * sizeof(float),
+                      .work = kWorkBytes,
+                      .pinned = GradientReturn::kChunks * GradientReturn::kChunkElements * sizeof(float),
+                      .free = free};
 }
 
 template <class T>
@@ -127,6 +153,7 @@ Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gr
                                            const nn::StepKey& key, const nn::TrainOptions& options,
                                            const nn::Hooks& hooks) {
   model_->Check(batch);
+  Reserve();
   CAPSTAN_RETURN_IF_ERROR(context_->status());
   nn::Hooks own = WithWeights(weights, hooks);
   own.backward_begins = hooks.backward_begins;
@@ -150,6 +177,7 @@ template <class T>
 Result<nn::LossSums> DeviceModel<T>::Evaluate(const WeightsView& weights, const nn::Batch& batch,
                                               const nn::Hooks& hooks) {
   model_->Check(batch);
+  Reserve();
   CAPSTAN_RETURN_IF_ERROR(context_->status());
   const nn::Hooks own = WithWeights(weights, hooks);
   const nn::Batch there = batch_.Put(batch);

@@ -46,7 +46,8 @@ class DeviceModel final : public JobModel {
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
   std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
-  void ReserveActivations(std::size_t bytes) override { model_->ReserveActivations(bytes); }
+  void ReserveActivations(std::size_t bytes) override;
+  std::optional<DeviceMemory> CountDeviceMemory() override;
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
@@ -54,6 +55,8 @@ class DeviceModel final : public JobModel {
   Result<std::uint64_t> NumericFingerprint() const override;
 
  private:
+  // Takes the memory for weights and gradients, once.
+  void Reserve();
   // Enqueues the copies of tensors [first, last], which the stream that computes then waits for.
   void PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last);
   nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
