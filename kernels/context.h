@@ -58,6 +58,7 @@ class CpuContext {
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));
   }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   using Call = void (*)(const void* task, std::int64_t index, int lane);

@@ -10,12 +10,14 @@
 // Why:    windows are laid out (im2col) instead of read from the image when they are packed: in a step of resnet18 on
 //         32 x 32 pixels that copying takes 5 % (fp32) or 6 % (bf16), about half of it in the way forward, and other
 //         packing would win only part of it.
-// Limits: workspace of about kConvBlockElements for each thread and kConvChunkElements for all, or of kMatmulDepth
-//         windows where those are larger; and, for dx, of an image or a few for each thread. On a device
-//         about `block_elements` of columns (for dx in float), and at least 128 windows or, for dx, an image's; an
-//         image, its windows and their columns have fewer than 2^31 elements there.
+// Limits: workspace as Conv2dWorkspaceBytes says: of about kConvBlockElements for each thread, or of 192 windows where
+//         those are larger, and for dx of an image or a few; for the filter's gradient of about kConvChunkElements for
+//         all threads, or of 2 kMatmulDepth windows. On a device about `block_elements` of columns (for dx in float),
+//         and at least 128 windows or, for dx, an image's; an image, its windows and their columns have fewer than 2^31
+//         elements there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/number16.h"
@@ -80,5 +82,9 @@ void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& gr
 template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& gradient,
                           std::int64_t block_elements = kConvDeviceElements);
+
+// Of the context's workspace: what any of the three takes at most for so many samples or fewer.
+template <class T>
+std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& shape);
 
 }  // namespace capstan::kernels

@@ -18,11 +18,20 @@ struct TileSize {
 };
 constexpr TileSize kTileSizes[] = {{672, 512}, {192, 256}, {192, 128}, {96, 128}};
 
+std::int64_t BlockRowsMost(const ImageWindows& w) {
+  return std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
+}
+
 // Windows that are laid out as a matrix at a time: as many in each block, and for each thread.
 std::int64_t BlockRows(const ImageWindows& w, int threads) {
-  const std::int64_t most = std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
-  return RoundUp(std::max(DivideUp(share, DivideUp(share, most)), kBlockRowsMin / 2), kPanelRows);
+  return RoundUp(std::max(DivideUp(share, DivideUp(share, BlockRowsMost(w))), kBlockRowsMin / 2), kPanelRows);
+}
+
+// As large as BlockRows comes to be for so many samples or fewer: a few more windows make two blocks of one.
+std::int64_t BlockRowsBound(const ImageWindows& w, int threads) {
+  const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
+  return RoundUp(std::max(std::min(share, BlockRowsMost(w)), kBlockRowsMin / 2), kPanelRows);
 }
 
 // Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, of any type, so that its
@@ -30,6 +39,21 @@ std::int64_t BlockRows(const ImageWindows& w, int threads) {
 std::int64_t ChunkRows(const ImageWindows& w) {
   constexpr std::int64_t kDepth = 2 * kMatmulDepth;
   return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
+}
+
+// What a thread's part of the workspace has for dx, in Wide<T>.
+struct InputParts {
+  InputParts(const ImageWindows& w, std::int64_t block)
+      : images(std::clamp<std::int64_t>(block / w.out_pixels(), 1, w.samples)),
+        columns_size(RoundUp(block * w.window_elements(), 16)),
+        sums_size(RoundUp(images * w.image_elements(), 16)) {}
+
+  std::int64_t images;  // that a task makes
+  std::int64_t columns_size, sums_size;
+};
+
+std::int64_t FilterColumnsSize(const ImageWindows& w) {
+  return RoundUp(std::min(ChunkRows(w), w.samples * w.out_pixels()) * w.window_elements(), 16);
 }
 
 std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& size) {
@@ -101,15 +125,13 @@ void Conv2dInputBackward(CpuContext& context, const Conv2dInputGradient<T>& g) {
   const ImageWindows& w = g.shape.windows;
   if (IsProduct(w)) return Matmul(context, InputProduct(g, 0, w.samples * w.out_pixels(), g.dx, g.beta));
   const std::int64_t block = BlockRows(w, context.threads());
-  const std::int64_t images = std::clamp<std::int64_t>(block / w.out_pixels(), 1, w.samples);
-  const std::int64_t columns_size = RoundUp(block * w.window_elements(), 16);
-  const std::int64_t sums_size = RoundUp(images * w.image_elements(), 16);
-  const std::int64_t each = columns_size + sums_size + kMatmulScratch<T>;
+  const InputParts parts(w, block);
+  const std::int64_t images = parts.images, each = parts.columns_size + parts.sums_size + kMatmulScratch<T>;
   auto* workspace = context.Workspace<Wide<T>>(static_cast<std::size_t>(each * context.threads()));
   context.ParallelFor(DivideUp(w.samples, images), [&](std::int64_t task, int lane) {
     Wide<T>* columns = workspace + lane * each;
     InputBackwardOfImages(g, task * images, std::min(w.samples, (task + 1) * images), block, columns,
-                          columns + columns_size, columns + columns_size + sums_size);
+                          columns + parts.columns_size, columns + parts.columns_size + parts.sums_size);
   });
 }
 
@@ -121,9 +143,8 @@ void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& g)
   const std::int64_t chunk = std::min(ChunkRows(w), rows);
   const TileSize size = ChooseTiles(g.shape.filters, depth, context.threads());
   const std::int64_t block = BlockRows(w, context.threads());
-  const std::int64_t columns_size = RoundUp(chunk * depth, 16);
-  auto* scratch =
-      context.Workspace<Wide<T>>(static_cast<std::size_t>(columns_size + kMatmulScratch<T> * context.threads()));
+  auto* scratch = context.Workspace<Wide<T>>(
+      static_cast<std::size_t>(FilterColumnsSize(w) + kMatmulScratch<T> * context.threads()));
   T* columns = reinterpret_cast<T*>(scratch + kMatmulScratch<T> * context.threads());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t last = std::min(rows, first + chunk);
@@ -138,6 +159,21 @@ void Conv2dFilterBackward(CpuContext& context, const Conv2dFilterGradient<T>& g)
   }
 }
 
+template <class T>
+std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& shape) {
+  const ImageWindows& w = shape.windows;
+  std::int64_t size = kMatmulScratch<T> * context.threads();
+  if (!IsProduct(w)) {
+    const InputParts parts(w, BlockRowsBound(w, context.threads()));  // y takes the same without sums
+    size += std::max((parts.columns_size + parts.sums_size) * context.threads(), FilterColumnsSize(w));
+  }
+  return static_cast<std::size_t>(size) * sizeof(Wide<T>);
+}
+
+template std::size_t Conv2dWorkspaceBytes<float>(const CpuContext&, const Conv2dShape&);
+template std::size_t Conv2dWorkspaceBytes<double>(const CpuContext&, const Conv2dShape&);
+template std::size_t Conv2dWorkspaceBytes<Bf16>(const CpuContext&, const Conv2dShape&);
+template std::size_t Conv2dWorkspaceBytes<Half>(const CpuContext&, const Conv2dShape&);
 template void Conv2d(CpuContext&, const Conv2dArgs<float>&);
 template void Conv2d(CpuContext&, const Conv2dArgs<double>&);
 template void Conv2d(CpuContext&, const Conv2dArgs<Bf16>&);

@@ -71,13 +71,14 @@ void ForProducts(const Case& c, const Visit& visit) {
 
 template <class Real>
 struct Results {
-  Results(CpuContext& context, const Conv2dShape& shape, Real beta = 0)
+  Results(CpuContext& context, const Conv2dShape& shape, Wide<Real> beta = 0)
       : x(RandomNumbers<Real>(InputCount(shape), 1)),
         filter(RandomNumbers<Real>(FilterCount(shape), 2)),
         dy(RandomNumbers<Real>(OutputCount(shape), 3)),
         y(Poison<Real>(OutputCount(shape))),
-        dx(beta == Real(0) ? Poison<Real>(InputCount(shape)) : RandomNumbers<Real>(InputCount(shape), 4)),
-        dfilter(beta == Real(0) ? Poison<Real>(FilterCount(shape)) : RandomNumbers<Real>(FilterCount(shape), 5)) {
+        dx(beta == Wide<Real>(0) ? Poison<Real>(InputCount(shape)) : RandomNumbers<Real>(InputCount(shape), 4)),
+        dfilter(beta == Wide<Real>(0) ? Poison<Wide<Real>>(FilterCount(shape))
+                                      : RandomNumbers<Wide<Real>>(FilterCount(shape), 5)) {
     Conv2d(context, Conv2dArgs<Real>{.shape = shape, .x = x.data(), .filter = filter.data(), .y = y.data()});
     Conv2dInputBackward(context,
                         Conv2dInputGradient<Real>{
@@ -86,8 +87,28 @@ struct Results {
         context, Conv2dFilterGradient<Real>{
                      .shape = shape, .x = x.data(), .dy = dy.data(), .filter_gradient = dfilter.data(), .beta = beta});
   }
-  std::vector<Real> x, filter, dy, y, dx, dfilter;
+  std::vector<Real> x, filter, dy, y, dx;
+  std::vector<Wide<Real>> dfilter;
 };
+
+TEMPLATE_TEST_CASE("a convolution says how much workspace it takes, for so many samples or fewer", "[kernels][conv2d]",
+                   float, Bf16) {
+  const Case wide = {8, 8, 8, 256, 32, 3, 3, 1, 1};  // a window is larger than what a block of the least rows may have
+  std::vector<Case> cases = kCases;
+  cases.push_back(wide);
+  for (const int threads : {1, 3}) {
+    for (const Case& c : cases) {
+      const std::size_t said = Conv2dWorkspaceBytes<TestType>(CpuContext(threads), ShapeOf(c));
+      CAPTURE(threads, c.samples, c.channels, c.filters);
+      for (Case part = c; part.samples > 0; part.samples = part.samples * 2 / 3) {
+        CpuContext context(threads);
+        const Results<TestType> results(context, ShapeOf(part));
+        CHECK(context.workspace_bytes() <= said);
+        if (part.samples == c.samples) CHECK(context.workspace_bytes() > said * 3 / 4);
+      }
+    }
+  }
+}
 
 TEMPLATE_TEST_CASE("a convolution and its gradients are those of plain loops", "[kernels][conv2d]", float, double) {
   using Real = TestType;

@@ -108,6 +108,54 @@ TEST_CASE("validation counts where its batches are larger than those of little t
   CHECK(Count(config).account.micro_batch == 980);  // of validation there is no more
 }
 
+JobConfig ImageJob(ModelKind kind) {
+  JobConfig config = GptJob();
+  config.job.global_batch = 16;
+  config.model.kind = kind;
+  config.model.channels = {1024, 8};
+  config.model.depth = 18;
+  config.model.width = 128;
+  config.data.features = 0;
+  config.data.image = {16, 16, 3};
+  config.data.classes = 4;
+  return config;
+}
+
+// Of the context's workspace, after a micro-batch of as many samples.
+std::size_t WorkspaceOfTraining(const JobConfig& config, int threads, std::uint64_t samples) {
+  kernels::CpuContext context(threads);
+  const auto data = OpenDataset(config, ".");
+  REQUIRE(data.ok());
+  const auto model = CreateJobModel(context, config, (*data)->spec());
+  REQUIRE(model.ok());
+  std::size_t elements = 0;
+  for (const TensorSpec& tensor : (*model)->tensors()) elements += tensor.ElementCount();
+  const std::vector<float> weights(elements, 0.01F), inputs(samples * (*data)->spec().features, 0.5F);
+  const std::vector<std::uint16_t> narrow(elements, 0x3c00);
+  const std::vector<std::int32_t> targets(samples);
+  std::vector<float> gradients(elements);
+  const nn::Batch batch{
+      .samples = static_cast<std::int64_t>(samples), .inputs = inputs, .tokens = {}, .targets = targets};
+  REQUIRE((*model)->Train({weights.data(), narrow.data()}, gradients.data(), batch, {}, {}, {}).ok());
+  return context.workspace_bytes();
+}
+
+TEST_CASE("scratch is no less than convolutions take, and not much more where they are wide", "[memory]") {
+  for (const ModelKind kind : {ModelKind::kConvnet, ModelKind::kResnet}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      for (const int threads : {1, 3}) {
+        JobConfig config = ImageJob(kind);
+        config.worker.precision = precision;
+        const MemoryAccount account = Count(config, threads).account;
+        const std::size_t taken = WorkspaceOfTraining(config, threads, account.micro_batch);
+        CAPTURE(kind, precision, threads, taken);
+        CHECK(account.scratch >= taken);
+        CHECK(account.scratch < 2 * taken);
+      }
+    }
+  }
+}
+
 TEST_CASE("activations are counted with and without recompute, whichever is set", "[memory]") {
   JobConfig config = GptJob();
   const MemoryAccount kept = Count(config).account;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "kernels/pooling.h"
 #include "worker/nn/arena.h"
@@ -58,6 +59,11 @@ class Convnet final : public Model<T> {
   std::size_t MeasureActivations(std::int64_t samples) override {
     samples_ = samples;
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
+  }
+  std::vector<kernels::Conv2dShape> Convolutions(std::int64_t samples) const override {
+    std::vector<kernels::Conv2dShape> shapes;
+    for (const Stage& stage : stages_) shapes.push_back(stage.convolution.Shape(samples));
+    return shapes;
   }
 
   void Check(const Batch& batch) const override { CheckRows(batch, shape_.image.elements(), shape_.classes); }

@@ -21,6 +21,7 @@
 #include "common/status.h"
 #include "common/types.h"
 #include "kernels/context.h"
+#include "kernels/conv2d.h"
 
 namespace capstan::nn {
 
@@ -83,6 +84,9 @@ class Model {
 
   // What Train will need for a batch of so many samples, 1 or more. Takes no memory.
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
+
+  // The convolutions of a batch, whose workspace is the largest of what goes on in it.
+  virtual std::vector<kernels::Conv2dShape> Convolutions(std::int64_t /*samples*/) const { return {}; }
 
   // Takes so much at once: memory that grows piece by piece leaves holes behind, which stay the process's.
   virtual void ReserveActivations(std::size_t bytes) = 0;

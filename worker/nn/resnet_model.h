@@ -138,6 +138,14 @@ class Resnet final : public Model<T> {
     samples_ = samples;
     return arena_.Measure([&](Arena<Context>& arena) { LayOut(arena); });
   }
+  std::vector<kernels::Conv2dShape> Convolutions(std::int64_t samples) const override {
+    std::vector<kernels::Conv2dShape> shapes = {stem_.convolution.Shape(samples)};
+    for (const Block& block : blocks_) {
+      for (const Unit& unit : block.units) shapes.push_back(unit.convolution.Shape(samples));
+      if (block.shortcut) shapes.push_back(block.shortcut->convolution.Shape(samples));
+    }
+    return shapes;
+  }
 
   void Check(const Batch& batch) const override { CheckRows(batch, shape_.image.elements(), shape_.classes); }
 

@@ -1,9 +1,11 @@
 #include "worker/train/job_model.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
 #include "common/number16.h"
+#include "kernels/conv2d.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/numeric_class.h"
 
@@ -19,6 +21,13 @@ class ModelOf final : public JobModel {
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
   std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
+  std::size_t MeasureConvolutions(std::int64_t samples) const override {
+    std::size_t most = 0;
+    for (const kernels::Conv2dShape& shape : model_->Convolutions(samples)) {
+      most = std::max(most, kernels::Conv2dWorkspaceBytes<T>(context_, shape));
+    }
+    return most;
+  }
   void ReserveActivations(std::size_t bytes) override { model_->ReserveActivations(bytes); }
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override {

@@ -42,6 +42,8 @@ class JobModel {
   // As nn::Model's.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
+  // What its convolutions take of the host's memory at most, for so many samples or fewer.
+  virtual std::size_t MeasureConvolutions(std::int64_t /*samples*/) const { return 0; }
   virtual void ReserveActivations(std::size_t bytes) = 0;
   // Nothing where the model is in the host's memory.
   virtual std::optional<DeviceMemory> CountDeviceMemory() { return std::nullopt; }

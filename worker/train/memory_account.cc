@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "common/buffer.h"
-#include "kernels/conv2d.h"
 #include "kernels/matmul.h"
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
@@ -80,9 +79,10 @@ std::uint64_t SampleBytes(const SampleSpec& spec) {
                                           : spec.features * sizeof(float) + sizeof(std::int32_t);
 }
 
-std::uint64_t ScratchBytes(unsigned threads) {
-  const std::int64_t each = kernels::kMatmulScratch<Bf16> + kernels::kConvBlockElements;
-  return static_cast<std::uint64_t>(each * threads + kernels::kConvChunkElements) * sizeof(float);
+// Of products and of what goes row by row, which take less than this; convolutions count by themselves.
+std::uint64_t RowScratchBytes(int threads) {
+  constexpr std::int64_t kRows = 1 << 18, kShared = 1 << 20;
+  return static_cast<std::uint64_t>((kernels::kMatmulScratch<Bf16> + kRows) * threads + kShared) * sizeof(float);
 }
 
 // What lowers the need, in the words of the job file; last of all, what raises the limit.
@@ -156,7 +156,6 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
   account.messages = std::min(count.all, window) * BytesPerNumber(encoding);
-  account.scratch = ScratchBytes(static_cast<unsigned>(context.threads()));
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);
@@ -164,6 +163,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
+  account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.is_gpt = config.model.reads_tokens();
   account.recomputes = config.worker.recompute;
   if (!account.is_gpt) return account;
