@@ -42,6 +42,19 @@ int ListBenches(std::span<const Bench> benches, std::FILE* out) {
   return kExitUsage;
 }
 
+// So that it is not lost where a later one fails; stdout is the whole table's.
+void PrintMeasured(const BenchFigure& figure) {
+  std::fprintf(stderr, "%s: %.4g %s", figure.name.c_str(), figure.value, figure.unit.c_str());
+  if (figure.limit != 0)
+    std::fprintf(stderr, ", %.3f of %.4g (%s)", figure.ratio, figure.limit, figure.limit_name.c_str());
+  std::fputc('\n', stderr);
+}
+
+Result<std::vector<BenchFigure>> Run(const Bench& bench, const BenchArguments& arguments) {
+  if (!bench.run_parts) return bench.run();
+  return bench.run_parts({.only = arguments.only, .python = arguments.python, .measured = PrintMeasured});
+}
+
 }  // namespace
 
 int RunBench(const BenchArguments& arguments, std::span<const Bench> benches) {
@@ -56,8 +69,13 @@ int RunBench(const BenchArguments& arguments, std::span<const Bench> benches) {
     std::fprintf(stderr, "capstan: %s. There are:\n", complaint.c_str());
     return ListBenches(benches, stderr);
   }
+  if (!bench->run_parts && !(arguments.only.empty() && arguments.python.empty())) {
+    std::fprintf(stderr, "capstan: the benchmark \"%s\" has no parts and no PyTorch; leave --only and --python out\n",
+                 bench->name.c_str());
+    return kExitUsage;
+  }
   PrepareProcess();
-  const Result<std::vector<BenchFigure>> figures = bench->run();
+  const Result<std::vector<BenchFigure>> figures = Run(*bench, arguments);
   if (!figures.ok()) {
     std::fprintf(stderr, "capstan: %s\n", figures.status().message().c_str());
     return kExitFailed;

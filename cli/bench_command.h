@@ -23,9 +23,17 @@ struct BenchFigure {
   double ratio = 0.0;
 };
 
+// Of a benchmark that is long enough to be run in parts.
+struct BenchParts {
+  std::string only;                                  // figures with this in their name; empty: all
+  std::string python;                                // the interpreter whose PyTorch it compares with; empty: Debian's
+  std::function<void(const BenchFigure&)> measured;  // called with each figure as soon as it is there
+};
+
 struct Bench {
   std::string name, help;
   std::function<Result<std::vector<BenchFigure>>()> run;
+  std::function<Result<std::vector<BenchFigure>>(const BenchParts&)> run_parts = {};  // instead, where it has parts
 };
 
 // Defined beside the benchmarks.
@@ -34,6 +42,7 @@ std::span<const Bench> AllBenches();
 struct BenchArguments {
   std::string name;
   std::string output = "table";  // or json
+  std::string only, python;      // as BenchParts's
 };
 
 // Returns the exit code.

@@ -41,6 +41,9 @@ CLI::App* DescribeBench(CLI::App* app, BenchArguments* arguments) {
   bench->add_option("-o,--output", arguments->output, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
+  bench->add_option("--only", arguments->only, "train: the figures with this TEXT in their name, as gpt/1s1w");
+  bench->add_option("--python", arguments->python,
+                    "train: the interpreter whose PyTorch it compares with, as VENV/bin/python; else /usr/bin/python3");
   return bench;
 }
 

@@ -19,7 +19,10 @@ std::span<const Bench> AllBenches() {
        [] { return bench::MeasurePushPull({}); }},
       {"snapshot", "a snapshot on disk while a job trains, beside a raw write and beside the steps without one",
        [] { return bench::MeasureSnapshot({}); }},
-      {"train", "tokens and samples a second, beside PyTorch", [] { return bench::MeasureTraining({}); }},
+      {"train",
+       "tokens and samples a second, beside PyTorch",
+       {},
+       [](const BenchParts& parts) { return bench::MeasureTraining({.parts = parts}); }},
   }};
   return kBenches;
 }

@@ -87,5 +87,18 @@ TEST_CASE("training gives a figure for both models, alone and as jobs", "[bench]
   }
 }
 
+TEST_CASE("training measures the figures that are asked for, and says each as soon as it is there", "[bench]") {
+  std::vector<std::string> said;
+  TrainOptions options{.repetitions = 1, .seconds = 0.05, .beside = Beside::kNothing};
+  options.parts.only = "mlp/compute";
+  options.parts.measured = [&](const Figure& figure) { said.push_back(figure.name); };
+  const Result<std::vector<Figure>> figures = MeasureTraining(options);
+  REQUIRE(figures.ok());
+  CHECK(figures->size() == 2);
+  CHECK(said == std::vector<std::string>{"train/mlp/compute", "train/mlp/compute-bf16"});
+  options.parts.only = "mpl";
+  CHECK_THAT(MeasureTraining(options).status().message(), Catch::Matchers::Contains("train/gpt/2s2w"));
+}
+
 }  // namespace
 }  // namespace capstan::bench

@@ -1,4 +1,5 @@
-"""How fast PyTorch trains capstan's models on this machine's CPU: prints samples a second, of all processes together.
+"""How fast PyTorch trains capstan's models on this machine's CPU: prints samples a second, of all processes
+together, and PyTorch's version.
 
     torch_train.py MODEL PROCESSES STEPS [--no-update]
 
@@ -111,7 +112,7 @@ def main():
     others = [subprocess.Popen([sys.executable, *sys.argv, '--rank', str(rank), address])
               for rank in range(1, processes)]
     seconds, batch = train(kind, processes, 0, steps, update, address)
-    print(processes * steps * batch / seconds, flush=True)
+    print(processes * steps * batch / seconds, torch.__version__, flush=True)
     return max([other.wait() for other in others], default=0)
 
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "common/random.h"
@@ -191,23 +192,36 @@ Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
 
 // ---- PyTorch -------------------------------------------------------------------------------------------------------
 
-// 0 where PyTorch is not installed.
-Result<double> MeasureTorch(const std::string& arguments) {
-  const std::string command = std::string("/usr/bin/python3 -B " CAPSTAN_BENCH_SOURCES "/torch_train.py ") + arguments;
+struct TorchRate {
+  double rate = 0.0;  // 0: PyTorch is not installed
+  std::string version;
+};
+
+Result<TorchRate> MeasureTorch(const std::string& python, const std::string& arguments) {
+  const std::string command = "'" + (python.empty() ? "/usr/bin/python3" : python) +
+                              "' -B " CAPSTAN_BENCH_SOURCES "/torch_train.py " + arguments;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return Unreachable("cannot run " + command);
   std::array<char, 256> line{};
   const bool answered = std::fgets(line.data(), line.size(), pipe) != nullptr;
   const int status = pclose(pipe);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kTorchAbsent) return 0.0;
-  if (!answered || status != 0) return Unreachable("failed: " + command);
-  return std::stod(line.data());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTorchAbsent) {
+    if (python.empty()) return TorchRate{};
+    return Invalid(python + " has no PyTorch; install it there, or name another interpreter with --python");
+  }
+  TorchRate measured;
+  std::istringstream words(line.data());
+  if (!answered || status != 0 || !(words >> measured.rate >> measured.version)) {
+    return Unreachable("failed: " + command);
+  }
+  return measured;
 }
 
 // ---- both ----------------------------------------------------------------------------------------------------------
 
 struct Measurement {
-  std::string name, torch_arguments, limit_name;
+  std::string name, torch_arguments;
+  std::string limit_name;  // behind PyTorch's version
   std::function<Result<double>()> run;
 };
 
@@ -216,37 +230,43 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+std::string NameOf(const Subject& subject, const Measurement& what) {
+  return "train/" + subject.name + "/" + what.name;
+}
+
 Result<Figure> Measure(const Subject& subject, const Measurement& what, const TrainOptions& options) {
   std::vector<double> ours, torch;
+  std::string version;
   for (int i = 0; i < options.repetitions; ++i) {
     CAPSTAN_ASSIGN_OR_RETURN(const double one, what.run());
     ours.push_back(one * subject.units);
     if (options.beside == Beside::kNothing) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(const double other, MeasureTorch(what.torch_arguments));
-    torch.push_back(other * subject.units);
+    CAPSTAN_ASSIGN_OR_RETURN(const TorchRate other, MeasureTorch(options.parts.python, what.torch_arguments));
+    torch.push_back(other.rate * subject.units);
+    version = other.version;
   }
   Figure figure;
-  figure.name = "train/" + subject.name + "/" + what.name;
+  figure.name = NameOf(subject, what);
   figure.value = Median(ours);
   figure.unit = subject.unit;
   figure.limit = torch.empty() ? 0.0 : Median(torch);
-  figure.limit_name = figure.limit > 0.0 ? what.limit_name : "PyTorch is not installed";
+  figure.limit_name = figure.limit > 0.0 ? "PyTorch " + version + what.limit_name : "PyTorch is not installed";
   figure.ratio = figure.limit > 0.0 ? figure.value / figure.limit : 0.0;
   return figure;
 }
 
 std::array<Measurement, 5> MeasurementsOf(const Subject& subject, int steps) {
   const std::string count = std::to_string(steps);
-  return {Measurement{"compute", subject.name + " 1 " + count + " --no-update",
-                      "PyTorch, 1 thread, forward and backward", [=] { return MeasureCompute(subject, steps); }},
-          Measurement{"1s1w", subject.name + " 1 " + count, "PyTorch, 1 process, 1 thread, with its SGD",
+  return {Measurement{"compute", subject.name + " 1 " + count + " --no-update", ", 1 thread, forward and backward",
+                      [=] { return MeasureCompute(subject, steps); }},
+          Measurement{"1s1w", subject.name + " 1 " + count, ", 1 process, 1 thread, with its SGD",
                       [=] { return MeasureJob(subject, 1, steps); }},
-          Measurement{"2s2w", subject.name + " 2 " + count, "PyTorch DistributedDataParallel over gloo, 2 processes",
+          Measurement{"2s2w", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
                       [=] { return MeasureJob(subject, 2, steps); }},
           Measurement{"compute-bf16", subject.name + " 1 " + count + " --no-update",
-                      "PyTorch in fp32, 1 thread, forward and backward",
+                      " in fp32, 1 thread, forward and backward",
                       [=] { return MeasureCompute(subject.In("bf16"), steps); }},
-          Measurement{"1s1w-bf16", subject.name + " 1 " + count, "PyTorch in fp32, 1 process, 1 thread, with its SGD",
+          Measurement{"1s1w-bf16", subject.name + " 1 " + count, " in fp32, 1 process, 1 thread, with its SGD",
                       [=] { return MeasureJob(subject.In("bf16"), 1, steps); }}};
 }
 
@@ -254,13 +274,20 @@ std::array<Measurement, 5> MeasurementsOf(const Subject& subject, int steps) {
 
 Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options) {
   std::vector<Figure> figures;
+  std::string others;
   const Pictures pictures;
   for (const Subject& subject : Subjects(pictures)) {
     for (const Measurement& what : MeasurementsOf(subject, StepsOf(subject, options.seconds))) {
+      if (NameOf(subject, what).find(options.parts.only) == std::string::npos) {
+        others += " " + NameOf(subject, what);
+        continue;
+      }
       CAPSTAN_ASSIGN_OR_RETURN(Figure figure, Measure(subject, what, options));
+      if (options.parts.measured) options.parts.measured(figure);
       figures.push_back(std::move(figure));
     }
   }
+  if (figures.empty()) return Invalid("no figure has \"" + options.parts.only + "\" in its name; there are" + others);
   return figures;
 }
 
