@@ -29,11 +29,11 @@ class TorchJobTest(own_workers.OwnWorkersTest):
         words = [f"{name}={value}" for name, value in settings.items()]
         packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
         return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "OMP_NUM_THREADS=1", *words,
-                               "/usr/bin/python3", "-B", *arguments, cwd=self.folder)
+                               sys.executable, "-B", *arguments, cwd=self.folder)
 
     def reference(self, how, **setup):
         """The losses of PyTorch alone or of its DDP."""
-        done = subprocess.run(["/usr/bin/python3", "-B", TRAINING, how, json.dumps(setup)], env=self.environment(),
+        done = subprocess.run([sys.executable, "-B", TRAINING, how, json.dumps(setup)], env=self.environment(),
                               check=True, capture_output=True, text=True)
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -496,9 +496,10 @@ class ExampleTest(TorchJobTest):
     """The examples, dropout and all."""
 
     def job(self, run, workers):
-        """The slots do not depend on how many processes there are."""
-        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
-                    "limits.join=40", f"job.steps={self.STEPS}"]
+        """The slots do not depend on how many processes there are. While it waits for a dead one's lease, another one
+        imports PyTorch, which takes seconds: the job would be over before it joined."""
+        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128",
+                    f"limits.lease={harness.DEADLINE // 10}", "limits.join=40", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 
