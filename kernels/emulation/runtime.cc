@@ -142,6 +142,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->Wait(event->newest());
   return cudaSuccess;
 }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (cudaEventQuery(begin) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time() - begin->time()).count();
+  return cudaSuccess;
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument) {
   stream->Enqueue([=] { call(argument); });
   return cudaSuccess;

@@ -33,6 +33,7 @@ class Delays {
 
 // Recorded on two streams, the earlier record may complete last.
 void Event::Complete(std::uint64_t ticket) {
+  time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   std::uint64_t known = completed_.load(std::memory_order_relaxed);
   while (known < ticket && !completed_.compare_exchange_weak(known, ticket, std::memory_order_acq_rel)) {
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -21,11 +22,14 @@ class Event {
   std::uint64_t newest() const { return recorded_; }
   void Complete(std::uint64_t ticket);
   bool Is(std::uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
+  // When it was completed last.
+  std::chrono::steady_clock::time_point time() const { return time_.load(std::memory_order_relaxed); }
   void Wait(std::uint64_t ticket) const;
 
  private:
   std::uint64_t recorded_ = 0;
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::chrono::steady_clock::time_point> time_{};
 };
 
 class Stream {

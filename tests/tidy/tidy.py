@@ -45,7 +45,7 @@ LIBRARIES = [
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server_storage/rocks_*"]),
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/catch\.hpp", ["tests/*"]),
-    ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*"]),
+    ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*", "tests/bench/device_*"]),
     ("cublaslt", r"cublasLt\.h", ["kernels/cuda/products.h"]),
     ("boost.context", r"boost/context/.*", ["kernels/emulation/grid.cc"]),
     ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/number16.cc"]),

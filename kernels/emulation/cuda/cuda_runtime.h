@@ -102,8 +102,8 @@ struct CUstream_st : capstan::emulation::Stream {};
 struct CUevent_st : capstan::emulation::Event {};
 using cudaHostFn_t = void (*)(void*);
 
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostRegisterDefault = 0,
-                   cudaHostAllocDefault = 0;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
+                   cudaHostRegisterDefault = 0, cudaHostAllocDefault = 0;
 
 struct cudaDeviceProp {
   char name[256];
@@ -140,6 +140,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+// Of the host's clock.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument);
 
 // As CUDA's template for functions of C++. The arguments are copied before this returns.

@@ -1,0 +1,53 @@
+// DeviceBench: what a device's kernels and a model's steps take, beside what the device gave in the same run.
+//
+// Kind:   for one thread; linked once with the CUDA kernels, and once with the emulated ones to be tested.
+// Fails:  as CudaContext and CreateDeviceModel.
+// Why:    no server and no network: what is left is what only a device can tell.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/job_config.h"
+#include "common/status.h"
+
+namespace capstan::bench {
+
+// As Figure (figure.h), and the time of one call.
+struct DeviceFigure {
+  std::string name;
+  double value = 0;
+  std::string unit = {};
+  double limit = 0;  // 0: none
+  std::string limit_name = {};
+  double microseconds = 0;
+};
+
+// Called with each figure as soon as it is there.
+using Report = std::function<void(const DeviceFigure&)>;
+
+// Each kernel and product at the shapes of GPT-2 124M with so many sequences of 1024 tokens, and of resnet18. The
+// limits are a copy within the device and a product of 8192 x 8192 x 8192 in bf16.
+struct KernelOptions {
+  std::int64_t batch = 32;
+  bool is_small = false;  // shapes for an emulated device
+};
+Status MeasureKernels(const KernelOptions& options, const Report& report);
+
+// GPT-2's 50257 tokens, and some that are never seen, so that rows of logits are aligned.
+inline constexpr std::int64_t kPaddedVocabulary = 50304;
+
+// Steps of a model on data and weights that are made up.
+struct TrainingOptions {
+  std::string model = "gpt";  // gpt (124M), resnet18, convnet or mlp
+  std::int64_t batch = 32;
+  std::int64_t length = 1024;                   // gpt: tokens of a sequence
+  std::int64_t vocabulary = kPaddedVocabulary;  // gpt
+  Precision precision = Precision::kBf16;
+  int steps = 20;
+  bool is_small = false;
+};
+Status MeasureSteps(const TrainingOptions& options, const Report& report);
+
+}  // namespace capstan::bench
