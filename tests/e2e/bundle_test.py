@@ -1,0 +1,100 @@
+"""The bundle starts where none of capstan's libraries are: bundle_test.py --bundle scripts/bundle --build BUILD
+
+Unpacks it into a folder that has glibc, libstdc++ and libgcc_s and nothing else, makes that the root folder, and
+trains a job there. Ends with 77 where this machine lets nobody change the root folder, or has no nvcc to build with.
+"""
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+SKIP = 77
+SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
+          "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
+FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
+# Its arguments are the root folder and a command.
+IN_ROOT = 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && root=$1 && shift && exec chroot "$root" "$@"'
+
+
+def run(*command, **options):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, **options)
+
+
+def make_root(root):
+    for name in SYSTEM:
+        found = next((path for folder in FOLDERS if os.path.exists(path := os.path.join(folder, name))), None)
+        assert found, name
+        folder = os.path.join(root, "lib64" if name.startswith("ld-") else "lib/x86_64-linux-gnu")
+        os.makedirs(folder, exist_ok=True)
+        shutil.copy(found, folder)
+    for folder in "proc", "dev", "tmp":
+        os.makedirs(os.path.join(root, folder))
+
+
+def in_root(root, *command):
+    """With an empty environment, and mounts that go with the process."""
+    return run("unshare", "--mount", "sh", "-c", IN_ROOT, "sh", root, *command, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def check_starts(root, top):
+    program = f"/somewhere else/{top}/bin/capstan"
+    version = in_root(root, program, "--version")
+    assert version.returncode == 0 and version.stdout.startswith("capstan "), version
+    for name in "device_bench_cuda", "kernels_cuda_test", "worker_device_cuda_test":  # they start, and look for a device
+        looked = in_root(root, f"/somewhere else/{top}/bin/{name}", *(["facts"] if "bench" in name else []))
+        assert looked.returncode in (0, SKIP) and "error while loading" not in looked.stdout, looked
+    job = f"/somewhere else/{top}/examples/mlp-synthetic.toml"
+    done = in_root(root, program, "launch", job, "--run-dir", "/run", "--set", "job.steps=20")
+    assert done.returncode == 0, done
+    assert os.path.getsize(os.path.join(root, "run", "final.safetensors")) > 0, done
+
+
+def check_libraries(folder):
+    """All that is loaded is the bundle's, or what every machine has."""
+    for program in glob.glob(os.path.join(folder, "bin", "*")) + glob.glob(os.path.join(folder, "lib", "capstan", "*")):
+        for path in re.findall(r"=> (/\S.*) \(", run("ldd", program).stdout):
+            ours = os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+            assert ours or os.path.basename(path) in SYSTEM, (program, path)
+
+
+def check_gpu_check(folder):
+    """Without a device it says so; with one, each figure that it has no time for."""
+    done = run(os.path.join(folder, "scripts", "gpu-check"), "--part", "kernels", "--minutes", "0.05", "--out",
+               os.path.join(folder, "out.json"))
+    assert done.returncode == SKIP and "no CUDA device" in done.stdout or "not run" in done.stdout, done
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bundle", required=True)
+    parser.add_argument("--build", required=True)
+    arguments = parser.parse_args()
+    if not os.path.exists(os.path.join(arguments.build, "tests", "bench", "device_bench_cuda")):
+        print("SKIPPED: without nvcc there is nothing for a GPU to bundle")
+        return 1 if os.environ.get("CI") == "true" else SKIP
+    if run("unshare", "--mount", "true").returncode != 0:
+        print("SKIPPED: this user may not have mounts of its own")
+        return SKIP
+    with tempfile.TemporaryDirectory(prefix="capstan-bundle-") as temporary:
+        archive, root = os.path.join(temporary, "bundle.tar.xz"), os.path.join(temporary, "root")
+        made = run(arguments.bundle, "--no-build", "--build", arguments.build, "--out", archive)
+        assert made.returncode == 0 and "MiB" in made.stdout, made
+        print(made.stdout)
+        make_root(root)
+        with tarfile.open(archive) as bundle:
+            bundle.extractall(os.path.join(root, "somewhere else"))
+        (top,) = os.listdir(os.path.join(root, "somewhere else"))
+        folder = os.path.join(root, "somewhere else", top)
+        check_libraries(folder)
+        check_starts(root, top)
+        check_gpu_check(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""scripts/gpu-check on the emulated device: its JSON is whole, and says what failed.
+
+    gpu_check_test.py --gpu-check scripts/gpu-check --build BUILD
+"""
+import argparse
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+
+
+def gpu_check(arguments, out, *words):
+    done = subprocess.run([sys.executable, "-B", arguments.gpu_check, "--build", arguments.build, "--out", out, *words],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280)
+    print(done.stdout, flush=True)
+    with open(out, encoding="utf-8") as file:
+        return done.returncode, json.load(file)
+
+
+def figures(report, part):
+    found = {figure["name"]: figure for figure in report["parts"][part]["figures"]}
+    assert all(figure["command"] for figure in found.values()), found
+    return found
+
+
+def check_good(arguments, folder):
+    """Parts of two runs end in one file."""
+    out = os.path.join(folder, "good.json")
+    code, report = gpu_check(arguments, out, "--device", "emulated", "--part", "parity", "--part", "compare")
+    assert code == 0, code
+    parity = figures(report, "parity")
+    for name, least in ("parity/kernels", 8), ("parity/models", 5):
+        tests = parity[name]["tests"]
+        assert len(tests) >= least and all(test["ok"] and test["seconds"] >= 0 for test in tests), len(tests)
+    results = parity["parity/kernels"]["results"]
+    assert len(results) > 8 and all(0 <= line["error"] <= line["tolerance"] for line in results), results
+    assert report["machine"]["device"] == "emulated on the CPU" and report["capstan"].startswith("capstan "), report
+    compare = figures(report, "compare")
+    assert any("value" in figure or "skipped" in figure for figure in compare.values()), compare
+    code, report = gpu_check(arguments, out, "--device", "emulated", "--part", "train")
+    assert code == 0 and "parity" in report["parts"], code
+    train = figures(report, "train")
+    mlp = [train[f"train/mlp/{name}"] for name in ("1-workers", "2-workers", "3-workers", "killed-worker")]
+    assert len({figure["sha256"] for figure in mlp}) == 1 and mlp[3]["killed_at_step"] > 0, mlp
+    assert train["train/gpt2/2-workers"]["value"] > 0, train
+
+
+def check_bad(arguments, folder):
+    """A test that fails, one that dies, and one for which there is no time."""
+    build, out = os.path.join(folder, "build"), os.path.join(folder, "bad.json")
+    programs = {"bin/capstan": None, "tests/bench/device_bench_emulated": None,
+                "tests/kernels_cuda/kernels_emulated_test": FAILS, "tests/worker_device/worker_device_test": DIES}
+    for path, text in programs.items():
+        path = os.path.join(build, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if text is None:
+            os.symlink(os.path.join(arguments.build, os.path.relpath(path, build)), path)
+            continue
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, stat.S_IRWXU)
+    bad = argparse.Namespace(gpu_check=arguments.gpu_check, build=build)
+    code, report = gpu_check(bad, out, "--device", "emulated", "--part", "parity")
+    parity = figures(report, "parity")
+    assert code == 1, code
+    assert parity["parity/kernels"]["failed"].startswith("1 tests") and parity["parity/kernels"]["value"] == 1, parity
+    assert parity["parity/kernels"]["tests"][1]["why"] == ["1 == 2"], parity
+    assert parity["parity/kernels, alone: sums, too"]["last_lines"] == ["-r sums\\, too"], parity
+    assert parity["parity/models"]["failed"] and parity["parity/models"]["last_lines"] == ["it broke"], parity
+    code, report = gpu_check(bad, out, "--device", "emulated", "--part", "kernels", "--minutes", "0.01")
+    assert code == 1 and all("failed" in figure for figure in figures(report, "kernels").values()), report
+
+
+# What stands for a test: as Catch, but for `alone`, where it says how it was called.
+FAILS = """#!/bin/sh
+case $1 in -r) ;; *) echo "-r $1"; exit 3;; esac
+cat >"$4" <<END
+<Catch><TestCase name="adds"><OverallResult success="true" durationInSeconds="0.1"/></TestCase>
+<TestCase name="sums, too"><Expression>1 == 2</Expression><OverallResult success="false" durationInSeconds="0.1"/></TestCase>
+</Catch>
+END
+exit 1
+"""
+DIES = """#!/bin/sh
+echo "<Catch><TestCase name='begins'>" >"$4"
+echo "it broke" >&2
+kill -SEGV $$
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu-check", required=True)
+    parser.add_argument("--build", required=True)
+    arguments = parser.parse_args()
+    arguments.build = os.path.abspath(arguments.build)
+    with tempfile.TemporaryDirectory(prefix="capstan-gpu-check-") as folder:
+        check_bad(arguments, folder)
+        check_good(arguments, folder)
+
+
+if __name__ == "__main__":
+    main()
