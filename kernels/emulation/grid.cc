@@ -1,9 +1,8 @@
 #include "kernels/emulation/grid.h"
 
-#include <boost/context/fiber.hpp>
-#include <boost/context/fixedsize_stack.hpp>
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,161 +11,323 @@
 #include <string>
 #include <vector>
 
+#include "kernels/emulation/fiber.h"
+#include "kernels/emulation/race_detector.h"
+
 namespace capstan::emulation {
 namespace {
 
-namespace context = boost::context;
-
-constexpr unsigned kWarp = 32, kThreadsMax = 1024;
-constexpr std::size_t kStackBytes = std::size_t{64} << 10;
-
-enum class State : std::uint8_t { kReady, kAtBlock, kAtWarp, kDone };
+constexpr unsigned kWarp = 32, kThreadsMax = 1024, kWholeWarp = 0xFFFFFFFF, kNobody = 0xFFFFFFFF;
+constexpr int kNothing = -1, kVotes = -2;  // instead of a lane to take from
 
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
   std::abort();
 }
 
-// Stacks of one size, used again by the next block.
-class StackPool {
+// 0 to kWarp - 1, each once.
+struct Order {
+  unsigned turn = 0, flip = 0;
+  unsigned operator[](unsigned i) const { return ((i + turn) % kWarp) ^ flip; }
+};
+constexpr Order kAscending{0, 0}, kDescending{0, kWarp - 1};
+
+// Marsaglia's xorshift: a number for every few switches of fibers must cost nothing beside them.
+class Orders {
  public:
-  context::stack_context allocate() {
-    if (free_.empty()) return context::fixedsize_stack(kStackBytes).allocate();
-    context::stack_context stack = free_.back();
-    free_.pop_back();
-    return stack;
-  }
-  void deallocate(context::stack_context& stack) { free_.push_back(stack); }
-  ~StackPool() {
-    for (context::stack_context& stack : free_) context::fixedsize_stack(kStackBytes).deallocate(stack);
+  bool Coin() { return (Next() & 1) != 0; }
+  Order Any() {
+    const auto number = static_cast<unsigned>(Next());
+    if (number % 4 == 0) return kAscending;
+    if (number % 4 == 1) return kDescending;
+    return {number >> 2 & (kWarp - 1), number >> 7 & (kWarp - 1)};
   }
 
  private:
-  std::vector<context::stack_context> free_;
-};
-
-// What boost copies, while the pool stays.
-struct PooledStack {
-  StackPool* pool;
-  context::stack_context allocate() { return pool->allocate(); }
-  void deallocate(context::stack_context& stack) { pool->deallocate(stack); }
+  static std::uint64_t Seed() {
+    const char* text = std::getenv("CAPSTAN_EMULATED_ORDER");
+    return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  }
+  std::uint64_t Next() {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return state_ >> 24;
+  }
+  std::uint64_t state_ = (Seed() + 1) * 0x9E3779B97F4A7C15;
 };
 
 struct Thread {
   Place place;
-  State state = State::kReady;
-  unsigned mask = 0;  // kAtWarp: whom it waits for
-  context::fiber fiber;
+  Fiber* fiber = nullptr;  // which it runs on since it has begun
+  // While it waits for its warp: for whom, and what it gives and takes.
+  unsigned mask = 0;
+  int from = kNothing;
+  std::uint64_t given = 0, taken = 0;
 };
 
-class Block {
+// A bit for each lane. Lanes that the block does not have are done.
+struct Warp {
+  unsigned ready = 0, at_block = 0, at_warp = 0, done = 0;
+  unsigned meetings = 0;
+  std::array<char, 3> places{};  // of memory's order: for meetings of the whole warp by turns, and for all others
+};
+
+// Runs one block after the other. Threads begin on a fiber that is free: where none waits, all run on one.
+class Runner {
  public:
-  Block(Size3 blocks, Size3 threads, Size3 index, bool descends, StackPool* stacks, const std::function<void()>& body)
-      : descends_(descends),
-        threads_(std::size_t{threads.x} * threads.y * threads.z),
-        exchanged_((threads_.size() + kWarp - 1) / kWarp * kWarp) {
-    std::size_t next = 0;
-    for (unsigned z = 0; z < threads.z; ++z) {
-      for (unsigned y = 0; y < threads.y; ++y) {
-        for (unsigned x = 0; x < threads.x; ++x, ++next) {
-          threads_[next].place = {{x, y, z}, index, threads, blocks};
-          threads_[next].fiber =
-              context::fiber(std::allocator_arg, PooledStack{stacks}, [this, &body](context::fiber&& caller) {
-                caller_ = std::move(caller);
-                body();
-                threads_[running_].state = State::kDone;
-                return std::move(caller_);
-              });
-        }
-      }
-    }
-  }
+  ~Runner();
+  void RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::function<void()>& body);
 
-  void Run();
-
-  Thread& running() { return threads_[running_]; }
-  std::size_t running_index() const { return running_; }
-  void Wait(State state, unsigned mask) {
-    running().state = state;
-    running().mask = mask;
-    caller_ = std::move(caller_).resume();
-  }
-  std::array<std::byte, 8>& ExchangedBy(unsigned lane) { return exchanged_[running_ / kWarp * kWarp + lane]; }
+  const Place& place() const { return threads_[running_].place; }
+  unsigned lane() const { return running_ % kWarp; }
+  void WaitForBlock();
+  void WaitForWarp(unsigned mask);
+  std::uint64_t Exchange(unsigned mask, int from, std::uint64_t given);
 
  private:
-  bool Release();
+  void Begin(Size3 blocks, Size3 threads, Size3 index);
+  void Carry(Fiber& own);
+  void GoOn(Fiber& own, bool is_free);
+  Fiber& FiberFor(unsigned thread);
+  void Meet(unsigned mask, int from, std::uint64_t given);
+
+  unsigned Choose();
+  bool NextWarp();
+  Order NextOrder() { return is_first_round_ ? first_order_ : orders_.Any(); }
+  void ReleaseWarp(unsigned warp);
+  void HandOver(unsigned warp, unsigned lanes);
   bool ReleaseBlock();
   std::string Waiting() const;
 
-  const bool descends_;  // begins with its last thread
+  Orders orders_;
   std::vector<Thread> threads_;
-  std::vector<std::array<std::byte, 8>> exchanged_;
-  std::size_t running_ = 0;
-  context::fiber caller_;
+  std::vector<Warp> warps_;
+  unsigned running_ = 0;
+  const std::function<void()>* body_ = nullptr;
+
+  // Who runs next: lanes of a warp, then perhaps the same warp again, then another.
+  Order first_order_ = kDescending, lane_order_, warp_order_;
+  unsigned warp_ = 0, lane_at_ = 0, warp_at_ = 0;
+  bool is_first_round_ = true;
+
+  unsigned meetings_ = 0;         // of blocks
+  std::array<char, 2> places_{};  // of memory's order, by turns
+  char begun_ = 0, ended_ = 0;    // likewise
+  bool ends_ = false;
+  Fiber main_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> free_;
 };
 
-thread_local Block* current = nullptr;
+thread_local Runner* current = nullptr;
 
-void Block::Run() {
-  for (std::size_t turn = 0;; ++turn) {
-    bool any = false;
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
-      running_ = (turn % 2 == 0) == descends_ ? threads_.size() - 1 - i : i;
-      if (running().state != State::kReady) continue;
-      any = true;
-      context::fiber next = std::move(running().fiber).resume();
-      running().fiber = std::move(next);
+Runner::~Runner() {
+  ends_ = true;
+  for (const std::unique_ptr<Fiber>& fiber : fibers_) main_.SwitchTo(*fiber);
+}
+
+void Runner::Begin(Size3 blocks, Size3 threads, Size3 index) {
+  const unsigned count = threads.x * threads.y * threads.z;
+  threads_.resize(count);
+  unsigned next = 0;
+  for (unsigned z = 0; z < threads.z; ++z) {
+    for (unsigned y = 0; y < threads.y; ++y) {
+      for (unsigned x = 0; x < threads.x; ++x) {
+        threads_[next].place = {{x, y, z}, index, threads, blocks};
+        threads_[next++].fiber = nullptr;
+      }
     }
-    if (Release()) continue;
-    if (any) continue;
-    for (const Thread& thread : threads_) {
-      if (thread.state != State::kDone) Die("a CUDA block stands still: " + Waiting());
+  }
+  warps_.resize((count + kWarp - 1) / kWarp);
+  for (Warp& warp : warps_) warp.ready = kWholeWarp, warp.done = 0;
+  if (count % kWarp != 0) warps_.back().ready = (1U << count % kWarp) - 1, warps_.back().done = ~warps_.back().ready;
+  is_first_round_ = true;
+  first_order_ = first_order_.flip == 0 ? kDescending : kAscending;
+  warp_order_ = first_order_;
+  warp_at_ = 0;
+}
+
+void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::function<void()>& body) {
+  Begin(blocks, threads, index);
+  body_ = &body;
+  Publish(&begun_);
+  NextWarp();
+  running_ = Choose();
+  Fiber& first = FiberFor(running_);
+  main_.SwitchTo(first);
+  See(&ended_);
+  for (const Warp& warp : warps_) {
+    if (warp.done != kWholeWarp) Die("a CUDA block stands still: " + Waiting());
+  }
+}
+
+// What a fiber does: threads from their beginning to their end.
+void Runner::Carry(Fiber& own) {
+  while (!ends_) {
+    threads_[running_].fiber = &own;
+    See(&begun_);
+    (*body_)();
+    Publish(&ended_);
+    Warp& warp = warps_[running_ / kWarp];
+    warp.ready &= ~(1U << lane());
+    warp.done |= 1U << lane();
+    GoOn(own, true);
+  }
+}
+
+Fiber& Runner::FiberFor(unsigned thread) {
+  if (!DetectsRaces() && !free_.empty()) {
+    Fiber& fiber = *free_.back();
+    free_.pop_back();
+    return fiber;
+  }
+  do {
+    const std::size_t index = fibers_.size();
+    fibers_.push_back(std::make_unique<Fiber>([this, index] { Carry(*fibers_[index]); }));
+  } while (DetectsRaces() && fibers_.size() <= thread);
+  return DetectsRaces() ? *fibers_[thread] : *fibers_.back();
+}
+
+// From a thread that waits or, `own` being free, has ended, to the next.
+void Runner::GoOn(Fiber& own, bool is_free) {
+  const unsigned next = Choose();
+  Fiber* to = &main_;
+  if (next != kNobody) {
+    running_ = next;
+    to = threads_[next].fiber;
+    if (to == nullptr && is_free && !DetectsRaces()) return;
+    if (to == nullptr) to = &FiberFor(next);
+  }
+  if (to == &own) return;
+  if (is_free) free_.push_back(&own);
+  own.SwitchTo(*to);
+}
+
+void Runner::WaitForBlock() {
+  Warp& warp = warps_[running_ / kWarp];
+  char* const place = &places_[meetings_ % 2];
+  warp.ready &= ~(1U << lane());
+  warp.at_block |= 1U << lane();
+  Publish(place);
+  GoOn(*threads_[running_].fiber, false);
+  See(place);
+}
+
+void Runner::Meet(unsigned mask, int from, std::uint64_t given) {
+  Thread& thread = threads_[running_];
+  Warp& warp = warps_[running_ / kWarp];
+  thread.mask = mask;
+  thread.from = from;
+  thread.given = given;
+  warp.ready &= ~(1U << lane());
+  warp.at_warp |= 1U << lane();
+  GoOn(*thread.fiber, false);
+}
+
+void Runner::WaitForWarp(unsigned mask) {
+  Warp& warp = warps_[running_ / kWarp];
+  char* const place = &warp.places[mask == kWholeWarp ? warp.meetings % 2 : 2];
+  Publish(place);
+  Meet(mask, kNothing, 0);
+  See(place);
+}
+
+// Threads wait for each other, but as in CUDA what they wrote is not ordered by it.
+std::uint64_t Runner::Exchange(unsigned mask, int from, std::uint64_t given) {
+  Meet(mask, from, given);
+  return threads_[running_].taken;
+}
+
+unsigned Runner::Choose() {
+  for (;;) {
+    Warp& warp = warps_[warp_];
+    while (warp.ready != 0 && lane_at_ < kWarp) {
+      const unsigned lane = lane_order_[lane_at_++];
+      if ((warp.ready >> lane & 1) != 0) return warp_ * kWarp + lane;
     }
-    return;
+    ReleaseWarp(warp_);
+    if (warp.ready != 0 && orders_.Coin()) {
+      lane_at_ = 0;
+      lane_order_ = orders_.Any();
+    } else if (!NextWarp()) {
+      return kNobody;
+    }
+  }
+}
+
+bool Runner::NextWarp() {
+  for (;;) {
+    while (warp_at_ < kWarp) {
+      warp_ = warp_order_[warp_at_++];
+      if (warp_ >= warps_.size() || warps_[warp_].ready == 0) continue;
+      lane_at_ = 0;
+      lane_order_ = NextOrder();
+      return true;
+    }
+    const bool any = std::any_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.ready != 0; });
+    warp_ = 0;
+    if (!any && !ReleaseBlock()) return false;
+    is_first_round_ = false;
+    warp_at_ = 0;
+    warp_order_ = orders_.Any();
+  }
+}
+
+// Those of a warp who wait for each other and nobody else.
+void Runner::ReleaseWarp(unsigned index) {
+  Warp& warp = warps_[index];
+  for (unsigned left = warp.at_warp; left != 0;) {
+    const auto first = static_cast<unsigned>(std::countr_zero(left));
+    const unsigned mask = threads_[index * kWarp + first].mask;
+    unsigned lanes = 1U << first;
+    for (unsigned lane = first + 1; lane < kWarp; ++lane) {
+      if ((left >> lane & 1) != 0 && threads_[index * kWarp + lane].mask == mask) lanes |= 1U << lane;
+    }
+    left &= ~lanes;
+    if ((mask & ~warp.done & ~lanes) != 0) continue;
+    HandOver(index, lanes);
+    warp.at_warp &= ~lanes;
+    warp.ready |= lanes;
+    ++warp.meetings;
+  }
+}
+
+void Runner::HandOver(unsigned index, unsigned lanes) {
+  Thread* const first = &threads_[index * kWarp];
+  unsigned votes = 0;
+  for (unsigned left = lanes; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    votes |= static_cast<unsigned>(first[lane].given & 1) << lane;
+  }
+  for (unsigned left = lanes; left != 0; left &= left - 1) {
+    Thread& thread = first[std::countr_zero(left)];
+    if (thread.from == kVotes) thread.taken = votes;
+    if (thread.from >= 0) thread.taken = first[thread.from].given;
   }
 }
 
 // All that wait at the barrier of the block, once nobody is on the way to it.
-bool Block::ReleaseBlock() {
+bool Runner::ReleaseBlock() {
   bool any = false;
-  for (const Thread& thread : threads_) {
-    if (thread.state == State::kReady || thread.state == State::kAtWarp) return false;
-    any = any || thread.state == State::kAtBlock;
+  for (const Warp& warp : warps_) {
+    if ((warp.at_block | warp.done) != kWholeWarp) return false;
+    any = any || warp.at_block != 0;
   }
-  for (Thread& thread : threads_) {
-    if (thread.state == State::kAtBlock) thread.state = State::kReady;
+  for (Warp& warp : warps_) {
+    warp.ready = warp.at_block;
+    warp.at_block = 0;
   }
+  ++meetings_;
   return any;
 }
 
-bool Block::Release() {
-  bool any = ReleaseBlock();
-  for (std::size_t begin = 0; begin < threads_.size(); begin += kWarp) {
-    const std::size_t end = std::min(threads_.size(), begin + kWarp);
-    for (std::size_t i = begin; i < end; ++i) {
-      if (threads_[i].state != State::kAtWarp) continue;
-      const unsigned mask = threads_[i].mask;
-      bool all = true;
-      for (std::size_t j = begin; j < end; ++j) {
-        const Thread& other = threads_[j];
-        if ((mask >> (j - begin) & 1) == 0 || other.state == State::kDone) continue;
-        all = all && other.state == State::kAtWarp && other.mask == mask;
-      }
-      if (!all) continue;
-      for (std::size_t j = begin; j < end; ++j) {
-        if ((mask >> (j - begin) & 1) != 0 && threads_[j].state == State::kAtWarp) threads_[j].state = State::kReady;
-      }
-      any = true;
-    }
-  }
-  return any;
-}
-
-std::string Block::Waiting() const {
+std::string Runner::Waiting() const {
   std::string text;
-  for (std::size_t i = 0; i < threads_.size(); ++i) {
-    if (threads_[i].state == State::kAtBlock) text += " thread " + std::to_string(i) + " at the block's barrier,";
-    if (threads_[i].state == State::kAtWarp) text += " thread " + std::to_string(i) + " at its warp's,";
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    const Warp& warp = warps_[i / kWarp];
+    if ((warp.at_block >> i % kWarp & 1) != 0) text += " thread " + std::to_string(i) + " at the block's barrier,";
+    if ((warp.at_warp >> i % kWarp & 1) != 0) text += " thread " + std::to_string(i) + " at its warp's,";
     if (text.size() > 400) return text + " ...";
   }
   return text;
@@ -175,52 +336,35 @@ std::string Block::Waiting() const {
 }  // namespace
 
 void RunGrid(Size3 blocks, Size3 threads, const std::function<void()>& body) {
-  static thread_local bool descends = false;
+  static thread_local Runner runner;
   const std::uint64_t count = std::uint64_t{threads.x} * threads.y * threads.z;
   if (count == 0 || count > kThreadsMax) Die("a CUDA block of " + std::to_string(count) + " threads");
-  StackPool stacks;
+  current = &runner;
   for (unsigned z = 0; z < blocks.z; ++z) {
     for (unsigned y = 0; y < blocks.y; ++y) {
-      for (unsigned x = 0; x < blocks.x; ++x) {
-        descends = !descends;
-        Block block(blocks, threads, {x, y, z}, descends, &stacks, body);
-        current = &block;
-        block.Run();
-        current = nullptr;
-      }
+      for (unsigned x = 0; x < blocks.x; ++x) runner.RunBlock(blocks, threads, {x, y, z}, body);
     }
   }
 }
 
-const Place& ThisThread() { return current->running().place; }
+const Place& ThisThread() { return current->place(); }
 
-int Lane() { return static_cast<int>(current->running_index() % kWarp); }
+int Lane() { return static_cast<int>(current->lane()); }
 
-void SyncBlock() { current->Wait(State::kAtBlock, 0); }
+void SyncBlock() { current->WaitForBlock(); }
 
-void SyncWarp(unsigned mask) { current->Wait(State::kAtWarp, mask); }
+void SyncWarp(unsigned mask) { current->WaitForWarp(mask); }
 
 void Exchange(unsigned mask, int from, void* value, std::size_t bytes) {
   if (from < 0 || from >= static_cast<int>(kWarp) || (mask >> from & 1) == 0) {
     Die("a CUDA shuffle takes from lane " + std::to_string(from) + ", which is not in its mask");
   }
-  std::memcpy(current->ExchangedBy(static_cast<unsigned>(Lane())).data(), value, bytes);
-  SyncWarp(mask);
-  std::memcpy(value, current->ExchangedBy(static_cast<unsigned>(from)).data(), bytes);
-  SyncWarp(mask);
+  std::uint64_t number = 0;
+  std::memcpy(&number, value, bytes);
+  number = current->Exchange(mask, from, number);
+  std::memcpy(value, &number, bytes);
 }
 
-unsigned Ballot(unsigned mask, bool bit) {
-  unsigned own = bit ? 1 : 0, all = 0;
-  std::memcpy(current->ExchangedBy(static_cast<unsigned>(Lane())).data(), &own, sizeof(own));
-  SyncWarp(mask);
-  for (unsigned lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    std::memcpy(&own, current->ExchangedBy(lane).data(), sizeof(own));
-    all |= own << lane;
-  }
-  SyncWarp(mask);
-  return all;
-}
+unsigned Ballot(unsigned mask, bool bit) { return static_cast<unsigned>(current->Exchange(mask, kVotes, bit ? 1 : 0)); }
 
 }  // namespace capstan::emulation

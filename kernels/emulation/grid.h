@@ -5,8 +5,10 @@
 //         to another thread of the system.
 // Fails:  a block whose threads wait for each other and none can go on, a shuffle with a lane outside the mask: the
 //         process ends and says which.
-// Why:    kernels run on machines without a GPU, under sanitizers, from the same source. One block begins with its
-//         last thread, the next with its first, and so do grids: a missing barrier shows in one of two.
+// Why:    kernels run on machines without a GPU, under sanitizers, from the same source. Between two barriers threads
+//         may run in any order, and a warp far ahead of another: one block begins with its last thread, the next with
+//         its first, and later the order is random, after CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier shows in
+//         one of them; to ThreadSanitizer it is a data race, whatever the order.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // What capstan uses of CUDA's header of that name: products of 16 x 16 tiles by a warp; see cuda_runtime.h.
 //
 // Parity: sums over k in ascending order, in float. A thread owns 8 elements of an accumulator, as on a device, though
-//         not the same ones, which CUDA leaves open.
+//         not the same ones, which CUDA leaves open. What a warp stores is there for its other threads after
+//         __syncwarp only, and so it is for what they load.
 #pragma once
 
 #include <type_traits>
@@ -22,12 +23,18 @@ enum layout_t { mem_row_major, mem_col_major };
 inline float ToFloat(__half x) { return __half2float(x); }
 inline float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// Factors: each thread holds the whole tile.
+// Factors: each thread holds what its elements of the product need, as float: a row of a, 8 columns of b.
 template <class Use, int M, int N, int K, class T, class Layout = void>
-struct fragment {
+struct fragment;
+template <int M, int N, int K, class T, class Layout>
+struct fragment<matrix_a, M, N, K, T, Layout> {
   static_assert(M == 16 && N == 16 && K == 16);
-  static constexpr int num_elements = 256;
-  T x[num_elements];
+  float x[16];
+};
+template <int M, int N, int K, class T, class Layout>
+struct fragment<matrix_b, M, N, K, T, Layout> {
+  static_assert(M == 16 && N == 16 && K == 16);
+  float x[16][8];
 };
 template <int M, int N, int K>
 struct fragment<accumulator, M, N, K, float> {
@@ -44,46 +51,49 @@ void fill_fragment(Fragment& f, T value) {
   for (int i = 0; i < Fragment::num_elements; ++i) f.x[i] = value;
 }
 
-template <class Use, class T, class Layout>
-void load_matrix_sync(fragment<Use, 16, 16, 16, T, Layout>& f, const T* from, unsigned stride) {
-  __syncwarp();
-  for (unsigned row = 0; row < 16; ++row) {
-    for (unsigned column = 0; column < 16; ++column) {
-      f.x[row * 16 + column] =
-          std::is_same_v<Layout, row_major> ? from[row * stride + column] : from[column * stride + row];
-    }
+template <class Layout, class T>
+float Element(const T* from, unsigned stride, unsigned row, unsigned column) {
+  return ToFloat(from[std::is_same_v<Layout, row_major> ? row * stride + column : column * stride + row]);
+}
+
+template <class T, class Layout>
+void load_matrix_sync(fragment<matrix_a, 16, 16, 16, T, Layout>& f, const T* from, unsigned stride) {
+  const auto row = static_cast<unsigned>(capstan::emulation::Lane()) / 2;
+  for (unsigned k = 0; k < 16; ++k) f.x[k] = Element<Layout>(from, stride, row, k);
+}
+
+template <class T, class Layout>
+void load_matrix_sync(fragment<matrix_b, 16, 16, 16, T, Layout>& f, const T* from, unsigned stride) {
+  const auto first = static_cast<unsigned>(capstan::emulation::Lane()) % 2 * 8;
+  for (unsigned k = 0; k < 16; ++k) {
+    for (unsigned i = 0; i < 8; ++i) f.x[k][i] = Element<Layout>(from, stride, k, first + i);
   }
-  __syncwarp();
 }
 
 inline void load_matrix_sync(fragment<accumulator, 16, 16, 16, float>& f, const float* from, unsigned stride,
                              layout_t layout) {
-  __syncwarp();
   for (int i = 0; i < f.num_elements; ++i) {
     const auto row = static_cast<unsigned>(f.Row(i)), column = static_cast<unsigned>(f.Column(i));
     f.x[i] = layout == mem_row_major ? from[row * stride + column] : from[column * stride + row];
   }
-  __syncwarp();
 }
 
 inline void store_matrix_sync(float* to, const fragment<accumulator, 16, 16, 16, float>& f, unsigned stride,
                               layout_t layout) {
-  __syncwarp();
   for (int i = 0; i < f.num_elements; ++i) {
     const auto row = static_cast<unsigned>(f.Row(i)), column = static_cast<unsigned>(f.Column(i));
     to[layout == mem_row_major ? row * stride + column : column * stride + row] = f.x[i];
   }
-  __syncwarp();
 }
 
 template <class T, class LayoutA, class LayoutB>
 void mma_sync(fragment<accumulator, 16, 16, 16, float>& d, const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,
               const fragment<matrix_b, 16, 16, 16, T, LayoutB>& b, const fragment<accumulator, 16, 16, 16, float>& c) {
-  for (int i = 0; i < d.num_elements; ++i) {
-    float sum = c.x[i];
-    for (int k = 0; k < 16; ++k) sum += ToFloat(a.x[d.Row(i) * 16 + k]) * ToFloat(b.x[k * 16 + d.Column(i)]);
-    d.x[i] = sum;
+  fragment<accumulator, 16, 16, 16, float> sum = c;
+  for (int k = 0; k < 16; ++k) {
+    for (int i = 0; i < sum.num_elements; ++i) sum.x[i] += a.x[k] * b.x[k][i];
   }
+  d = sum;
 }
 
 }  // namespace nvcuda::wmma
