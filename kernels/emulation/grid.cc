@@ -89,6 +89,7 @@ class Runner {
   void Begin(Size3 blocks, Size3 threads, Size3 index);
   void Carry(Fiber& own);
   void GoOn(Fiber& own, bool is_free);
+  void NewFiber();
   Fiber& FiberFor(unsigned thread);
   void Meet(unsigned mask, int from, std::uint64_t given);
 
@@ -151,11 +152,11 @@ void Runner::Begin(Size3 blocks, Size3 threads, Size3 index) {
 void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::function<void()>& body) {
   Begin(blocks, threads, index);
   body_ = &body;
+  while (DetectsRaces() && fibers_.size() < threads_.size()) NewFiber();
   Publish(&begun_);
   NextWarp();
   running_ = Choose();
-  Fiber& first = FiberFor(running_);
-  main_.SwitchTo(first);
+  main_.SwitchTo(FiberFor(running_));
   See(&ended_);
   for (const Warp& warp : warps_) {
     if (warp.done != kWholeWarp) Die("a CUDA block stands still: " + Waiting());
@@ -176,17 +177,20 @@ void Runner::Carry(Fiber& own) {
   }
 }
 
+void Runner::NewFiber() {
+  const std::size_t index = fibers_.size();
+  fibers_.push_back(std::make_unique<Fiber>([this, index] { Carry(*fibers_[index]); }));
+}
+
 Fiber& Runner::FiberFor(unsigned thread) {
-  if (!DetectsRaces() && !free_.empty()) {
-    Fiber& fiber = *free_.back();
-    free_.pop_back();
-    return fiber;
+  if (DetectsRaces()) return *fibers_[thread];
+  if (free_.empty()) {
+    NewFiber();
+    return *fibers_.back();
   }
-  do {
-    const std::size_t index = fibers_.size();
-    fibers_.push_back(std::make_unique<Fiber>([this, index] { Carry(*fibers_[index]); }));
-  } while (DetectsRaces() && fibers_.size() <= thread);
-  return DetectsRaces() ? *fibers_[thread] : *fibers_.back();
+  Fiber& fiber = *free_.back();
+  free_.pop_back();
+  return fiber;
 }
 
 // From a thread that waits or, `own` being free, has ended, to the next.
@@ -200,7 +204,7 @@ void Runner::GoOn(Fiber& own, bool is_free) {
     if (to == nullptr) to = &FiberFor(next);
   }
   if (to == &own) return;
-  if (is_free) free_.push_back(&own);
+  if (is_free && !DetectsRaces()) free_.push_back(&own);
   own.SwitchTo(*to);
 }
 
