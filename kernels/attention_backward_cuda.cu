@@ -34,6 +34,7 @@ struct BackwardSizes {
   static constexpr int kSlopeStride = kTileSide + kPad;
   static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // the owned ones, in registers
   static constexpr int kPartsAtOnce = kKeepsFactors ? kParts : 2;
+  static constexpr bool kSparesRegisters = kIsWide && std::is_same_v<T, Half>;  // 255 are not enough otherwise
 };
 
 template <class T>
@@ -147,11 +148,20 @@ __device__ __forceinline__ void AddRounded(WarpTile<T>& a, const WarpPlaces<T>& 
   }
 }
 
-// A warp's gradients, by way of `scratch`: 16 rows of its own.
+template <class S, class T>
+__device__ __forceinline__ void LoadOthers(const GlobalRows<const T>& from, int thread, Stored<T>* to) {
+  if constexpr (S::kSparesRegisters) {
+    LoadRowsSparingly<S::kOthers, S::kWidth, S::kThreads, T>(from, thread, to, S::kStride);
+  } else {
+    LoadRows<S::kOthers, S::kWidth, S::kThreads, T>(from, thread, to, S::kStride);
+  }
+}
+
+// A warp's gradients, by way of `scratch`: 16 rows of its own, which none of its threads reads any more: the last
+// time was before AddRounded's barriers.
 template <class S, class T>
 __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlaces<T>& places, Stored<T>* scratch,
                                               const GlobalRows<T>& to) {
-  __syncwarp();
   for (int part = 0; part < S::kParts; ++part) {
     StoreRounded(sums[part], places, scratch + part * kTileSide, S::kStride);
   }
@@ -210,8 +220,7 @@ __global__ void __launch_bounds__(BackwardSizes<T, kWidth>::kThreads, 2) Backwar
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.scored, thread, own_scored, S::kStride);
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.weighted, thread, own_weighted, S::kStride);
   if (kOwn == Own::kQueries) LoadStatistics<kQueries, S::kThreads>(task, head, first_owned, log2_sums, means);
-  const WarpPlaces<T> places;
-  __syncthreads();
+  const WarpPlaces<T> places;  // its barrier is also that of the rows above; those of float are read after the loop's
   const OwnedRows<S, T> own_score_rows(own_scored + warp * kTileSide * S::kStride);
   const OwnedRows<S, T> own_weight_rows(own_weighted + warp * kTileSide * S::kStride);
   Stored<T>* const own_scratch = scratch + warp * kTileSide * S::kSlopeStride;
@@ -226,8 +235,8 @@ __global__ void __launch_bounds__(BackwardSizes<T, kWidth>::kThreads, 2) Backwar
   for (int first_other = begin; first_other < end; first_other += S::kOthers) {
     __syncthreads();
     const HeadRows<T> others(task, head, kOther, first_other);
-    LoadRows<S::kOthers, kWidth, S::kThreads, T>(others.scored, thread, scored, S::kStride);
-    LoadRows<S::kOthers, kWidth, S::kThreads, T>(others.weighted, thread, weighted, S::kStride);
+    LoadOthers<S, T>(others.scored, thread, scored);
+    LoadOthers<S, T>(others.weighted, thread, weighted);
     if (kOwn == Own::kKeys) LoadStatistics<kQueries, S::kThreads>(task, head, first_other, log2_sums, means);
     __syncthreads();
 #pragma unroll 1

@@ -141,8 +141,7 @@ __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(For
 
   LoadRows<S::kQueries, kWidth, S::kThreads, T>(
       {q + first_query * head.qkv_stride, head.qkv_stride, left, width, task.packed}, thread, queries, S::kQueryStride);
-  const WarpPlaces<T> places;
-  __syncthreads();
+  const WarpPlaces<T> places;  // its barrier is also that of the queries; those of float are read after the loop's
   Left<T> own_queries[kWidth / kTileSide];
 #pragma unroll
   for (int d = 0; d < kWidth / kTileSide; ++d) {

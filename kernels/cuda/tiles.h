@@ -115,7 +115,8 @@ __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<flo
   }
 }
 
-// Which element of a tile tile[i] of this thread is. All threads of a block make theirs together.
+// Which element of a tile tile[i] of this thread is. All threads of a block make theirs together; except for float
+// that is a barrier, which callers count on.
 template <class T>
 class WarpPlaces {
  public:
@@ -168,23 +169,37 @@ struct GlobalRows {
   bool packed;  // as ArePacked says
 };
 
-// kRows x kWidth numbers from memory, by kThreads threads, of which this is `thread`; zeros where there are none.
-template <int kRows, int kWidth, int kThreads, class T>
-__device__ __forceinline__ void LoadRows(const GlobalRows<const T>& from, int thread, Stored<T>* to, int to_stride) {
+// Pack `i` of rows of kWidth numbers; zeros where there are none.
+template <int kWidth, class T>
+__device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, int i, Stored<T>* to, int to_stride) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;
-  for (int i = thread; i < kRows * kPacks; i += kThreads) {
-    const int row = i / kPacks, column = i % kPacks * kCount;
-    const T* source = from.first + row * from.stride + column;
-    Stored<T>* target = to + row * to_stride + column;
-    if (from.packed) {
-      const bool is_there = row < from.count && column < from.width;
-      *reinterpret_cast<uint4*>(target) = is_there ? *reinterpret_cast<const uint4*>(source) : uint4{0, 0, 0, 0};
-    } else {
-      for (int j = 0; j < kCount; ++j) {
-        target[j] = row < from.count && column + j < from.width ? ToStored(source[j]) : ToStored(T{});
-      }
+  const int row = i / kPacks, column = i % kPacks * kCount;
+  const T* source = from.first + row * from.stride + column;
+  Stored<T>* target = to + row * to_stride + column;
+  if (from.packed) {
+    const bool is_there = row < from.count && column < from.width;
+    *reinterpret_cast<uint4*>(target) = is_there ? *reinterpret_cast<const uint4*>(source) : uint4{0, 0, 0, 0};
+  } else {
+    for (int j = 0; j < kCount; ++j) {
+      target[j] = row < from.count && column + j < from.width ? ToStored(source[j]) : ToStored(T{});
     }
   }
+}
+
+// kRows x kWidth numbers from memory, by kThreads threads, of which this is `thread`.
+template <int kRows, int kWidth, int kThreads, class T>
+__device__ __forceinline__ void LoadRows(const GlobalRows<const T>& from, int thread, Stored<T>* to, int to_stride) {
+  constexpr int kPacks = kRows * kWidth / Pack<T>::kCount;
+  for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
+}
+
+// The same with one pack of a thread on its way at a time, where there are no registers for more.
+template <int kRows, int kWidth, int kThreads, class T>
+__device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& from, int thread, Stored<T>* to,
+                                                  int to_stride) {
+  constexpr int kPacks = kRows * kWidth / Pack<T>::kCount;
+#pragma unroll 1
+  for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
 // The way back.
