@@ -173,17 +173,17 @@ __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(For
     const float factor =
         SoftmaxStep<S, T>(task, ahead + row, head.row + first_query + row, first_key, scores + row * S::kScoreStride,
                           probabilities + (row - first) * probability_stride, running);
-    factors[row] = factor;
+    if (LaneInWarp() % 2 == 0) factors[row] = factor;
     __syncwarp();
     AddValues<S, T>(probabilities, static_cast<unsigned>(probability_stride), values, places, factors + first, last,
                     out);
     __syncwarp();
   }
 
-  if (LaneInWarp() % 2 == 0 && row < left) {
-    task.args.log_sum[head.row + first_query + row] = (running.largest + log2f(running.sum)) * kLn2;
+  if (LaneInWarp() % 2 == 0) {
+    if (row < left) task.args.log_sum[head.row + first_query + row] = (running.largest + log2f(running.sum)) * kLn2;
+    factors[row] = task.dropped.scale / running.sum;
   }
-  factors[row] = task.dropped.scale / running.sum;
   __syncwarp();
   Stored<T>* const rounded = queries + first * S::kQueryStride;
 #pragma unroll
