@@ -72,13 +72,14 @@ std::string NoThread(const std::system_error& error) {
          "--threads";
 }
 
-// Where people who have several CUDA toolkits say which one it is.
-std::vector<std::string> CudaFolders() {
-  std::vector<std::string> folders;
-  for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* const folder = std::getenv(variable)) folders.push_back(std::string(folder) + "/lib64");
+// Where people say that their CUDA is.
+kernels::LibrarySearch CudaPlaces() {
+  kernels::LibrarySearch search;
+  for (const char* const variable : {"CUDA_PATH", "CUDA_HOME"}) {
+    if (const char* const folder = std::getenv(variable)) search.toolkit = folder;
   }
-  return folders;
+  if (const char* const path = std::getenv("PATH")) search.path = path;
+  return search;
 }
 
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
@@ -98,7 +99,7 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   events.Ready({}, exporter->address());
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
-  arguments->worker.library_folders = CudaFolders();
+  arguments->worker.libraries = CudaPlaces();
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }

@@ -53,7 +53,8 @@ struct Product {
 
 template <class T, class Out>
 void Matmul(CpuContext& context, const Product<T, Out>& product);
-// float, Bf16 and Half. The order of sums is cuBLASLt's, which is the same for the same shapes on the same device.
+// float, Bf16 and Half; a bias only where C is of its type. The order of sums is cuBLASLt's, which is the same for the
+// same shapes on the same device (cuda/products.h). `activated` may be of C as it was rounded.
 // Leaves the context's workspace to its callers, whose operands may lie there.
 template <class T, class Out>
 void Matmul(CudaContext& context, const Product<T, Out>& product);

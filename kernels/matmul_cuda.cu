@@ -1,6 +1,9 @@
 // Matmul on a device, by cuBLASLt: bias and activation are its epilogues where it has them for what is asked.
+#include <algorithm>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
+#include "kernels/cuda/product_epilogues.h"
 #include "kernels/cuda/products.h"
 #include "kernels/matmul.h"
 
@@ -8,6 +11,8 @@ namespace capstan::kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;
+constexpr unsigned kWithAux = 128;      // a bit of the epilogues that read or write values before the activation
+constexpr std::int64_t kAuxStride = 8;  // which divides those values' stride
 
 template <class T>
 constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
@@ -48,35 +53,69 @@ ProductShape ShapeOf(const Product<T, Out>& p) {
   return shape;
 }
 
-// What an epilogue does: the bias; and the activation, if the values before it are not wanted, or are GELU's and
-// aligned.
+// The bias; and the activation, if the values before it are not wanted, or are GELU's and lie as cuBLASLt wants them.
 template <class T, class Out>
-cublasLtEpilogue_t EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
+unsigned EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
   unsigned epilogue = p.bias == nullptr ? 0U : static_cast<unsigned>(CUBLASLT_EPILOGUE_BIAS);
   const bool in_place = p.activated == p.c;
   if (p.activation == Activation::kRelu && in_place) epilogue |= CUBLASLT_EPILOGUE_RELU;
   if (p.activation == Activation::kGelu && in_place) epilogue |= CUBLASLT_EPILOGUE_GELU;
-  const bool keeps = p.activation == Activation::kGelu && !in_place && alignment == 16 && p.n % 8 == 0;
-  if (keeps) epilogue |= CUBLASLT_EPILOGUE_GELU_AUX;
-  return epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : static_cast<cublasLtEpilogue_t>(epilogue);
+  const bool keeps = p.activation == Activation::kGelu && !in_place && p.beta == 0;
+  if (keeps && alignment == 16 && p.c_stride % kAuxStride == 0) epilogue |= CUBLASLT_EPILOGUE_GELU_AUX;
+  return epilogue == 0 ? static_cast<unsigned>(CUBLASLT_EPILOGUE_DEFAULT) : epilogue;
+}
+
+bool CanMultiply(CudaContext& context) {
+  if (context.status().ok() && context.products() == nullptr) {
+    context.Fail(Unsupported("no cuBLASLt was loaded for this context"));
+  }
+  return context.status().ok();
 }
 
 }  // namespace
 
 template <class T, class Out>
 void Matmul(CudaContext& context, const Product<T, Out>& p) {
-  if (p.m == 0 || p.n == 0 || !context.status().ok()) return;
-  if (context.products() == nullptr) return context.Fail(Unsupported("no cuBLASLt was loaded for this context"));
+  if (p.m == 0 || p.n == 0 || !CanMultiply(context)) return;
+  CAPSTAN_CHECK((std::is_same_v<T, Out>) || p.bias == nullptr);
   ProductShape shape = ShapeOf(p);
   shape.epilogue = EpilogueOf(p, shape.alignment);
-  const bool keeps = (shape.epilogue & 128) != 0;
+  constexpr unsigned kActivations = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU_AUX;
+  if ((shape.epilogue & kActivations) != 0 && !context.products()->Has(shape)) {
+    shape.epilogue = static_cast<unsigned>(p.bias == nullptr ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS);
+  }
+  const bool activates = (shape.epilogue & kActivations) != 0, keeps = (shape.epilogue & kWithAux) != 0;
   const Products::Pointers pointers{
-      .left = p.b.data, .right = p.a.data, .out = keeps ? p.activated : p.c, .bias = p.bias, .before = p.c};
+      .left = p.b.data, .right = p.a.data, .out = keeps ? p.activated : p.c, .bias = p.bias, .aux = p.c};
   context.products()->Run(context, shape, pointers, p.alpha, p.beta);
-  const bool done = p.activation == Activation::kNone || (shape.epilogue & ~CUBLASLT_EPILOGUE_BIAS) > 1;
-  if (done) return;
+  if (p.activation == Activation::kNone || activates) return;
   Launch(context, Activate<Out>, GridFor(p.m * p.n, kThreads), p.activation, p.m * p.n, p.n, p.c_stride, p.c,
          p.activated);
+}
+
+template <class T>
+bool MatmulGeluBackward(CudaContext& context, const Product<T>& p, const T* before) {
+  if (p.m == 0 || p.n == 0 || !CanMultiply(context)) return true;
+  ProductShape shape = ShapeOf(p);
+  shape.alignment = std::min(shape.alignment, AlignmentOf({before}, 0));
+  shape.epilogue = CUBLASLT_EPILOGUE_DGELU;
+  const bool fits = p.beta == 0 && shape.alignment == 16 && p.c_stride % kAuxStride == 0;
+  if (!fits || !context.products()->Has(shape)) return false;
+  const Products::Pointers pointers{.left = p.b.data, .right = p.a.data, .out = p.c, .aux = before};
+  context.products()->Run(context, shape, pointers, p.alpha, p.beta);
+  return true;
+}
+
+template <class T>
+bool MatmulRowSums(CudaContext& context, const Product<T, Wide<T>>& p, Wide<T>* sums) {
+  if (p.m == 0 || p.n == 0 || !CanMultiply(context)) return true;
+  ProductShape shape = ShapeOf(p);
+  shape.alignment = std::min(shape.alignment, AlignmentOf({sums}, 0));
+  shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;  // A is the right one
+  if (!context.products()->Has(shape)) return false;
+  const Products::Pointers pointers{.left = p.b.data, .right = p.a.data, .out = p.c, .bias = sums};
+  context.products()->Run(context, shape, pointers, p.alpha, p.beta);
+  return true;
 }
 
 template void Matmul(CudaContext&, const Product<float>&);
@@ -84,5 +123,11 @@ template void Matmul(CudaContext&, const Product<Bf16>&);
 template void Matmul(CudaContext&, const Product<Bf16, float>&);
 template void Matmul(CudaContext&, const Product<Half>&);
 template void Matmul(CudaContext&, const Product<Half, float>&);
+template bool MatmulGeluBackward(CudaContext&, const Product<float>&, const float*);
+template bool MatmulGeluBackward(CudaContext&, const Product<Bf16>&, const Bf16*);
+template bool MatmulGeluBackward(CudaContext&, const Product<Half>&, const Half*);
+template bool MatmulRowSums(CudaContext&, const Product<float>&, float*);
+template bool MatmulRowSums<Bf16>(CudaContext&, const Product<Bf16, float>&, float*);
+template bool MatmulRowSums<Half>(CudaContext&, const Product<Half, float>&, float*);
 
 }  // namespace capstan::kernels

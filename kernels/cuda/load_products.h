@@ -4,13 +4,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "kernels/context.h"
+#include "kernels/cuda/library_search.h"
 
 namespace capstan::kernels {
 
-// Looks in `folders` first. Returns the name of what it found, for the numeric class.
-Result<std::string> LoadProducts(const std::vector<std::string>& folders, CudaContext* context);
+// Returns the name of what it found, for the numeric class.
+Result<std::string> LoadProducts(const LibrarySearch& search, CudaContext* context);
 
 }  // namespace capstan::kernels

@@ -1,52 +1,14 @@
 #include "kernels/cuda/products.h"
-#include "kernels/cuda/load_products.h"
 
-#include <dlfcn.h>
-
-#include <array>
 #include <utility>
 
 namespace capstan::kernels {
 namespace {
 
-constexpr std::array<const char*, 2> kNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
-constexpr std::array<const char*, 3> kFolders = {"/usr/local/cuda/lib64", "/usr/local/cuda-13/lib64",
-                                                 "/usr/local/cuda-13.0/lib64"};
+constexpr unsigned kWithAux = 128;  // a bit of GELU_AUX and DGELU
 
-void* Open(const std::vector<std::string>& folders, std::string* looked) {
-  std::vector<std::string> places;
-  for (const std::string& folder : folders) places.push_back(folder + "/");
-  places.emplace_back();
-  for (const char* folder : kFolders) places.push_back(std::string(folder) + "/");
-  for (const std::string& place : places) {
-    for (const char* name : kNames) {
-      if (void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    }
-    *looked += (looked->empty() ? "" : ", ") + (place.empty() ? std::string("where the system looks") : place);
-  }
-  return nullptr;
-}
-
-template <class Function>
-bool Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
-}
-
-bool FindAll(void* library, CublasLtFunctions* lt) {
-  return Find(library, "cublasLtCreate", &lt->Create) && Find(library, "cublasLtDestroy", &lt->Destroy) &&
-         Find(library, "cublasLtGetVersion", &lt->GetVersion) &&
-         Find(library, "cublasLtGetStatusString", &lt->GetStatusString) &&
-         Find(library, "cublasLtMatmul", &lt->Matmul) &&
-         Find(library, "cublasLtMatmulAlgoGetHeuristic", &lt->MatmulAlgoGetHeuristic) &&
-         Find(library, "cublasLtMatmulDescCreate", &lt->MatmulDescCreate) &&
-         Find(library, "cublasLtMatmulDescDestroy", &lt->MatmulDescDestroy) &&
-         Find(library, "cublasLtMatmulDescSetAttribute", &lt->MatmulDescSetAttribute) &&
-         Find(library, "cublasLtMatmulPreferenceCreate", &lt->MatmulPreferenceCreate) &&
-         Find(library, "cublasLtMatmulPreferenceDestroy", &lt->MatmulPreferenceDestroy) &&
-         Find(library, "cublasLtMatmulPreferenceSetAttribute", &lt->MatmulPreferenceSetAttribute) &&
-         Find(library, "cublasLtMatrixLayoutCreate", &lt->MatrixLayoutCreate) &&
-         Find(library, "cublasLtMatrixLayoutDestroy", &lt->MatrixLayoutDestroy);
+bool HasBias(const ProductShape& shape) {
+  return shape.epilogue == CUBLASLT_EPILOGUE_BGRADB || (shape.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
 std::string ToString(const ProductShape& s) {
@@ -57,7 +19,7 @@ std::string ToString(const ProductShape& s) {
 
 // What cuBLASLt holds of a shape; given back through its own functions.
 struct Products::Plan {
-  explicit Plan(const CublasLtFunctions* functions) : lt(functions) {}
+  explicit Plan(const CublasLt* functions) : lt(functions) {}
   ~Plan() {
     for (cublasLtMatrixLayout_t layout : {left, right, out}) {
       if (layout != nullptr) (void)lt->MatrixLayoutDestroy(layout);
@@ -71,26 +33,48 @@ struct Products::Plan {
   bool Set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
     return lt->MatmulDescSetAttribute(operation, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   }
+  bool SetBias(const void* bias) const { return Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+  bool SetAux(const void* aux) const { return Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux); }
 
-  const CublasLtFunctions* lt;
+  bool Describe(const ProductShape& s) {
+    // While a way is looked for, pointers say only how they are aligned.
+    const void* const hint = reinterpret_cast<const void*>(std::uintptr_t{s.alignment});
+    const cublasOperation_t left_is = s.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t right_is = s.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return lt->MatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+           Set(CUBLASLT_MATMUL_DESC_TRANSA, left_is) && Set(CUBLASLT_MATMUL_DESC_TRANSB, right_is) &&
+           Set(CUBLASLT_MATMUL_DESC_EPILOGUE, s.epilogue) &&
+           (!HasBias(s) || (Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, s.out) && SetBias(hint))) &&
+           ((s.epilogue & kWithAux) == 0 || (Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.out_stride) && SetAux(hint)));
+  }
+
+  bool LayOut(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+              std::int64_t stride) const {
+    return lt->MatrixLayoutCreate(layout, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                  stride) == CUBLAS_STATUS_SUCCESS;
+  }
+
+  bool LayOut(const ProductShape& s) {
+    return LayOut(&left, s.in, s.left_transposed ? s.depth : s.rows, s.left_transposed ? s.rows : s.depth,
+                  s.left_stride) &&
+           LayOut(&right, s.in, s.right_transposed ? s.columns : s.depth, s.right_transposed ? s.depth : s.columns,
+                  s.right_stride) &&
+           LayOut(&out, s.out, s.rows, s.columns, s.out_stride);
+  }
+
+  const CublasLt* lt;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-Result<std::shared_ptr<Products>> Products::Load(const std::vector<std::string>& folders) {
-  const std::shared_ptr<Products> products(new Products);
-  std::string looked;
-  products->library_ = Open(folders, &looked);
-  if (products->library_ == nullptr) {
-    return Unsupported("cuBLASLt (" + std::string(kNames[0]) + ") was not found; it was looked for in " + looked +
-                       ". It comes with the CUDA toolkit, and with PyTorch in nvidia/cublas/lib or nvidia/cu13/lib");
-  }
-  if (!FindAll(products->library_, &products->lt_)) {
-    return Unsupported("the cuBLASLt that was found lacks functions of version 12: " + std::string(dlerror()));
-  }
+Products::Products(CublasLt lt) : lt_(std::move(lt)) {}
+
+Result<std::shared_ptr<Products>> Products::Start(CublasLt lt) {
+  const std::shared_ptr<Products> products(new Products(std::move(lt)));
   if (const cublasStatus_t status = products->lt_.Create(&products->handle_); status != CUBLAS_STATUS_SUCCESS) {
-    return Unsupported(std::string("cuBLASLt does not start: ") + products->lt_.GetStatusString(status));
+    products->handle_ = nullptr;
+    return Unsupported("cuBLASLt does not start: " + std::string(products->lt_.GetStatusString(status)));
   }
   return products;
 }
@@ -98,74 +82,67 @@ Result<std::shared_ptr<Products>> Products::Load(const std::vector<std::string>&
 Products::~Products() {
   plans_.clear();
   if (handle_ != nullptr) (void)lt_.Destroy(handle_);
-  if (library_ != nullptr) (void)dlclose(library_);
 }
 
-Result<std::string> LoadProducts(const std::vector<std::string>& folders, CudaContext* context) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Products> products, Products::Load(folders));
+Result<std::string> LoadProducts(const LibrarySearch& search, CudaContext* context) {
+  CAPSTAN_ASSIGN_OR_RETURN(CublasLt lt, OpenCublasLt(search));
+  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Products> products, Products::Start(std::move(lt)));
   context->UseProducts(products);
   return products->name();
 }
 
-std::string Products::name() const { return "cublaslt " + std::to_string(lt_.GetVersion()); }
-
-Result<const Products::Plan*> Products::PlanFor(const ProductShape& s) {
-  const auto known = plans_.find(s);
+const Products::Plan* Products::PlanFor(const ProductShape& shape) {
+  const auto known = plans_.find(shape);
   if (known != plans_.end()) return known->second.get();
+  return plans_.emplace(shape, MakePlan(shape)).first->second.get();
+}
+
+std::unique_ptr<Products::Plan> Products::MakePlan(const ProductShape& shape) const {
   auto plan = std::make_unique<Plan>(&lt_);
+  if (!plan->Describe(shape) || !plan->LayOut(shape)) return nullptr;
+  const std::optional<cublasLtMatmulAlgo_t> algorithm = Choose(*plan, shape.alignment);
+  if (!algorithm) return nullptr;
+  plan->algorithm = *algorithm;
+  return plan;
+}
+
+std::optional<cublasLtMatmulAlgo_t> Products::Choose(const Plan& plan, unsigned alignment) const {
   cublasLtMatmulPreference_t preference = nullptr;
-  const auto layout = [&](cublasLtMatrixLayout_t* out, cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                          std::int64_t stride) {
-    return lt_.MatrixLayoutCreate(out, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
-                                  stride) == CUBLAS_STATUS_SUCCESS;
-  };
+  if (lt_.MatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     return lt_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   };
-  const cublasOperation_t left = s.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t right = s.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const bool keeps = (s.epilogue & 128) != 0;
-  const std::uint32_t alignment = s.alignment;
-  bool good = lt_.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-              plan->Set(CUBLASLT_MATMUL_DESC_TRANSA, left) && plan->Set(CUBLASLT_MATMUL_DESC_TRANSB, right) &&
-              plan->Set(CUBLASLT_MATMUL_DESC_EPILOGUE, s.epilogue) &&
-              plan->Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, s.out) &&
-              (!keeps || plan->Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.out_stride)) &&
-              layout(&plan->left, s.in, s.left_transposed ? s.depth : s.rows, s.left_transposed ? s.rows : s.depth,
-                     s.left_stride) &&
-              layout(&plan->right, s.in, s.right_transposed ? s.columns : s.depth,
-                     s.right_transposed ? s.depth : s.columns, s.right_stride) &&
-              layout(&plan->out, s.out, s.rows, s.columns, s.out_stride) &&
-              lt_.MatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
-              prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes) &&
-              prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment) &&
-              prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment) &&
-              prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment) &&
-              prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+  // Without INPLACE and OUTPUT_TYPE, which round parts of a sum to 16 bits.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, bytes = alignment;
+  const std::uint64_t workspace_bytes = kWorkspaceBytes;
+  const bool good = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes) &&
+                    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions) &&
+                    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes) &&
+                    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes) &&
+                    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes) &&
+                    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  good = good && lt_.MatmulAlgoGetHeuristic(handle_, plan->operation, plan->left, plan->right, plan->out, plan->out,
-                                            preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS;
-  if (preference != nullptr) (void)lt_.MatmulPreferenceDestroy(preference);
-  if (!good || count == 0) return Unsupported("cuBLASLt has no way to compute " + ToString(s));
-  plan->algorithm = found.algo;
-  return plans_.emplace(s, std::move(plan)).first->second.get();
+  const bool asked =
+      good && lt_.MatmulAlgoGetHeuristic(handle_, plan.operation, plan.left, plan.right, plan.out, plan.out, preference,
+                                         1, &found, &count) == CUBLAS_STATUS_SUCCESS;
+  (void)lt_.MatmulPreferenceDestroy(preference);
+  if (!asked || count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+  return found.algo;
 }
 
 void Products::Run(CudaContext& context, const ProductShape& shape, const Pointers& pointers, float alpha, float beta) {
   if (!context.status().ok()) return;
   if (workspace_ == nullptr) workspace_ = context.Allocate(kWorkspaceBytes);
-  const Result<const Plan*> plan = PlanFor(shape);
-  if (!plan.ok()) return context.Fail(plan.status());
   if (!context.status().ok()) return;
-  const Plan& p = **plan;
-  const bool has_bias = (shape.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0, keeps = (shape.epilogue & 128) != 0;
+  const Plan* const plan = PlanFor(shape);
+  if (plan == nullptr) return context.Fail(Unsupported("cuBLASLt has no way to compute " + ToString(shape)));
   cublasStatus_t status = CUBLAS_STATUS_INVALID_VALUE;
-  if ((!has_bias || p.Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias)) &&
-      (!keeps || p.Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.before))) {
-    status =
-        lt_.Matmul(handle_, p.operation, &alpha, pointers.left, p.left, pointers.right, p.right, &beta, pointers.out,
-                   p.out, pointers.out, p.out, &p.algorithm, workspace_.get(), kWorkspaceBytes, context.stream());
+  if ((!HasBias(shape) || plan->SetBias(pointers.bias)) &&
+      ((shape.epilogue & kWithAux) == 0 || plan->SetAux(pointers.aux))) {
+    status = lt_.Matmul(handle_, plan->operation, &alpha, pointers.left, plan->left, pointers.right, plan->right, &beta,
+                        pointers.out, plan->out, pointers.out, plan->out, &plan->algorithm, workspace_.get(),
+                        kWorkspaceBytes, context.stream());
   }
   if (status == CUBLAS_STATUS_SUCCESS) return;
   context.Fail({Code::kUnreachable, "cuBLASLt, " + ToString(shape) + ": " + lt_.GetStatusString(status)});

@@ -1,42 +1,23 @@
-// Products: cuBLASLt, found when it is asked for, and what it was told about each shape of product.
+// Products: cuBLASLt, and what it was told about each shape of product.
 //
 // Kind:   shared by the contexts of one device; used by one thread.
 // Limits: kWorkspaceBytes of the device.
-// Fails:  Load with kUnsupported, and where it was looked for.
-// Why:    cuBLASLt is larger than everything else together, so it stays where the toolkit or PyTorch has put it. For
-//         each shape the first of its heuristics is taken and kept: never the one that was fastest in a trial, which
-//         could be another one the next time.
+// Why:    for each shape the first of cuBLASLt's heuristics is taken and kept: never the one that was fastest in a
+//         trial, which could be another one the next time. The same bits each time: where a product's depth is cut, the
+//         parts' sums stay in fp32 and are added in a step of their own, never in the output's type in whatever order
+//         they come. Products of fp32 are computed in fp32: TF32 is never asked for.
 #pragma once
-
-#include <cublasLt.h>
 
 #include <compare>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "kernels/context.h"
+#include "kernels/cuda/cublaslt.h"
 
 namespace capstan::kernels {
-
-// Functions of cuBLASLt, by their names without "cublasLt".
-struct CublasLtFunctions {
-  decltype(&cublasLtCreate) Create = nullptr;
-  decltype(&cublasLtDestroy) Destroy = nullptr;
-  decltype(&cublasLtGetVersion) GetVersion = nullptr;
-  decltype(&cublasLtGetStatusString) GetStatusString = nullptr;
-  decltype(&cublasLtMatmul) Matmul = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic = nullptr;
-  decltype(&cublasLtMatmulDescCreate) MatmulDescCreate = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) MatmulDescDestroy = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) MatmulDescSetAttribute = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) MatmulPreferenceCreate = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) MatmulPreferenceDestroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) MatrixLayoutCreate = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) MatrixLayoutDestroy = nullptr;
-};
 
 // What decides how a product is computed. A row-major C = op(A) op(B) is the column-major C' = op(B)' op(A)', so `left`
 // is B and `rows` is n.
@@ -45,8 +26,8 @@ struct ProductShape {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t left_stride = 0, right_stride = 0, out_stride = 0;
   bool left_transposed = false, right_transposed = false;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  unsigned alignment = 16;  // of all pointers, in bytes: a power of 2 up to 16
+  unsigned epilogue = CUBLASLT_EPILOGUE_DEFAULT;  // a cublasLtEpilogue_t
+  unsigned alignment = 16;                        // of all pointers, in bytes: a power of 2 up to 16
   auto operator<=>(const ProductShape&) const = default;
 };
 
@@ -54,32 +35,36 @@ class Products {
  public:
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
-  // `folders` are looked in first, then where the system looks, then the toolkit's usual places.
-  static Result<std::shared_ptr<Products>> Load(const std::vector<std::string>& folders);
+  // Fails: kUnsupported.
+  static Result<std::shared_ptr<Products>> Start(CublasLt lt);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
+
+  // Whether there is a way to compute it, which is asked once for each shape.
+  bool Has(const ProductShape& shape) { return PlanFor(shape) != nullptr; }
 
   struct Pointers {
     const void* left = nullptr;
     const void* right = nullptr;
     void* out = nullptr;
-    const void* bias = nullptr;
-    void* before = nullptr;  // of an epilogue that keeps the values before the activation
+    const void* bias = nullptr;  // BIAS reads it; BGRADB writes it
+    const void* aux = nullptr;   // values before the activation: GELU_AUX writes them; DGELU reads them
   };
   // out = epilogue(alpha * left * right + beta * out).
   void Run(CudaContext& context, const ProductShape& shape, const Pointers& pointers, float alpha, float beta);
 
-  // "cublaslt 130100": of the library that was found.
-  std::string name() const;
+  const std::string& name() const { return lt_.name; }
 
  private:
   struct Plan;
-  Products() = default;
-  Result<const Plan*> PlanFor(const ProductShape& shape);
+  explicit Products(CublasLt lt);
+  const Plan* PlanFor(const ProductShape& shape);
+  // Null: there is no way.
+  std::unique_ptr<Plan> MakePlan(const ProductShape& shape) const;
+  std::optional<cublasLtMatmulAlgo_t> Choose(const Plan& plan, unsigned alignment) const;
 
-  void* library_ = nullptr;
-  CublasLtFunctions lt_;
+  const CublasLt lt_;
   cublasLtHandle_t handle_ = nullptr;
   CudaContext::Memory workspace_;
   std::map<ProductShape, std::unique_ptr<Plan>> plans_;

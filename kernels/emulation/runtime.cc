@@ -17,7 +17,7 @@ int Devices() { return static_cast<int>(Setting("CAPSTAN_EMULATED_DEVICES", 1));
 constexpr int kVersion = 13000;
 
 // What is allocated remembers its size in front of it.
-constexpr std::size_t kFront = 64;
+constexpr std::size_t kFront = 256;
 std::atomic<std::size_t> used{0};
 
 }  // namespace

@@ -46,7 +46,7 @@ LIBRARIES = [
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/catch\.hpp", ["tests/*"]),
     ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*", "tests/bench/device_*"]),
-    ("cublaslt", r"cublasLt\.h", ["kernels/cuda/products.h"]),
+    ("cublaslt", r"cublasLt\.h", ["kernels/cuda/cublaslt.h"]),
     ("boost.context", r"boost/context/.*", ["kernels/emulation/fiber.cc", "kernels/emulation/fiber.h"]),
     ("sanitizer", r"sanitizer/.*", ["kernels/emulation/race_detector_tsan.cc"]),
     ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/number16.cc"]),

@@ -38,7 +38,7 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
     return ModelMaker([&cpu, precision](const nn::ModelShape& shape) { return CreateJobModel(cpu, precision, shape); });
   }
   CAPSTAN_ASSIGN_OR_RETURN(const DevicePlugin* const plugin, LoadDevicePlugin(options.plugins, device.kind));
-  const DeviceOptions where{device.index, options.local_rank, options.library_folders};
+  const DeviceOptions where{device.index, options.local_rank, options.libraries};
   return ModelMaker(
       [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
 }

@@ -12,6 +12,7 @@
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
 #include "monitoring/trace.h"
+#include "kernels/cuda/library_search.h"
 #include "worker/train/free_memory.h"
 
 namespace capstan::train {
@@ -24,7 +25,7 @@ struct WorkerOptions {
   double join_seconds = 60;      // until the coordinator has answered
   std::uint32_t local_rank = 0;  // among the workers of this machine: which of its GPUs "cuda" is
   std::string plugins;           // folder of libcapstan_cuda.so and libcapstan_emulated.so
-  std::vector<std::string> library_folders = {};  // where cuBLASLt may be, besides the usual places
+  kernels::LibrarySearch libraries = {};  // where cuBLASLt may be
   monitoring::Trace* trace = nullptr;             // null: none is kept
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
   std::function<bool()> stop_requested = [] { return false; };

@@ -70,7 +70,7 @@ Result<std::unique_ptr<JobModel>> Create(const DeviceOptions& options, Precision
   }
   CudaStream owned(stream);
   auto context = std::make_unique<kernels::CudaContext>(stream);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string products, kernels::LoadProducts(options.library_folders, context.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string products, kernels::LoadProducts(options.libraries, context.get()));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<nn::Model<T>> model, nn::CreateModel<T>(*context, shape));
   const ModelMaker make = [options, precision](const nn::ModelShape& other) {
     return CreateDeviceModel(options, precision, other);

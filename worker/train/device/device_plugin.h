@@ -9,9 +9,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "kernels/cuda/library_search.h"
 #include "worker/train/job_model.h"
 
 namespace capstan::train {
@@ -19,7 +18,7 @@ namespace capstan::train {
 struct DeviceOptions {
   std::optional<std::uint32_t> index = {};        // of the machine's devices; none: `local_rank` modulo their number
   std::uint32_t local_rank = 0;                   // of this worker among those of its machine
-  std::vector<std::string> library_folders = {};  // where cuBLASLt may be, besides the usual places
+  kernels::LibrarySearch libraries = {};    // where cuBLASLt may be
 };
 
 struct DevicePlugin {

@@ -1,0 +1,26 @@
+// LibrarySearch: where a library of CUDA may be that stays where something else has put it.
+//
+// Fails:  kUnsupported, with every place that was looked in.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace capstan::kernels {
+
+struct LibrarySearch {
+  std::vector<std::string> folders = {};  // looked in first
+  std::string toolkit = {};               // what CUDA_HOME or CUDA_PATH says
+  std::string path = {};                  // what PATH says: PyTorch has libraries beside the python3 of each folder
+};
+
+// In the order in which they are looked in, with a "/" at the end; "" is where the system's loader looks.
+std::vector<std::string> LibraryPlaces(const LibrarySearch& search);
+
+// Open until the last copy goes. The first place with one of `names` (file names) wins, and in it the first name.
+Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std::vector<std::string>& names);
+
+}  // namespace capstan::kernels

@@ -1,0 +1,82 @@
+// Where a library of CUDA is looked for, in which order, and what is said when it is nowhere.
+#include "kernels/cuda/library_search.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace capstan::kernels {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kName = "libcapstan_sought.so.13";
+
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / ("library_search." + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  // With a library of that name: one that every machine has.
+  std::string With(const std::string& folder, const std::string& name = kName) const {
+    fs::create_directories(path / folder);
+    fs::path real;
+    for (const char* place : {"/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/lib/aarch64-linux-gnu"}) {
+      if (real.empty() && fs::exists(fs::path(place) / "libm.so.6")) real = fs::path(place) / "libm.so.6";
+    }
+    REQUIRE_FALSE(real.empty());
+    fs::create_symlink(real, path / folder / name);
+    return (path / folder).string();
+  }
+  const fs::path path;
+};
+
+TEST_CASE("a library is looked for in what is given, by the loader, in the toolkit, beside each python3", "[library]") {
+  const Folder folder;
+  fs::create_directories(folder.path / "venv/bin");
+  std::ofstream(folder.path / "venv/bin/python3") << "";
+  fs::create_directories(folder.path / "empty/bin");  // no python3
+  const std::string packages = (folder.path / "venv/lib/python3.11/site-packages/nvidia").string();
+  fs::create_directories(packages + "/cublas/lib");
+  fs::create_directories(packages + "/cu13/lib");
+  fs::create_directories(folder.path / "empty/lib/python3.11/site-packages/nvidia/cu13/lib");
+  const std::string root = folder.path.string();
+  const LibrarySearch search{.folders = {"/given"},
+                             .toolkit = "/opt/toolkit",
+                             .path = "relative:" + root + "/empty/bin:" + root + "/venv/bin"};
+  CHECK(LibraryPlaces(search) == std::vector<std::string>{"/given/", "", "/opt/toolkit/lib64/",
+                                                          "/usr/local/cuda/lib64/", packages + "/cu13/lib/",
+                                                          packages + "/cublas/lib/"});
+}
+
+TEST_CASE("the first place that has a library wins, and a broken one is passed over", "[library]") {
+  const Folder folder;
+  const std::string toolkit = (folder.path / "toolkit").string();
+  const std::string second = folder.With("second"), third = folder.With("toolkit/lib64");
+  fs::create_directories(folder.path / "broken");
+  std::ofstream(folder.path / "broken" / kName) << "no library";
+  CHECK(OpenLibrary({.folders = {(folder.path / "broken").string(), second}}, {kName}).ok());
+  CHECK(OpenLibrary({.toolkit = toolkit}, {kName}).ok());
+  CHECK(OpenLibrary({.toolkit = toolkit}, {"libcapstan_sought.so.14", kName}).ok());
+  CHECK_FALSE(OpenLibrary({}, {kName}).ok());
+}
+
+TEST_CASE("a library that is nowhere is said to be, with every place, and why one did not open", "[library]") {
+  const Folder folder;
+  fs::create_directories(folder.path / "broken");
+  const std::string broken = (folder.path / "broken").string();
+  std::ofstream(broken + "/" + kName) << "no library";
+  const Status status = OpenLibrary({.folders = {broken}, .toolkit = "/opt/toolkit"}, {kName}).status();
+  CHECK(status.code() == Code::kUnsupported);
+  for (const std::string& part : {std::string(kName), broken + "/", std::string("the system's folders"),
+                                  std::string("/opt/toolkit/lib64/"), std::string("/usr/local/cuda/lib64/")}) {
+    CHECK_THAT(status.message(), Catch::Contains(part));
+  }
+  CHECK_THAT(status.message(), Catch::Contains("too short") || Catch::Contains("invalid ELF"));
+}
+
+}  // namespace
+}  // namespace capstan::kernels
