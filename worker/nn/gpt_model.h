@@ -345,9 +345,9 @@ class Gpt final : public Model<T> {
     T* d_branch = BranchGradient(Mask(&key, index, DropoutPlace::kContract));
     layer.contract.BackwardParameters(context_, target, rows, state.activated, d_branch);
     GradientReady(hooks, layer.contract.weight, layer.contract.bias);
-    layer.contract.BackwardInput(context_, weights, rows, d_branch, state_.d_wide);
-    layer.expand.BackwardParameters(context_, target, rows, state.norm_2.y, state_.d_wide, Activation::kGelu,
-                                    state.expanded);
+    layer.expand.BackwardParameters(context_, target, state.norm_2.y,
+                                    layer.contract.InputProduct(weights, rows, d_branch, state_.d_wide),
+                                    Activation::kGelu, state.expanded);
     GradientReady(hooks, layer.expand.weight, layer.expand.bias);
     layer.expand.BackwardInput(context_, weights, rows, state_.d_wide, state_.d_narrow);
     layer.norm_2.Backward(context_, weights, target, rows, state.middle, state.norm_2, state_.d_narrow, state_.d_stream,

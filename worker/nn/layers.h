@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/bias_activation.h"
 #include "kernels/layer_norm.h"
+#include "kernels/linear_gradient.h"
 #include "kernels/matmul.h"
 #include "worker/nn/parameters.h"
 
@@ -46,38 +46,48 @@ struct Linear {
   }
 
   // Gradients of weight and bias. With an activation, dy is first taken back through it, in place; `y` is as
-  // BiasActivationGradient::x.
+  // LinearGradient::y.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
-    BiasActivationBackward(context, kernels::BiasActivationGradient<T>{.rows = rows,
-                                                                       .columns = out,
-                                                                       .activation = activation,
-                                                                       .x = y,
-                                                                       .dy = dy,
-                                                                       .bias_gradient = target.gradients + bias.offset,
-                                                                       .beta = target.beta});
-    Matmul(context, kernels::Product<T, Wide<T>>{.m = out,
-                                                 .n = in,
-                                                 .k = rows,
-                                                 .a = {dy, out, kernels::Transpose::kYes},
-                                                 .b = {x, in},
-                                                 .c = target.gradients + weight.offset,
-                                                 .c_stride = in,
-                                                 .beta = target.beta});
+    LinearBackward(context, Gradient(target, rows, x, dy, activation, y));
+  }
+
+  // The same, where dy is still to be made: by `incoming`, the InputProduct of the layer behind this one.
+  template <class Context, class T>
+  void BackwardParameters(Context& context, const GradientTarget<T>& target, const T* x,
+                          const kernels::Product<T>& incoming, kernels::Activation activation, const T* y) const {
+    LinearBackward(context, Gradient(target, incoming.m, x, incoming.c, activation, y), incoming);
   }
 
   // dx = dy W.
+  template <class T>
+  kernels::Product<T> InputProduct(const T* weights, std::int64_t rows, const T* dy, T* dx) const {
+    return {.m = rows, .n = in, .k = out, .a = {dy, out}, .b = {weights + weight.offset, in}, .c = dx, .c_stride = in};
+  }
   template <class Context, class T>
   void BackwardInput(Context& context, const T* weights, std::int64_t rows, const T* dy, T* dx) const {
-    Matmul(
-        context,
-        kernels::Product<T>{
-            .m = rows, .n = in, .k = out, .a = {dy, out}, .b = {weights + weight.offset, in}, .c = dx, .c_stride = in});
+    Matmul(context, InputProduct(weights, rows, dy, dx));
   }
 
   std::int64_t in, out;
   Parameter weight, bias;
+
+ private:
+  template <class T>
+  kernels::LinearGradient<T> Gradient(const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
+                                      kernels::Activation activation, const T* y) const {
+    return {.rows = rows,
+            .in = in,
+            .out = out,
+            .x = x,
+            .activation = activation,
+            .y = y,
+            .dy = dy,
+            .weight_gradient = target.gradients + weight.offset,
+            .bias_gradient = target.gradients + bias.offset,
+            .beta = target.beta};
+  }
 };
 
 // What the way back needs of a normalised array.

@@ -1,0 +1,49 @@
+// The way back through a linear layer on a device: two products that have the rest by the way, where cuBLASLt has a way
+// for their shapes, otherwise BiasActivationBackward and Matmul. No kernel of its own.
+#include "kernels/axpby.h"
+#include "kernels/cuda/product_epilogues.h"
+#include "kernels/linear_gradient.h"
+
+namespace capstan::kernels {
+namespace {
+
+// From the gradient before the activation. Sums of a product's rows replace what was there, so where gradients add up
+// they are made beside it.
+template <class T>
+void ParametersBackward(CudaContext& context, LinearGradient<T> g) {
+  g.activation = Activation::kNone;
+  float* const sums = g.beta == 0 ? g.bias_gradient : context.Workspace<float>(static_cast<std::size_t>(g.out));
+  if (MatmulRowSums(context, WeightGradientOf(g), sums)) {
+    if (g.beta != 0) Axpby(context, g.out, 1.0F, sums, g.beta, g.bias_gradient);
+    return;
+  }
+  BiasActivationBackward(context, BiasActivationOf(g));
+  Matmul(context, WeightGradientOf(g));
+}
+
+}  // namespace
+
+template <class T>
+void LinearBackward(CudaContext& context, const LinearGradient<T>& g) {
+  if (g.activation == Activation::kNone) return ParametersBackward(context, g);
+  BiasActivationBackward(context, BiasActivationOf(g));
+  Matmul(context, WeightGradientOf(g));
+}
+
+template <class T>
+void LinearBackward(CudaContext& context, const LinearGradient<T>& g, const Product<T>& incoming) {
+  if (g.activation == Activation::kGelu && MatmulGeluBackward(context, incoming, g.y)) {
+    return ParametersBackward(context, g);
+  }
+  Matmul(context, incoming);
+  LinearBackward(context, g);
+}
+
+template void LinearBackward(CudaContext&, const LinearGradient<float>&);
+template void LinearBackward(CudaContext&, const LinearGradient<Bf16>&);
+template void LinearBackward(CudaContext&, const LinearGradient<Half>&);
+template void LinearBackward(CudaContext&, const LinearGradient<float>&, const Product<float>&);
+template void LinearBackward(CudaContext&, const LinearGradient<Bf16>&, const Product<Bf16>&);
+template void LinearBackward(CudaContext&, const LinearGradient<Half>&, const Product<Half>&);
+
+}  // namespace capstan::kernels
