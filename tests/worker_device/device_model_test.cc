@@ -115,6 +115,30 @@ TEST_CASE("micro-batches add up on the device, and only the last one's gradients
   }
 }
 
+TEST_CASE("gradients of 16 bits come as they would travel, statistics as they are", "[device]") {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    const Encoding encoding = precision == Precision::kBf16 ? Encoding::kBf16 : Encoding::kFp16;
+    for (const Subject& subject : Subjects()) {
+      CAPTURE(subject.name, static_cast<int>(precision));
+      const auto device = CreateDeviceModel({}, precision, subject.shape).value();
+      const Inputs data(subject, device->tensors(), precision);
+      auto gradients = kernels::Poison<float>(data.count);
+      REQUIRE(device->Train(data.View(), gradients.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
+      std::vector<float> rounded = gradients;
+      RoundTo(encoding, rounded);
+      std::size_t at = 0;
+      for (const TensorSpec& tensor : device->tensors()) {
+        const auto begin = static_cast<std::ptrdiff_t>(at);
+        at += tensor.ElementCount();
+        const auto end = static_cast<std::ptrdiff_t>(at);
+        const bool same = std::equal(gradients.begin() + begin, gradients.begin() + end, rounded.begin() + begin);
+        CAPTURE(tensor.name);
+        CHECK(same == (tensor.kind != TensorKind::kStatistic));
+      }
+    }
+  }
+}
+
 TEST_CASE("weights are asked for before they are copied, and a tensor's gradient is there when it is said to be",
           "[device]") {
   const Subject subject = Subjects()[3];

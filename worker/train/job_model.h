@@ -2,7 +2,8 @@
 //
 // Kind:   owned by the one thread that calls it, as nn::Model.
 // Fails:  CreateJobModel as CreateModel; Train and Evaluate where a device does.
-// Why:    who trains need not know in which numbers: gradients are fp32 whatever the model stores.
+// Why:    who trains need not know in which numbers: gradients are fp32 whatever the model stores. Those of a 16-bit
+//         model may be rounded to its type already, as they are before anything is done with them (statistics never).
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cast.h"
+
 namespace capstan::train {
 
 // ---- a batch ------------------------------------------------------------------------------------------------------
@@ -60,6 +62,10 @@ constexpr Precision kPrecision = std::is_same_v<T, Bf16>   ? Precision::kBf16
                                  : std::is_same_v<T, Half> ? Precision::kFp16
                                                            : Precision::kFp32;
 
+// As EncodingOf a job of that precision.
+template <class T>
+constexpr Encoding kEncoding = std::is_same_v<T, Bf16> ? Encoding::kBf16 : Encoding::kFp16;
+
 }  // namespace
 
 template <class T>
@@ -91,6 +97,7 @@ void DeviceModel<T>::Reserve() {
   const auto count = static_cast<std::size_t>(offsets_.back());
   weights_ = context_->Allocate(count * sizeof(T));
   gradients_ = context_->Allocate(count * sizeof(float));
+  if (kIs16Bit<T>) narrow_gradients_ = context_->Allocate(count * sizeof(T));
   if (kIs16Bit<T> && HasStatistics(model_->tensors())) statistics_ = context_->Allocate(count * sizeof(float));
 }
 
@@ -108,7 +115,7 @@ std::optional<DeviceMemory> DeviceModel<T>::CountDeviceMemory() {
   context_->Note(cudaMemGetInfo(&free, &all), "asking for the device's free memory");
   return DeviceMemory{.device = name_,
                       .weights = count * (sizeof(T) + (keeps_statistics ? sizeof(float) : 0)),
-                      .gradients = count * sizeof(float),
+                      .gradients = count * (sizeof(float) + (kIs16Bit<T> ? sizeof(T) : 0)),
                       .work = kWorkBytes,
                       .pinned = GradientReturn::kChunks * GradientReturn::kChunkElements * sizeof(float),
                       .free = free};
@@ -130,7 +137,7 @@ void DeviceModel<T>::PutWeights(const WeightsView& weights, TensorIndex first, T
     put_in_[tensor] = weights.round;
     any = true;
     put(weights_.get(), from, offsets_[tensor], offsets_[tensor + 1], sizeof(T));
-    if (statistics_ != nullptr && model_->tensors()[tensor].kind == TensorKind::kStatistic) {
+    if (statistics_ != nullptr && IsStatistic(tensor)) {
       put(statistics_.get(), weights.wide, offsets_[tensor], offsets_[tensor + 1], sizeof(float));
     }
   }
@@ -149,6 +156,26 @@ nn::Hooks DeviceModel<T>::WithWeights(const WeightsView& weights, const nn::Hook
 }
 
 template <class T>
+void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIndex last,
+                                   std::function<void()> arrived) {
+  const auto* const made = static_cast<const float*>(gradients_.get());
+  // Tensors that travel alike go together; the last of them say that all have arrived.
+  for (TensorIndex begin = first, end; begin <= last; begin = end) {
+    const bool is_wide = !kIs16Bit<T> || IsStatistic(begin);
+    for (end = begin + 1; end <= last && is_wide == (!kIs16Bit<T> || IsStatistic(end));) ++end;
+    const std::int64_t offset = offsets_[begin], count = offsets_[end] - offset;
+    std::function<void()> then = end > last ? std::move(arrived) : nullptr;
+    if (is_wide) {
+      return_.Send(made + offset, Encoding::kFp32, count, gradients + offset, std::move(then));
+    } else if constexpr (kIs16Bit<T>) {
+      T* const narrow = static_cast<T*>(narrow_gradients_.get()) + offset;
+      Cast(*context_, count, made + offset, narrow);
+      return_.Send(narrow, kEncoding<T>, count, gradients + offset, std::move(then));
+    }
+  }
+}
+
+template <class T>
 Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                                            const nn::StepKey& key, const nn::TrainOptions& options,
                                            const nn::Hooks& hooks) {
@@ -160,7 +187,7 @@ Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gr
   auto* const made = static_cast<float*>(gradients_.get());
   if (options.deliver) {
     own.gradient_ready = [&](TensorIndex first, TensorIndex last) {
-      return_.Send(made, gradients, offsets_[first], offsets_[last + 1] - offsets_[first], [&hooks, first, last] {
+      SendGradients(gradients, first, last, [&hooks, first, last] {
         if (hooks.gradient_ready) hooks.gradient_ready(first, last);
       });
       return_.Poll();

@@ -2,12 +2,13 @@
 //
 // Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies there, one back.
 // Limits: the device holds the weights in the model's type, fp32 gradients, the activations and one micro-batch; where
-//         16 bits cannot hold the statistics, those in fp32 too.
+//         the model's type has 16 bits, the gradients in it too, and the statistics, which it cannot hold, in fp32.
 // Fails:  Train and Evaluate with the first failure of CUDA, by which the device is lost to this process.
 // Why:    the host waits for the network, for gradients it is about to send and for the loss, and for nothing else.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ class DeviceModel final : public JobModel {
   // Enqueues the copies of tensors [first, last], which the stream that computes then waits for.
   void PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last);
   nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
+  // The gradients of tensors [first, last] are made: enqueues their way to `gradients`, then `arrived`.
+  void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
+  bool IsStatistic(TensorIndex tensor) const { return model_->tensors()[tensor].kind == TensorKind::kStatistic; }
   Result<nn::LossSums> Loss();
 
   const CudaStream stream_;
@@ -71,6 +75,7 @@ class DeviceModel final : public JobModel {
   const ModelMaker make_;
   std::vector<std::int64_t> offsets_;  // of each tensor, and the end
   kernels::CudaContext::Memory weights_, gradients_, statistics_;
+  kernels::CudaContext::Memory narrow_gradients_;  // as they leave, rounded as the wire would
   DeviceBatch batch_;
   GradientReturn return_;
   std::vector<std::uint64_t> put_in_;  // the round whose weights of a tensor the device has

@@ -1,7 +1,6 @@
 #include "worker/train/device/gradient_return.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace capstan::train {
@@ -12,7 +11,7 @@ GradientReturn::GradientReturn(kernels::CudaContext& context)
       made_(MakeEvent(context)),
       memory_(MakePinned(context, kChunks * kChunkElements * sizeof(float))) {
   for (std::size_t i = 0; i < kChunks; ++i) {
-    chunks_[i].host = static_cast<float*>(memory_.get()) + i * kChunkElements;
+    chunks_[i].host = static_cast<std::byte*>(memory_.get()) + i * kChunkElements * sizeof(float);
     chunks_[i].copied = MakeEvent(context);
   }
 }
@@ -21,20 +20,23 @@ GradientReturn::~GradientReturn() {
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
 }
 
-void GradientReturn::Send(const float* from, float* to, std::int64_t first, std::int64_t count,
+void GradientReturn::Send(const void* from, Encoding encoding, std::int64_t count, float* to,
                           std::function<void()> arrived) {
   Order(context_, context_.stream(), made_.get(), stream_.get());
-  for (std::int64_t begin = first, end = first + count; begin < end && context_.status().ok();) {
+  const std::size_t width = BytesPerNumber(encoding);
+  for (std::int64_t begin = 0; begin < count && context_.status().ok();) {
     if (on_the_way_ == kChunks) TakeOldest();
     Chunk& chunk = chunks_[(oldest_ + on_the_way_) % kChunks];
+    chunk.encoding = encoding;
     chunk.to = to + begin;
-    chunk.count = std::min(kChunkElements, end - begin);
-    context_.Note(cudaMemcpyAsync(chunk.host, from + begin, static_cast<std::size_t>(chunk.count) * sizeof(float),
-                                  cudaMemcpyDeviceToHost, stream_.get()),
-                  "copying a gradient from the device");
+    chunk.count = std::min(kChunkElements, count - begin);
+    context_.Note(
+        cudaMemcpyAsync(chunk.host, static_cast<const std::byte*>(from) + static_cast<std::size_t>(begin) * width,
+                        static_cast<std::size_t>(chunk.count) * width, cudaMemcpyDeviceToHost, stream_.get()),
+        "copying a gradient from the device");
     context_.Note(cudaEventRecord(chunk.copied.get(), stream_.get()), "recording an event");
     begin += chunk.count;
-    chunk.arrived = begin == end ? std::move(arrived) : nullptr;
+    chunk.arrived = begin == count ? std::move(arrived) : nullptr;
     ++on_the_way_;
   }
 }
@@ -46,7 +48,7 @@ void GradientReturn::TakeOldest() {
   if (!context_.status().ok() || !context_.Note(cudaEventSynchronize(chunk.copied.get()), "waiting for a gradient")) {
     return;
   }
-  std::memcpy(chunk.to, chunk.host, static_cast<std::size_t>(chunk.count) * sizeof(float));
+  Decode(chunk.encoding, chunk.host, static_cast<std::size_t>(chunk.count), chunk.to);
   if (const std::function<void()> arrived = std::exchange(chunk.arrived, nullptr)) arrived();
 }
 

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
+#include "common/encoding.h"
 #include "worker/train/device/cuda_handles.h"
 
 namespace capstan::train {
@@ -27,10 +29,10 @@ class GradientReturn {
   GradientReturn(const GradientReturn&) = delete;
   GradientReturn& operator=(const GradientReturn&) = delete;
 
-  // Elements [first, first + count) of `from`, final once all that is enqueued is done, go to `to`, which is the
-  // host's. Then `arrived` is called, on this thread, by a later Send, Poll or Finish; ranges arrive in the order of
-  // Send.
-  void Send(const float* from, float* to, std::int64_t first, std::int64_t count, std::function<void()> arrived);
+  // `count` numbers at `from`, written as `encoding` says and final once all that is enqueued is done, go to `to`,
+  // which is the host's, as fp32. Then `arrived` (may be empty) is called, on this thread, by a later Send, Poll or
+  // Finish; ranges arrive in the order of Send.
+  void Send(const void* from, Encoding encoding, std::int64_t count, float* to, std::function<void()> arrived);
   // What has arrived by now.
   void Poll();
   // All of it.
@@ -38,8 +40,9 @@ class GradientReturn {
 
  private:
   struct Chunk {
-    float* host = nullptr;
+    std::byte* host = nullptr;
     CudaEvent copied;
+    Encoding encoding = Encoding::kFp32;
     float* to = nullptr;
     std::int64_t count = 0;
     std::function<void()> arrived;  // empty: more of the range follows
