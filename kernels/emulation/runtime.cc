@@ -19,6 +19,7 @@ constexpr int kVersion = 13000;
 // What is allocated remembers its size in front of it.
 constexpr std::size_t kFront = 256;
 std::atomic<std::size_t> used{0};
+std::atomic<void*> registered[16];
 
 }  // namespace
 
@@ -31,6 +32,8 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
+    case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
   }
   return "cudaErrorUnknown";
 }
@@ -94,8 +97,23 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaHostRegister(void* memory, std::size_t, unsigned) {
+  for (const std::atomic<void*>& one : registered) {
+    if (one == memory) return cudaErrorHostMemoryAlreadyRegistered;
+  }
+  for (std::atomic<void*>& one : registered) {
+    void* free = nullptr;
+    if (one.compare_exchange_strong(free, memory)) return cudaSuccess;
+  }
+  return cudaErrorMemoryAllocation;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  for (std::atomic<void*>& one : registered) {
+    void* held = memory;
+    if (one.compare_exchange_strong(held, nullptr)) return cudaSuccess;
+  }
+  return cudaErrorHostMemoryNotRegistered;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   stream->Enqueue([=] {
     if (bytes > 0) std::memcpy(to, from, bytes);

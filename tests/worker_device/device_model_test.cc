@@ -1,4 +1,6 @@
 // A job's model on a device beside the same model on the CPU: losses, gradients, and what travels when.
+#include <cuda_runtime.h>
+
 #include <catch2/catch.hpp>
 
 #include "common/encoding.h"
@@ -186,6 +188,27 @@ TEST_CASE("weights of a round are copied once, those of the next again", "[devic
   const double second = loss(2);
   CHECK(second != first);
   CHECK(loss(0) == second);
+}
+
+TEST_CASE("the weights' memory is pinned as long as the model lives; where it cannot be, all works as before",
+          "[device]") {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const Subject subject = Subjects()[0];
+    auto first = CreateDeviceModel({}, precision, subject.shape).value();
+    const auto second = CreateDeviceModel({}, precision, subject.shape).value();
+    const Inputs data(subject, first->tensors(), precision);
+    const WeightsView view = data.View();
+    void* const copied = const_cast<void*>(view.narrow != nullptr ? static_cast<const void*>(view.narrow) : view.wide);
+    CHECK(first->PinWeights(view) == "");
+    CHECK(cudaHostRegister(copied, 1, cudaHostRegisterDefault) != cudaSuccess);
+    CHECK_THAT(second->PinWeights(view), Catch::Contains("could not be pinned (cudaErrorHostMemoryAlreadyRegistered)"));
+    auto gradients = kernels::Poison<float>(data.count), same = gradients;
+    REQUIRE(first->Train(view, gradients.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
+    REQUIRE(second->Train(view, same.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
+    CHECK(kernels::SameBits(gradients, same));
+    first.reset();
+    CHECK(second->PinWeights(view) == "");
+  }
 }
 
 TEST_CASE("a fingerprint is the device's own, and the same each time", "[device]") {

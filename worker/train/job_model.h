@@ -48,6 +48,9 @@ class JobModel {
   virtual void ReserveActivations(std::size_t bytes) = 0;
   // Nothing where the model is in the host's memory.
   virtual std::optional<DeviceMemory> CountDeviceMemory() { return std::nullopt; }
+  // Once, with the arrays that all calls of Train and Evaluate will be given, and which outlive this: a device may copy
+  // from them faster if it knows. Where it cannot, all works as before, and what it says is for people to read.
+  virtual std::string PinWeights(const WeightsView& /*weights*/) { return {}; }
   virtual Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                                      const nn::StepKey& key, const nn::TrainOptions& options,
                                      const nn::Hooks& hooks) = 0;

@@ -79,6 +79,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
     CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // takes the weights' memory
+    const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
+    if (!unpinned.empty()) options.say(unpinned);
     model->ReserveActivations(account.activations);
     return trainer.Run();
   } catch (const std::bad_alloc&) {

@@ -1,4 +1,4 @@
-// CudaStream, CudaEvent, PinnedMemory: what CUDA gives out, given back by their destructors.
+// CudaStream, CudaEvent, PinnedMemory, PinnedRange: what CUDA gives out, given back by their destructors.
 //
 // Kind:   owned by one thread. A stream's destructor waits for what is enqueued on it.
 // Fails:  made on a CudaContext, which keeps the first failure; then they are null, and nobody is to use them.
@@ -28,6 +28,12 @@ struct PinnedFree {
 };
 // Memory of the host that copies need not move first.
 using PinnedMemory = std::unique_ptr<void, PinnedFree>;
+
+struct Unpin {
+  void operator()(void* memory) const { (void)cudaHostUnregister(memory); }
+};
+// The same of memory that is somebody else's, who keeps it longer.
+using PinnedRange = std::unique_ptr<void, Unpin>;
 
 inline CudaStream MakeStream(kernels::CudaContext& context) {
   cudaStream_t stream = nullptr;

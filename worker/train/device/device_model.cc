@@ -122,6 +122,21 @@ std::optional<DeviceMemory> DeviceModel<T>::CountDeviceMemory() {
 }
 
 template <class T>
+std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
+  const void* const from = kIs16Bit<T> ? static_cast<const void*>(weights.narrow) : weights.wide;
+  void* const memory = const_cast<void*>(from);  // which is only read
+  const std::size_t bytes = static_cast<std::size_t>(offsets_.back()) * sizeof(T);
+  const cudaError_t status = cudaHostRegister(memory, bytes, cudaHostRegisterDefault);
+  if (status == cudaSuccess) {
+    pinned_weights_.reset(memory);
+    return {};
+  }
+  (void)cudaGetLastError();  // so that no later call finds it
+  return "the weights' " + std::to_string(bytes) + " bytes of the host could not be pinned (" +
+         cudaGetErrorName(status) + "): copies to the device take longer, nothing else changes";
+}
+
+template <class T>
 void DeviceModel<T>::PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last) {
   const auto put = [&](void* to, const void* from, std::int64_t begin, std::int64_t end, std::size_t width) {
     const std::size_t offset = static_cast<std::size_t>(begin) * width;

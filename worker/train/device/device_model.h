@@ -49,6 +49,7 @@ class DeviceModel final : public JobModel {
   std::size_t MeasureActivations(std::int64_t samples) override { return model_->MeasureActivations(samples); }
   void ReserveActivations(std::size_t bytes) override;
   std::optional<DeviceMemory> CountDeviceMemory() override;
+  std::string PinWeights(const WeightsView& weights) override;
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
@@ -73,6 +74,7 @@ class DeviceModel final : public JobModel {
   const std::unique_ptr<nn::Model<T>> model_;
   const std::string name_;
   const ModelMaker make_;
+  PinnedRange pinned_weights_;         // the host's; null: copies go by way of the driver's own memory
   std::vector<std::int64_t> offsets_;  // of each tensor, and the end
   kernels::CudaContext::Memory weights_, gradients_, statistics_;
   kernels::CudaContext::Memory narrow_gradients_;  // as they leave, rounded as the wire would
