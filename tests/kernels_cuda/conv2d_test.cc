@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/kernels/parity.h"
-#include "tests/kernels_cuda/device.h"
+#include "tests/kernels_cuda/start_products.h"
 
 namespace capstan::kernels {
 namespace {
@@ -69,6 +69,7 @@ Conv2dFilterGradient<T> Filter(const Case& c, const T* x, const T* dy, Wide<T>* 
 template <class T>
 Results<T> OnDevice(const Case& c, const Given<T>& in, std::int64_t block) {
   Device device;
+  StartProducts(device);
   CudaContext& context = device.context();
   const auto count = [](const auto& v) { return static_cast<std::int64_t>(v.size()); };
   DeviceArray<T> x(device, in.x, c.offset), filter(device, in.filter, c.offset), bias(device, in.bias, c.offset),

@@ -1,12 +1,11 @@
 // Products on a device, with all that cuBLASLt does by the way, against the CPU's in double.
 #include <catch2/catch.hpp>
 
-#include "kernels/cuda/load_products.h"
 #include "kernels/cuda/product_epilogues.h"
 #include "kernels/linear_gradient.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/parity.h"
-#include "tests/kernels_cuda/device.h"
+#include "tests/kernels_cuda/start_products.h"
 
 namespace capstan::kernels {
 namespace {
@@ -19,12 +18,6 @@ struct Shape {
 // Those of cuBLASLt's own alignment, and those of none.
 const std::vector<Shape> kShapes = {{1, 1, 1},    {15, 17, 31},   {33, 257, 15},
                                     {64, 48, 40}, {70, 384, 256}, {64, 48, 40, 1}};
-
-void StartProducts(Device& device) {
-  REQUIRE(LoadProducts({.toolkit = "/usr/local/cuda", .path = "/usr/bin:/usr/local/bin"}, &device.context())
-              .status()
-              .message() == "");
-}
 
 // A transposed one is stored as its columns.
 template <class T>
