@@ -26,6 +26,7 @@ namespace capstan {
 
 inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // exact in fp32
 inline constexpr SlotIndex kSlotsMax = 4096;                                 // of a job
+inline constexpr std::size_t kProgramStateBytesMax = 64 << 10;
 
 // All that step k needs before its first block is updated. Decided once, by the coordinator.
 struct StepParameters {
@@ -35,6 +36,9 @@ struct StepParameters {
   std::uint32_t good_steps = 0;  // steps since the loss scale last changed
   bool snapshot = false;         // the version that was just published is to be kept on disk
   bool stop = false;             // there is no step after the version that was just published
+  // Opaque: what the program gave with the newest step that it gave one with; kept, and handed to workers, with the
+  // version. Empty: none was given.
+  std::string program_state;
   bool operator==(const StepParameters&) const = default;
 };
 
@@ -158,6 +162,8 @@ struct PrepareReport {
   // Where the optimizer takes a trust ratio, as segment_squares, else empty: of the weights, and of what the update
   // goes along by this attempt's clip factor.
   std::vector<double> weight_squares, direction_squares;
+  std::string program_state;   // that came with the ends of slots whose home is this shard; empty: with none
+  SlotIndex program_slot = 0;  // the first of them
   bool operator==(const PrepareReport&) const = default;
 };
 
@@ -330,6 +336,7 @@ struct EndSlot {
   SessionId session;
   Step step;
   SlotReport report;
+  std::string program_state;  // after the step; sync. Empty: this slot has none
 };
 
 struct CoverageQuery {  // what is held of `step`? answered with Staged{full = true}
@@ -383,6 +390,8 @@ struct Weights {
   std::uint64_t payload_hash = 0;
   std::uint32_t array = 0;
   Encoding encoding = Encoding::kFp32;
+  std::uint64_t updates = 0;  // sync: that the version has had; async: that this block has
+  std::string program_state;  // of the version; with the weights of block 0 alone
 };
 
 // ---- shard <-> shard -----------------------------------------------------------------------------------------------

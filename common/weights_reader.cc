@@ -86,6 +86,7 @@ void WeightsReader::On(std::size_t shard, const Weights& weights, const Slice& p
   status_ = on_block_(block, fetch.array, payload);
   if (!status_.ok()) return;
   stop_ = stop_ || weights.stop;
+  updates_ = std::min(updates_.value_or(weights.updates), weights.updates);
   fetch.wanted.erase(place);
   --missing_;
   fetch.retry.Restart();

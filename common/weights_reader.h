@@ -58,6 +58,8 @@ class WeightsReader {
   bool outdated() const { return outdated_; }
   // Whether what has arrived is said to be the job's last version.
   bool stop() const { return stop_; }
+  // Of what has arrived, the block with the fewest; with global steps all have as many.
+  std::uint64_t updates() const { return updates_.value_or(0); }
   // "shard 1 at tcp://10.0.0.7:29601 (3 of 12 blocks of version 8 are here)"; empty when done.
   std::string WaitingFor() const;
 
@@ -87,6 +89,7 @@ class WeightsReader {
   std::size_t missing_ = 0;
   std::optional<Step> passed_;
   bool outdated_ = false, stop_ = false;
+  std::optional<std::uint64_t> updates_;
   Status status_;
 };
 

@@ -42,6 +42,12 @@ class Faults {
     }
     return text;
   }
+  std::string_view ProgramState(std::string_view state) {
+    if (state.size() <= kProgramStateBytesMax) return state;
+    Note("a program's state has " + std::to_string(state.size()) + " bytes, at most " +
+         std::to_string(kProgramStateBytesMax) + " are allowed");
+    return {};
+  }
   template <class Out, class In>
   Out Enum(In value, Out last, const char* what) {
     if (static_cast<unsigned>(value) <= static_cast<unsigned>(last)) return static_cast<Out>(value);
@@ -65,13 +71,21 @@ void WriteJob(const JobId& job, wire::JobId::Builder out) {
   out.setLow(job.low);
 }
 
-void WriteParameters(const StepParameters& parameters, wire::StepParameters::Builder out) {
+// Nothing where there is none: then it takes no room.
+template <class Builder>
+void WriteProgramState(std::string_view state, Builder out, Faults& faults) {
+  state = faults.ProgramState(state);
+  if (!state.empty()) out.setProgramState({reinterpret_cast<const capnp::byte*>(state.data()), state.size()});
+}
+
+void WriteParameters(const StepParameters& parameters, wire::StepParameters::Builder out, Faults& faults) {
   out.setUpdates(parameters.updates);
   out.setLearningRate(parameters.learning_rate);
   out.setLossScale(parameters.loss_scale);
   out.setGoodSteps(parameters.good_steps);
   out.setSnapshot(parameters.snapshot);
   out.setStop(parameters.stop);
+  WriteProgramState(parameters.program_state, out, faults);
 }
 
 void WriteHyperParameters(const HyperParameters& hyper, wire::HyperParameters::Builder out) {
@@ -106,13 +120,13 @@ void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out, Fa
   }
 }
 
-void WriteCommit(const Commit& commit, wire::Commit::Builder out) {
+void WriteCommit(const Commit& commit, wire::Commit::Builder out, Faults& faults) {
   out.setTerm(commit.term.value);
   out.setGeneration(commit.generation.value);
   out.setStep(commit.step.value);
   out.setAttempt(commit.attempt);
   out.setAction(static_cast<wire::StepAction>(commit.action));
-  WriteParameters(commit.next, out.initNext());
+  WriteParameters(commit.next, out.initNext(), faults);
 }
 
 template <class ListBuilder, class T>
@@ -144,6 +158,8 @@ void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults
     WriteNumbers(report.direction_squares,
                  to.initDirectionSquares(faults.Count(report.direction_squares.size(), kListEntriesMax, "segments")));
   }
+  WriteProgramState(report.program_state, to, faults);
+  to.setProgramSlot(report.program_slot);
 }
 
 template <class Builder>
@@ -180,7 +196,7 @@ struct HeaderWriter {
     out.setIncarnation(m.incarnation.value);
     WriteJob(m.job, out.initJob());
     WriteSnapshotId(m.snapshot, out.initSnapshot());
-    WriteParameters(m.parameters, out.initParameters());
+    WriteParameters(m.parameters, out.initParameters(), faults);
     out.setSlotCount(m.slot_count);
     out.setHistory(m.history.value);
     WriteCatalog(m.catalog, out, faults);
@@ -204,7 +220,7 @@ struct HeaderWriter {
     for (unsigned i = 0; i < kept.size(); ++i) WriteSnapshotId(m.kept[i], kept[i]);
     WriteSnapshotId(m.settled, out.initSettled());
   }
-  void operator()(const Commit& m) { WriteCommit(m, root.initCommit()); }
+  void operator()(const Commit& m) { WriteCommit(m, root.initCommit(), faults); }
   void operator()(const Redo& m) {
     auto out = root.initRedo();
     out.setTerm(m.term.value);
@@ -220,7 +236,7 @@ struct HeaderWriter {
     out.setTerm(m.term.value);
     out.setGeneration(m.generation.value);
     out.setStep(m.step.value);
-    WriteParameters(m.parameters, out.initParameters());
+    WriteParameters(m.parameters, out.initParameters(), faults);
   }
   void operator()(const Shutdown& m) {
     auto out = root.initShutdown();
@@ -244,7 +260,7 @@ struct HeaderWriter {
     out.setGeneration(m.generation.value);
     out.setServing(m.serving);
     out.setVersion(m.version.value);
-    if (m.last_commit) WriteCommit(*m.last_commit, out.initLastCommit());
+    if (m.last_commit) WriteCommit(*m.last_commit, out.initLastCommit(), faults);
     if (m.prepared) WritePrepared(*m.prepared, out.initPrepared(), faults);
     out.setConfigHash(m.config_hash);
     out.setEndpoint(ToText(faults.Text(m.endpoint, "an endpoint")));
@@ -263,7 +279,7 @@ struct HeaderWriter {
     out.setTerm(m.term.value);
     out.setGeneration(m.generation.value);
     out.setVersion(m.version.value);
-    WriteParameters(m.parameters, out.initParameters());
+    WriteParameters(m.parameters, out.initParameters(), faults);
     out.setDigest(m.digest);
     out.setBytes(m.bytes);
     out.setFailure(ToText(CleanUtf8(m.failure, kTextBytesMax)));
@@ -402,6 +418,7 @@ struct HeaderWriter {
     out.setSession(m.session.value);
     out.setStep(m.step.value);
     WriteSlotReport(m.report, out.initReport(), faults);
+    WriteProgramState(m.program_state, out, faults);
   }
   void operator()(const CoverageQuery& m) {
     auto out = root.initCoverageQuery();
@@ -453,6 +470,8 @@ struct HeaderWriter {
     out.setPayloadHash(m.payload_hash);
     out.setArray(m.array);
     out.setEncoding(static_cast<wire::Encoding>(m.encoding));
+    out.setUpdates(m.updates);
+    WriteProgramState(m.program_state, out, faults);
   }
   void operator()(const Error& m) {
     auto out = root.initError();
@@ -471,10 +490,6 @@ struct HeaderWriter {
 JobId ReadJob(wire::JobId::Reader in) { return {in.getHigh(), in.getLow()}; }
 
 SnapshotId ReadSnapshotId(wire::SnapshotId::Reader in) { return {{in.getGeneration()}, {in.getVersion()}}; }
-
-StepParameters ReadParameters(wire::StepParameters::Reader in) {
-  return {in.getUpdates(), in.getLearningRate(), in.getLossScale(), in.getGoodSteps(), in.getSnapshot(), in.getStop()};
-}
 
 HyperParameters ReadHyperParameters(wire::HyperParameters::Reader in) {
   return {in.getLearningRate(), in.getMomentum(),    in.getBeta1(),   in.getBeta2(),
@@ -516,6 +531,18 @@ struct HeaderReader {
     });
   }
 
+  std::string ProgramState(capnp::Data::Reader state) {
+    return std::string(faults.ProgramState({reinterpret_cast<const char*>(state.begin()), state.size()}));
+  }
+  StepParameters Read(wire::StepParameters::Reader in) {
+    return {in.getUpdates(),
+            in.getLearningRate(),
+            in.getLossScale(),
+            in.getGoodSteps(),
+            in.getSnapshot(),
+            in.getStop(),
+            ProgramState(in.getProgramState())};
+  }
   SlotReport Read(wire::SlotReport::Reader in) {
     return {in.getSlot(),
             in.getSamples(),
@@ -536,7 +563,7 @@ struct HeaderReader {
         {in.getIncarnation()},
         ReadJob(in.getJob()),
         ReadSnapshotId(in.getSnapshot()),
-        ReadParameters(in.getParameters()),
+        Read(in.getParameters()),
         in.getSlotCount(),
         Tensors(in.getCatalog()),
         Entries<Reset::Source>(in.getSources(), "sources",
@@ -551,14 +578,14 @@ struct HeaderReader {
             {in.getStep()},
             in.getAttempt(),
             faults.Enum(in.getAction(), StepAction::kSkip, "a commit's action"),
-            ReadParameters(in.getNext())};
+            Read(in.getNext())};
   }
   Redo Read(wire::Redo::Reader in) {
     return {{in.getTerm()},  {in.getGeneration()}, {in.getStep()},
             in.getAttempt(), in.getClip(),         Numbers<float>(in.getTrustRatios(), "tensors")};
   }
   Rates Read(wire::Rates::Reader in) {
-    return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, ReadParameters(in.getParameters())};
+    return {{in.getTerm()}, {in.getGeneration()}, {in.getStep()}, Read(in.getParameters())};
   }
   Shutdown Read(wire::Shutdown::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Prepared Read(wire::Prepared::Reader in) {
@@ -573,7 +600,8 @@ struct HeaderReader {
                                  [this](wire::SlotReport::Reader slot) { return Read(slot); }),
              Numbers<std::uint64_t>(report.getBlockSamples(), "blocks"), report.getHyperHash(),
              report.getLearningRate(), Numbers<double>(report.getWeightSquares(), "segments"),
-             Numbers<double>(report.getDirectionSquares(), "segments")}};
+             Numbers<double>(report.getDirectionSquares(), "segments"), ProgramState(report.getProgramState()),
+             report.getProgramSlot()}};
   }
   Committed Read(wire::Committed::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, {in.getStep()}};
@@ -599,7 +627,7 @@ struct HeaderReader {
   }
   SnapshotDone Read(wire::SnapshotDone::Reader in) {
     return {in.getShard(),        {in.getIncarnation()}, {in.getTerm()},
-            {in.getGeneration()}, {in.getVersion()},     ReadParameters(in.getParameters()),
+            {in.getGeneration()}, {in.getVersion()},     Read(in.getParameters()),
             in.getDigest(),       in.getBytes(),         Text(in.getFailure(), "a failure")};
   }
   Fetch Read(wire::Fetch::Reader in) { return {ReadSnapshotId(in.getSnapshot()), in.getPart(), in.getBlock()}; }
@@ -698,7 +726,8 @@ struct HeaderReader {
     return {{in.getGeneration()}, {in.getIncarnation()}, in.getShard(), Numbers<BlockIndex>(in.getBlocks(), "blocks")};
   }
   EndSlot Read(wire::EndSlot::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}, Read(in.getReport())};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()},
+            {in.getStep()},       Read(in.getReport()),  ProgramState(in.getProgramState())};
   }
   CoverageQuery Read(wire::CoverageQuery::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}};
@@ -734,7 +763,8 @@ struct HeaderReader {
             in.getAttempt(),      in.getTentative(),
             in.getBlock(),        in.getStop(),
             in.getLossScale(),    in.getPayloadHash(),
-            in.getArray(),        faults.Enum(in.getEncoding(), Encoding::kFp16, "the encoding of weights")};
+            in.getArray(),        faults.Enum(in.getEncoding(), Encoding::kFp16, "the encoding of weights"),
+            in.getUpdates(),      ProgramState(in.getProgramState())};
   }
   Error Read(wire::Error::Reader in) {
     return {faults.Enum(in.getCode(), Code::kRefused, "an error's code"),

@@ -58,6 +58,7 @@ struct StepParameters {
   goodSteps @3 :UInt32;
   snapshot @4 :Bool;
   stop @5 :Bool;
+  programState @6 :Data;
 }
 
 struct SnapshotId {
@@ -129,6 +130,8 @@ struct PrepareReport {
   learningRate @4 :Float64;
   weightSquares @5 :List(Float64);
   directionSquares @6 :List(Float64);
+  programState @7 :Data;
+  programSlot @8 :UInt32;
 }
 
 struct ShardAddress {
@@ -378,6 +381,7 @@ struct EndSlot {
   session @2 :UInt64;
   step @3 :UInt64;
   report @4 :SlotReport;
+  programState @5 :Data;
 }
 
 struct CoverageQuery {
@@ -429,6 +433,8 @@ struct Weights {
   asked @9 :UInt64;
   array @10 :UInt32;
   encoding @11 :Encoding;
+  updates @12 :UInt64;
+  programState @13 :Data;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

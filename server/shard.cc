@@ -316,14 +316,18 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
     return;
   }
-  if (end.step == step().Next()) {
-    // All shards with blocks have published this step already; our Commit is on its way.
-    next_reports_.try_emplace(slot, end.report);
-    AckFor(from, end.step).ended.push_back(slot);
-    return;
+  // The next step's: all shards with blocks have published this step already; our Commit is on its way.
+  const bool is_next = end.step == step().Next();
+  if (is_next || end.step == step()) {
+    StepProgramState& state = is_next ? next_program_state_ : program_state_;
+    if (Status status = state.Check(end.step, slot, end.program_state); !status.ok()) {
+      Refuse(from, status.code(), status.message(), out);
+      return;
+    }
+    if ((is_next ? next_reports_ : reports_).try_emplace(slot, end.report).second) state.Take(slot, end.program_state);
   }
   AckFor(from, end.step).ended.push_back(slot);
-  if (end.step == step() && reports_.try_emplace(slot, end.report).second) PrepareStepWhenComplete(now, out);
+  if (end.step == step()) PrepareStepWhenComplete(now, out);
 }
 
 void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
@@ -403,6 +407,8 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
     weights.stop = parameters_.stop;
     weights.loss_scale = parameters_.loss_scale;
     weights.array = pull.array;
+    weights.updates = HasGlobalSteps(options_.mode) ? parameters_.updates : progress_[local].updates;
+    if (block == 0 && pull.array == 0) weights.program_state = parameters_.program_state;
     BlockStore::Sendable sendable;
     if (pull.array == 0) {
       weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : store_->encoding(local);

@@ -35,6 +35,7 @@
 #include "server/snapshot_load.h"
 #include "server/staged_block.h"
 #include "server/step_hyper_parameters.h"
+#include "server/step_program_state.h"
 #include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
 
@@ -286,6 +287,7 @@ class Shard {
   std::vector<double> weight_squares_, direction_squares_;  // as squares_; empty for kinds without a trust ratio
   std::map<SlotIndex, SlotReport> next_reports_;            // sync: of the step after
   std::map<SlotIndex, SlotReport> reports_;                 // sync: of this step
+  StepProgramState program_state_, next_program_state_;     // sync: that came with reports_ and next_reports_
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
   std::optional<Commit> last_commit_;

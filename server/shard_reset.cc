@@ -66,7 +66,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   log_ready_ = !Durable();
   if (Durable() && history_ == generation_) BeginHistory(now);
   load_ = std::make_unique<SnapshotLoad>(LoadOptions(reset, mine));
-  if (auto load = load_->TakeWork()) work_.push_back(std::move(*load));
+  if (auto load = load_->TakeWork()) work_.emplace_back(std::move(*load));
   return {};
 }
 
@@ -127,7 +127,7 @@ void Shard::RememberLifeNow(const Reset& reset) {
   life_.term = term_;
   life_.generation = generation_;
   life_remembered_ = false;
-  work_.push_back(RememberLife{life_});
+  work_.emplace_back(RememberLife{life_});
 }
 
 // ---- another generation, the same history --------------------------------------------------------------------------
@@ -212,6 +212,7 @@ void Shard::ForgetProgress() {
   direction_squares_.assign(trusted, 0.0);
   async_reports_.clear();
   next_reports_.clear();
+  next_program_state_ = {};
   ended_.assign(slot_count_, 0);
   last_commit_.reset();
   parked_.clear();

@@ -38,6 +38,8 @@ Prepared Shard::MakePrepared() const {
   if (!hyper_parameters_.groups().empty()) {
     message.report.learning_rate = hyper_parameters_.groups().front().learning_rate;
   }
+  message.report.program_state = program_state_.state();
+  message.report.program_slot = program_state_.slot();
   return message;
 }
 
@@ -73,6 +75,7 @@ void Shard::BeginStep() {
   prepared_ = false;
   hyper_parameters_.Clear();
   reports_ = std::exchange(next_reports_, {});
+  program_state_ = std::exchange(next_program_state_, {});
 }
 
 void Shard::On(const Commit& commit, Instant now, Outbox* out) {

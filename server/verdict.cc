@@ -103,6 +103,30 @@ std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
+// What is wrong where the slots of two shards ended with different states of the program.
+std::string TwoStates(const std::vector<const Prepared*>& prepared) {
+  const PrepareReport* with = nullptr;
+  for (const Prepared* one : prepared) {
+    const PrepareReport& report = one->report;
+    if (report.program_state.empty()) continue;
+    if (with == nullptr) with = &report;
+    if (report.program_state == with->program_state) continue;
+    return "slots " + std::to_string(with->program_slot) + " and " + std::to_string(report.program_slot) +
+           " ended with different program states (" + std::to_string(with->program_state.size()) + " and " +
+           std::to_string(report.program_state.size()) +
+           " bytes); every worker is to make it from the state that it was handed and the step alone";
+  }
+  return "";
+}
+
+// As it is after the step: none has to come with every step.
+const std::string& ProgramStateOf(const std::vector<const Prepared*>& prepared, const StepParameters& parameters) {
+  for (const Prepared* one : prepared) {
+    if (!one->report.program_state.empty()) return one->report.program_state;
+  }
+  return parameters.program_state;
+}
+
 }  // namespace
 
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
@@ -134,7 +158,8 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
       return verdict;
     }
   }
-  if (std::string difference = TwoSets(prepared); !difference.empty()) {
+  for (const std::string& difference : {TwoSets(prepared), TwoStates(prepared)}) {
+    if (difference.empty()) continue;
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": " + difference;
     return verdict;
@@ -159,6 +184,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const bool apply = finite && record.samples > 0;
   verdict.action = record.action = apply ? StepAction::kApply : StepAction::kSkip;
   verdict.next = ParametersOf(config, first.step.Next(), parameters.updates + (apply ? 1 : 0));
+  verdict.next.program_state = ProgramStateOf(prepared, parameters);
   if (scaled) {
     LossScale scale{parameters.loss_scale, parameters.good_steps};
     scale.Count(finite);

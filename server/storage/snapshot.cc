@@ -51,6 +51,10 @@ std::uint64_t SnapshotHeader::Digest() const {
   hasher.Add(std::uint64_t{reports.size()});
   for (const Progress::Entry& entry : reports) AddReport(entry, &hasher);
   if (log_begin != 0) hasher.Add(log_begin);
+  if (!parameters.program_state.empty()) {  // as before there was one
+    hasher.Add(std::uint64_t{parameters.program_state.size()});
+    hasher.Add(parameters.program_state);
+  }
   hasher.Add(std::uint64_t{blocks.size()});
   for (const Block& block : blocks) {
     hasher.Add(std::uint64_t{block.block});

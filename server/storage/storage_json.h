@@ -35,13 +35,27 @@ inline std::uint64_t DoubleBits(double value) {
 }
 inline Json ToJson(JobId job) { return Json::array({job.high, job.low}); }
 inline Json ToJson(SnapshotId id) { return Json::array({id.generation.value, id.version.value}); }
+// Bytes, two digits each: they need not be text.
+inline std::string HexOf(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * bytes.size());
+  for (const char byte : bytes) {
+    hex += kDigits[static_cast<unsigned char>(byte) >> 4];
+    hex += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return hex;
+}
+// The program's state comes last, and only where there is one.
 inline Json ToJson(const StepParameters& p) {
-  return {{"updates", p.updates},
-          {"learning_rate_bits", FloatBits(p.learning_rate)},
-          {"loss_scale_bits", FloatBits(p.loss_scale)},
-          {"good_steps", p.good_steps},
-          {"snapshot", p.snapshot},
-          {"stop", p.stop}};
+  Json json = {{"updates", p.updates},
+               {"learning_rate_bits", FloatBits(p.learning_rate)},
+               {"loss_scale_bits", FloatBits(p.loss_scale)},
+               {"good_steps", p.good_steps},
+               {"snapshot", p.snapshot},
+               {"stop", p.stop}};
+  if (!p.program_state.empty()) json["program_state"] = HexOf(p.program_state);
+  return json;
 }
 // The metrics come last, and only where there are any.
 inline Json ToJson(const Progress::Entry& entry) {
@@ -127,7 +141,21 @@ inline bool ReadSnapshotId(const Json* json, SnapshotId* id) {
   return json != nullptr && json->size() == 2 && ReadNumber(Element(*json, 0), &id->generation) &&
          ReadNumber(Element(*json, 1), &id->version);
 }
+// Not longer than `bytes_max`.
+inline bool ReadHex(const Json* json, std::string* bytes, std::size_t bytes_max) {
+  std::string hex;
+  if (!ReadText(json, &hex) || hex.size() % 2 != 0 || hex.size() > 2 * bytes_max) return false;
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    const int high = digit(hex[i]), low = digit(hex[i + 1]);
+    if (high < 0 || low < 0) return false;
+    bytes->push_back(static_cast<char>(high * 16 + low));
+  }
+  return true;
+}
 inline bool ReadParameters(const Json* json, StepParameters* p) {
+  const Json* state = json != nullptr ? Member(*json, "program_state") : nullptr;
+  if (state != nullptr && !ReadHex(state, &p->program_state, kProgramStateBytesMax)) return false;
   return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
          ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
          ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&

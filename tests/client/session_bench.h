@@ -193,10 +193,10 @@ class SessionBench {
     session->Push(work.round, node, block, samples, 1.0F, hash, std::move(payload), now, &out_);
     Gather();
   }
-  void EndSlot(const Work& work, SlotIndex slot) {
+  void EndSlot(const Work& work, SlotIndex slot, std::string program_state = "") {
     SlotReport report;
     report.slot = slot;
-    session->EndSlot(work.round, report, now, &out_);
+    session->EndSlot(work.round, report, std::move(program_state), now, &out_);
     Gather();
   }
   void PushAll(const Work& work, Node node) {

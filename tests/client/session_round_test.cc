@@ -57,6 +57,33 @@ TEST_CASE("every push carries the hyper-parameters that were set last, also when
   CHECK(again[0].hyper == first);
 }
 
+TEST_CASE("the program's state comes with block 0 and goes with the ends of slots, also when they are sent again",
+          "[client][round]") {
+  SessionBench bench;
+  bench.Join({0, 1}).Ready();
+  bench.NothingCovered(0);
+  const Slice payload = bench.Values(4, 1.0F);
+  for (BlockIndex block : {1U, 0U}) {
+    Weights weights = bench.MakeWeights(block, 0, payload);
+    weights.updates = 41;
+    if (block == 0) weights.program_state = "before";
+    bench.FromShard(bench.ShardOf(block), weights, payload);
+  }
+  for (BlockIndex block : {2U, 3U}) bench.SendWeights(block, 0);
+  const Work work = bench.Events<Session::WorkReady>().at(0).work;
+  CHECK(work.updates == 41);
+  for (const Session::WeightsArrived& arrived : bench.Events<Session::WeightsArrived>()) {
+    CHECK(arrived.program_state == (arrived.block == 0 ? "before" : ""));
+  }
+  bench.Forget();
+  bench.EndSlot(work, 0);
+  CHECK(bench.TakeFor<capstan::EndSlot>(0).at(0).program_state.empty());
+  bench.EndSlot(work, 1, "after");
+  CHECK(bench.TakeFor<capstan::EndSlot>(1).at(0).program_state == "after");
+  bench.Tick(seconds(2));
+  CHECK(bench.TakeFor<capstan::EndSlot>(1).at(0).program_state == "after");
+}
+
 TEST_CASE("what shards hold already is neither computed nor pushed again", "[client][round]") {
   SessionBench bench;
   bench.Join({0, 1}).Ready();

@@ -23,10 +23,10 @@ inline auto Fields(Node& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Init& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(TensorSpec& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(HyperParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
-inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
+inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 inline auto Fields(Metric& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(SlotReport& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
-inline auto Fields(PrepareReport& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(PrepareReport& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
 inline auto Fields(ShardAddress& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Ping& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(SnapshotId& m) { auto& [a, b] = m; return std::tie(a, b); }
@@ -56,12 +56,12 @@ inline auto Fields(Leave& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Push& m) { auto& [a, b, c, d, e, f, g, h, i, j, k] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k); }
 inline auto Fields(Assign& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(Assigned& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
-inline auto Fields(EndSlot& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
+inline auto Fields(EndSlot& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(CoverageQuery& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(Staged::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Staged& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
-inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
+inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o); }
 inline auto Fields(Error& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 // clang-format on
 

@@ -166,6 +166,29 @@ TEST_CASE("limits hold in both directions", "[common][wire]") {
   CHECK(CodeOf(view) == Code::kInvalid);
 }
 
+TEST_CASE("a program's state is any bytes, up to its limit", "[common][wire]") {
+  std::string state("\0\xFF{", 3);
+  state.resize(kProgramStateBytesMax, '\xFE');
+  EndSlot end;
+  Weights weights;
+  Commit commit;
+  Prepared prepared;
+  for (std::string* place :
+       {&end.program_state, &weights.program_state, &commit.next.program_state, &prepared.report.program_state}) {
+    *place = state;
+  }
+  CHECK(std::get<EndSlot>(DecodeHeader(Encoded(end)).value()).program_state == state);
+  CHECK(std::get<Weights>(DecodeHeader(Encoded(weights)).value()).program_state == state);
+  CHECK(std::get<Commit>(DecodeHeader(Encoded(commit)).value()) == commit);
+  CHECK(std::get<Prepared>(DecodeHeader(Encoded(prepared)).value()).report == prepared.report);
+  Hello hello;  // the largest header that has any
+  hello.last_commit = commit;
+  hello.prepared = prepared;
+  CHECK(DecodeHeader(Encoded(hello)).ok());
+  end.program_state += '\xFE';
+  CHECK(CodeOf(end) == Code::kInvalid);
+}
+
 TEST_CASE("a catalog of the largest number of tensors travels", "[common][wire]") {
   RandomStream random(25);
   Reset reset;

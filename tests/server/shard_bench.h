@@ -190,7 +190,7 @@ class ShardBench {
     SlotReport report;
     report.slot = slot;
     report.samples = samples;
-    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report};
+    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report, {}};
   }
   Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
     return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks)};

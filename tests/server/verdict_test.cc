@@ -52,6 +52,7 @@ class Step4 {
     parameters.updates = updates;
     parameters.learning_rate = 0.25F;
     parameters.loss_scale = loss_scale;
+    parameters.program_state = "before";
     return Decide(config, catalog_, order_, all, attempt, parameters);
   }
   std::vector<Prepared>& prepared() { return prepared_; }
@@ -129,6 +130,28 @@ TEST_CASE("a step whose shards got different hyper-parameters stops the job and 
   CHECK(verdict.reason.find("step 4: the pushes to shards 1 and 2 came with different hyper-parameters") == 0);
 }
 
+TEST_CASE("the next step begins with the state that the program gave, also after a step that is left out",
+          "[server][verdict]") {
+  Step4 step({1.0, 1.0, 1.0}, 3);
+  CHECK(step.Judge(MakeConfig()).next.program_state == "before");  // none was given
+  step.prepared()[1].report.program_state = step.prepared()[2].report.program_state = "after";
+  step.prepared()[1].report.program_slot = 1;
+  step.prepared()[2].report.program_slot = 2;
+  CHECK(step.Judge(MakeConfig()).next.program_state == "after");
+  JobConfig skips = MakeConfig();
+  skips.job.on_nonfinite = NonFinitePolicy::kSkip;
+  Step4 bad({kNaN, 1.0}, 2);
+  bad.prepared()[0].report.program_state = "after";
+  const Verdict skipped = bad.Judge(skips);
+  CHECK(skipped.action == StepAction::kSkip);
+  CHECK(skipped.next.updates == 3);
+  CHECK(skipped.next.program_state == "after");
+  step.prepared()[2].report.program_state = "other";
+  const Verdict stopped = step.Judge(MakeConfig());
+  CHECK(stopped.kind == Verdict::Kind::kStop);
+  CHECK(stopped.reason.find("step 4: slots 1 and 2 ended with different program states (5 and 5 bytes)") == 0);
+}
+
 TEST_CASE("a norm within the limit, or no limit, commits at once", "[server][verdict]") {
   JobConfig config = MakeConfig();
   CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
@@ -194,7 +217,9 @@ TEST_CASE("a verdict carries all that the next step needs", "[server][verdict]")
   CHECK(verdict.next.updates == 4);
   CHECK(verdict.next.learning_rate == LearningRate(MakeScheduleRule(config.schedule), 0.5, 4, 10));
   CHECK(!verdict.next.stop);
-  CHECK(verdict.next == ParametersOf(config, Step{5}, 4));
+  StepParameters wanted = ParametersOf(config, Step{5}, 4);
+  wanted.program_state = "before";  // none came with the step
+  CHECK(verdict.next == wanted);
   CHECK(ParametersOf(config, Step{9}, 9).stop == false);
   CHECK(ParametersOf(config, Step{10}, 10).stop);
   CHECK(ParametersOf(config, Step{10}, 2).stop);  // skipped steps are steps

@@ -130,6 +130,31 @@ TEST_CASE("a record that was changed is refused or read, but never harms", "[ser
   CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551615})").ok());
 }
 
+TEST_CASE("a program's state is written down as any bytes; without one a record and its digest are as ever",
+          "[server][storage]") {
+  ManifestRecord manifest;
+  const std::string without = EncodeLogRecord(manifest).value();
+  CHECK(without.find("program_state") == std::string::npos);
+  manifest.parameters.program_state = std::string("\0\xFF\n{", 4);
+  const std::string with = EncodeLogRecord(manifest).value();
+  CHECK(with.find(R"("program_state":"00ff0a7b")") != std::string::npos);
+  CHECK(std::get<ManifestRecord>(DecodeLogRecord(with).value()).parameters == manifest.parameters);
+  const auto changed = [&](const std::string& hex) {
+    std::string text = with;
+    return DecodeLogRecord(text.replace(text.find("00ff0a7b"), 8, hex)).status().code();
+  };
+  CHECK(changed(std::string(2 * kProgramStateBytesMax, '0')) == Code::kOk);
+  CHECK(changed(std::string(2 * kProgramStateBytesMax + 2, '0')) == Code::kCorrupt);
+  CHECK(changed("00f") == Code::kCorrupt);
+  CHECK(changed("0g") == Code::kCorrupt);
+  SnapshotHeader header;
+  CHECK(header.Digest() == 0xD22A922DEF7C61FE);  // as before there was any
+  header.parameters.program_state = "a";
+  const std::uint64_t digest = header.Digest();
+  header.parameters.program_state = "b";
+  CHECK(header.Digest() != digest);
+}
+
 TEST_CASE("a text that is not UTF-8 is not written down", "[server][storage]") {
   CHECK(EncodeLogRecord(JobRecord{{1, 2}, "name = \"\xFF\""}).status().code() == Code::kInvalid);
 }

@@ -62,6 +62,7 @@ inline SnapshotImage MakeImage(SnapshotId id, ShardIndex part, ImageShape shape 
   header.array_count = shape.array_count;
   header.parameters.updates = id.version.value;
   header.parameters.learning_rate = 0.1F;
+  if (id.version.value % 2 == 1) header.parameters.program_state = std::string("\0\xFFstate", 7);
   header.slot_count = shape.slot_count;
   header.ended.assign(shape.slot_count, id.version.value);
   for (BlockIndex i = 0; i < shape.block_count; ++i) {

@@ -181,6 +181,16 @@ void Checks::SeeCommit(Commit commit) {
   commit.term = {};
   const auto [known, added] = commits_.try_emplace({commit.generation, commit.step}, commit);
   if (!added && !(known->second == commit)) Fail("two different commits of one step");
+  SeeUpdates(commit.step.Next(), commit.next.updates);
+  if (!added || options_.program_state == ClusterOptions::ProgramState::kNone) return;
+  ++outcome_->counts["commits with a program state"];
+  if (commit.next.program_state != ProgramStateAt(commit.step.Next()))
+    Fail("a step's program state is not the one made");
+}
+
+void Checks::SeeUpdates(Step step, std::uint64_t updates) {
+  const auto [known, added] = updates_.try_emplace(step, updates);
+  if (!added && known->second != updates) Fail("a version has had another number of updates");
 }
 
 void Checks::SeeDisks(const std::vector<SimDisk>& disks) {

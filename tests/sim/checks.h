@@ -27,6 +27,8 @@ class Checks {
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
            const std::vector<SimDisk>& disks);
   void Take(std::vector<server::StepRecord> records);
+  // Sync: a version has had so many updates, as a Commit or a worker has it.
+  void SeeUpdates(Step step, std::uint64_t updates);
   // Another number of shards begins.
   void ForgetShards() { digests_.clear(); }
   void EveryPushCountedOnce(const std::vector<const server::Shard*>& shards);
@@ -70,6 +72,7 @@ class Checks {
   std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest
   std::map<Step, double> losses_;
+  std::map<Step, std::uint64_t> updates_;  // of the version that the step begins with
   Term term_;
   Generation generation_;
   // Level durable.

@@ -170,6 +170,9 @@ void Cluster::TickAll() {
     worker->Tick(now_ + worker->ahead, &out);
     Send(worker->node(), &out);
     if (!worker->violation().empty()) outcome_.violation = worker->violation();
+    if (worker->has_work() && options_.mode == Mode::kSync) {
+      checks_->SeeUpdates(worker->work().step, worker->work().updates);
+    }
   }
   if (!Calm()) InjectFaults();
   RestartTheDead();

@@ -76,6 +76,10 @@ struct ClusterOptions {
   bool statistics = false;                 // every other tensor is one
   // Since edition 6.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
+  // Since edition 7.
+  // The program's state is a chain of hashes over the steps; workers give it with every slot, or with the last one of
+  // their rounds.
+  enum class ProgramState { kNone, kEverySlot, kLastSlot } program_state = ProgramState::kNone;
 };
 
 struct Mutant;

@@ -17,6 +17,7 @@ ClusterOptions OptionsOf(const RunName& name) {
   // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
   if (name.mode != Mode::kSync) options.optimizer = OptimizerKind::kAdamW;
+  if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;
   return options;
 }
 

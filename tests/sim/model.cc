@@ -1,5 +1,8 @@
 #include "tests/sim/model.h"
 
+#include <span>
+
+#include "common/hash.h"
 #include "common/random.h"
 
 namespace capstan::sim {
@@ -59,6 +62,19 @@ std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, St
 }
 
 float GivenWeight(std::uint32_t kind, std::uint64_t element) { return UnitFloat(Philox(17, element, kind)[0]) - 0.5F; }
+
+std::string NextProgramState(const std::string& state, Step step) {
+  const std::uint64_t key = Hash64(std::as_bytes(std::span(state)));
+  std::string next;
+  for (std::uint64_t i = 0; i < 8 + key % 5; ++i) next += static_cast<char>(PhiloxKey(key, step.value, i) & 0xff);
+  return next;
+}
+
+std::string ProgramStateAt(Step step) {
+  std::string state;
+  for (Step s; s < step; s = s.Next()) state = NextProgramState(state, s);
+  return state;
+}
 
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {
   const std::uint64_t draw = PhiloxKey(99, step.value, slot);

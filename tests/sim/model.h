@@ -5,6 +5,7 @@
 
 #include <capstan/hyper_parameters.h>
 
+#include <string>
 #include <vector>
 
 #include "common/catalog.h"
@@ -19,6 +20,10 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
 // What workers of this kind bring as first weights.
 float GivenWeight(std::uint32_t kind, std::uint64_t element);
+// What a program makes of the state it was handed, at the end of a step; as long as the step wants it.
+std::string NextProgramState(const std::string& state, Step step);
+// Of the version that this step begins with: from the first step on, one after the other.
+std::string ProgramStateAt(Step step);
 // Samples of a slot: 0 to 3, the same whoever asks.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
 // Depends on the weight in a way that amplifies any difference.

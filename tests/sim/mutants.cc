@@ -150,6 +150,18 @@ void AddTerms(std::vector<Mutant>* all) {
          reset.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
        }),
        {}});
+  add({"reset-program-state",
+       "a Reset does not carry the program's state of its version",
+       Mode::kSync,
+       Flaw::kNone,
+       On<Reset>([](Tampering*, Reset& reset) { reset.parameters.program_state.clear(); }),
+       {}});
+  add({"skipped-counted",
+       "a worker is told of skipped steps as updates",
+       Mode::kSync,
+       Flaw::kNone,
+       {},
+       On<Weights>([](Tampering*, Weights& weights) { weights.updates = weights.version.value; })});
   add({"commit-generation",
        "a shard takes a Commit of another generation",
        Mode::kSync,
@@ -528,6 +540,7 @@ void AddFlaws(std::vector<Mutant>* all) {
   add("data-by-position", "a worker gives its slots their data by position, not by number", Flaw::kDataByPosition);
   add("not-reproducible", "a gradient depends on who computed it", Flaw::kNotReproducible);
   add("old-weights", "a worker computes before it has all blocks of the version", Flaw::kOldWeights);
+  add("own-program-state", "a program goes on from the state that it made last", Flaw::kOwnProgramState);
 }
 
 void AddLogs(std::vector<Mutant>* all) {

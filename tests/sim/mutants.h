@@ -41,6 +41,7 @@ enum class Flaw {
   kDataByPosition,   // a slot's data depends on its place among its worker's slots
   kNotReproducible,  // a gradient depends on who computed it
   kOldWeights,       // a worker computes before all blocks of the version are there
+  kOwnProgramState,  // a worker goes on from the program's state that it made last, not from the version's
 };
 
 // What a mutant may look at.

@@ -79,6 +79,12 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   constexpr OptimizerKind kKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kAdamW, OptimizerKind::kLars,
                                       OptimizerKind::kLamb};
   options.optimizer = kKinds[pick(std::size(kKinds))];
+  if (edition < 7) return options;
+  random = RandomStream(seed, 9);
+  if (pick(2) == 0) {
+    options.program_state =
+        pick(2) == 0 ? ClusterOptions::ProgramState::kEverySlot : ClusterOptions::ProgramState::kLastSlot;
+  }
   return options;
 }
 
@@ -133,6 +139,8 @@ std::string Describe(const ClusterOptions& options) {
   if (options.precision != Precision::kFp32) text += options.precision == Precision::kBf16 ? ", bf16" : ", fp16";
   if (options.statistics) text += ", statistics";
   if (options.given) text += ", " + std::to_string(options.given_kinds) + " kinds of given weights";
+  if (options.program_state == ClusterOptions::ProgramState::kEverySlot) text += ", a program state of every slot";
+  if (options.program_state == ClusterOptions::ProgramState::kLastSlot) text += ", a program state of last slots";
   if (options.optimizer == OptimizerKind::kLars) text += ", lars";
   if (options.optimizer == OptimizerKind::kLamb) text += ", lamb";
   add("clip", options.clip_norm);

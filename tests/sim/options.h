@@ -9,7 +9,7 @@
 
 namespace capstan::sim {
 
-inline constexpr int kNewestEdition = 6;
+inline constexpr int kNewestEdition = 7;
 // `edition`: what befell jobs when a seed was written down; an older one is replayed without what came later.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
 // What befalls the logs of a job whose acknowledgements are durable.

@@ -92,6 +92,8 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
   const Block& block = settings_.catalog->blocks()[arrived.block];
   Decode(block.EncodingIn(settings_.encoding), arrived.payload.data, block.count, weights_.data() + block.flat_offset);
   arrived_[arrived.block] = true;
+  const bool keeps = settings_.flaw == Flaw::kOwnProgramState && !program_state_.empty();
+  if (arrived.block == 0 && !keeps) program_state_ = arrived.program_state;
 }
 
 void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
@@ -181,8 +183,12 @@ void SimWorker::Compute(Instant now, Outbox* out) {
     report.samples = SamplesOf(options, work_.step, slot);
     report.loss_sum = static_cast<double>(slot) + static_cast<double>(work_.step.value);
     report.predictions = report.samples;
-    session_->EndSlot(work_.round, report, now, out);
+    const bool gives = options.program_state == ClusterOptions::ProgramState::kEverySlot ||
+                       (options.program_state == ClusterOptions::ProgramState::kLastSlot && slot == work_.slots.back());
+    std::string state = gives ? NextProgramState(program_state_, work_.step) : std::string();
+    session_->EndSlot(work_.round, report, std::move(state), now, out);
   }
+  if (settings_.flaw == Flaw::kOwnProgramState) program_state_ = NextProgramState(program_state_, work_.step);
 }
 
 }  // namespace capstan::sim

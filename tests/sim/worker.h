@@ -39,6 +39,7 @@ class SimWorker {
   std::uint64_t node() const { return settings_.node; }
   const std::string& name() const { return settings_.name; }
   bool has_work() const { return has_work_; }
+  const client::Work& work() const { return work_; }
   Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
   // What should never happen; empty: it has not.
@@ -70,6 +71,7 @@ class SimWorker {
   bool has_work_ = false;
   client::Work work_;
   float loss_scale_ = 1.0F;
+  std::string program_state_;  // of the version that it has
   std::vector<bool> arrived_;
   Instant busy_until_{};
   bool idle_call_due_ = true;

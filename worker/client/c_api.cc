@@ -141,6 +141,7 @@ capstan_work WorkOf(const capstan::Work& work) {
   out.slots = work.slots.data();
   out.slot_length = work.slots.size();
   out.slot_count = work.slot_count;
+  out.updates = work.updates;
   return out;
 }
 
@@ -239,6 +240,20 @@ capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const std::vector<capstan::HyperParameters> read, ReadHyperParameters(groups, count));
     return c.SetHyperParameters(read);
+  });
+}
+
+capstan_code capstan_set_program_state(capstan_client* client, const void* state, size_t bytes) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    if (state == nullptr && bytes > 0) return IsMissing("state");
+    return c.SetProgramState({static_cast<const char*>(state), bytes});
+  });
+}
+
+capstan_code capstan_program_state(capstan_client* client, const void** state, size_t* bytes) {
+  return AnswerFor(client, [&](const Client& c) -> Status {
+    CAPSTAN_RETURN_IF_ERROR(WriteOut(c.program_state().size(), bytes, "bytes"));
+    return WriteOut(static_cast<const void*>(c.program_state().data()), state, "state");
   });
 }
 

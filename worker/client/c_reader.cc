@@ -63,6 +63,7 @@ Status Pull(Reader* reader, const capstan_pull_options* options, double seconds,
     out.done = version->done ? 1 : 0;
     out.step = version->step;
     out.generation = version->generation;
+    out.updates = version->updates;
   }
   return WriteStruct(out, pulled, "capstan_pulled");
 }

@@ -85,6 +85,8 @@ class NetworkClient : public Client {
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
   Status SetHyperParameters(const std::vector<HyperParameters>& groups) override;
+  Status SetProgramState(std::string_view state) override;
+  const std::string& program_state() const override { return program_state_; }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
@@ -102,7 +104,10 @@ class NetworkClient : public Client {
   void On(Session::JobFile& file) { job_file_ = std::move(file.text); }
   void On(Session::Joined&) {}
   void On(Session::WorkReady& ready);
-  void On(client::BlockArrived& block) { arrived_[block.block] = true; }
+  void On(client::BlockArrived& block) {
+    arrived_[block.block] = true;
+    if (block.block == 0) program_state_ = std::move(block.program_state);
+  }
   void On(Session::WorkVoid& ended) {
     if (has_work_ && ended.round == round_) void_ = true;
   }
@@ -158,6 +163,8 @@ class NetworkClient : public Client {
   std::uint64_t round_ = 0;
   Work work_;
   std::vector<bool> arrived_;
+  std::string program_state_;     // of the weights, once block 0 is there
+  std::string state_after_step_;  // that the program gave in this round
   std::unique_ptr<SlotSums> sums_;
   std::size_t slots_begun_ = 0;
   bool slot_open_ = false;  // begun and not ended
@@ -215,7 +222,7 @@ void NetworkClient::On(Session::WorkReady& ready) {
   has_work_ = true;
   void_ = false;
   round_ = work.round;
-  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale};
+  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale, work.updates};
   if (scales_) work_.loss_scale = scale_of_slot_[work.slots.front()].scale;
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
@@ -228,6 +235,7 @@ Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
   if (!catalog_) return Misuse("NextWork comes after Declare");
   has_work_ = void_ = slot_open_ = hyper_parameters_settled_ = false;
   sums_.reset();
+  state_after_step_.clear();
   while (!has_work_ || void_) {
     if (finished_) return std::optional<Work>();
     has_work_ = void_ = false;
@@ -269,6 +277,23 @@ Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& gro
   }
   has_hyper_parameters_ = true;
   loop_->Send(client::HyperParametersCommand{groups});
+  return {};
+}
+
+Status NetworkClient::SetProgramState(std::string_view state) {
+  if (!failure_.ok()) return failure_;
+  if (!sums_) return Misuse("SetProgramState comes in a round, before the end of a slot");
+  if (checks_) {
+    return Misuse(
+        "SetProgramState: only mode sync has steps that a program's state could be kept with; keep it out of "
+        "this job, or set job.mode = \"sync\"");
+  }
+  if (state.size() > kProgramStateBytesMax) {
+    return Misuse("SetProgramState: the state of step " + std::to_string(work_.step) + " has " +
+                  std::to_string(state.size()) + " bytes, and at most " + std::to_string(kProgramStateBytesMax) +
+                  " are kept with a step; leave out what follows from the step or from the job's files");
+  }
+  state_after_step_ = state;
   return {};
 }
 
@@ -430,7 +455,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   report.validation_predictions = result.validation_predictions;
   report.validation_correct = result.validation_correct;
   report.metrics = result.metrics;
-  loop_->Send(client::EndSlotCommand{round_, std::move(report)});
+  loop_->Send(client::EndSlotCommand{round_, std::move(report), state_after_step_});
   return void_ ? Status(Code::kStale, "the round is over") : failure_;
 }
 

@@ -37,6 +37,11 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->SetHyperParameters(groups);
   }
+  Status SetProgramState(std::string_view state) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->SetProgramState(state);
+  }
+  const std::string& program_state() const override { return client_->program_state(); }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->BeginSlot(slot, samples);

@@ -117,7 +117,7 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
     for (const TensorSpec& tensor : core().catalog()->tensors()) tensors_.push_back({tensor.name, tensor.shape});
   }
   const ReaderCore::Reading& reading = *core().reading();
-  return std::optional<PulledVersion>({reading.step.value, reading.generation.value, reading.done});
+  return std::optional<PulledVersion>({reading.step.value, reading.generation.value, reading.done, reading.updates});
 }
 
 }  // namespace

@@ -222,7 +222,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
   if (!reader_->status().ok()) return Fail(reader_->status());
   if (reader_->done()) {
     const bool last = reads_last_ || (has_global_steps_ && reader_->stop());
-    reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last};
+    reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last, reader_->updates()};
     reader_.reset();
     wish_.reset();
     ahead_ = std::max<std::uint64_t>(1, ahead_ / 2);

@@ -52,6 +52,7 @@ class ReaderCore {
     Step step;  // without global steps: that every slot had reached before
     Generation generation;
     bool done = false;  // the job's last
+    std::uint64_t updates = 0;
   };
 
   explicit ReaderCore(ReaderCoreOptions options);

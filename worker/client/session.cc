@@ -292,8 +292,9 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   link->retry.Restart();
   link->retry.Sent(now);
   loss_scale_ = weights.loss_scale;
+  if (Synchronous()) updates_ = weights.updates;
   if (!announced_) AnnounceWork(loss_scale_);
-  events_.push_back(WeightsArrived{weights.block, weights.version, payload});
+  events_.push_back(WeightsArrived{weights.block, weights.version, payload, weights.program_state});
   if (PullComplete()) {
     weights_complete_ = Synchronous();
     round_state_ = RoundState::kComputing;
@@ -394,14 +395,16 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   SendAllowed(&link, now, out, false);
 }
 
-void Session::EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out) {
+void Session::EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out) {
   if (round != round_ || !announced_) return;
   if (!Synchronous()) clocks_[report.slot] = PushStep().value;
   if (Synchronous() && !Has(done_slots_, report.slot)) done_slots_.push_back(report.slot);
   if (Synchronous() && Has(covered_ends_, report.slot)) return;
   const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_.size());
   ShardLink& link = links_[shard];
-  PendingEnd end{{generation_, link.address.incarnation, session_, PushStep(), report}, shard};
+  PendingEnd end{
+      {generation_, link.address.incarnation, session_, PushStep(), std::move(report), std::move(program_state)},
+      shard};
   link.retry.Restart();
   link.retry.Sent(now);
   out->Send(link.peer, end.header);

@@ -63,6 +63,7 @@ struct Work {
   std::uint64_t round = 0;  // counts up in this session; names the round in calls
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
+  std::uint64_t updates = 0;  // sync: that the weights have had; else 0
 };
 
 class Session {
@@ -86,6 +87,7 @@ class Session {
     BlockIndex block = 0;
     Version version;
     Slice payload;
+    std::string program_state;  // of the version; with block 0
   };
   struct WorkVoid {
     std::uint64_t round = 0;
@@ -114,7 +116,8 @@ class Session {
   // its block's are, a sum's are fp32.
   void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
             std::uint64_t payload_hash, Slice payload, Instant now, Outbox* out);
-  void EndSlot(std::uint64_t round, SlotReport report, Instant now, Outbox* out);
+  // `program_state`: after the step; empty: not from this slot.
+  void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
   // Waits for all members of the job; ends with BarrierPassed. Beside whatever else is under way.
@@ -220,6 +223,7 @@ class Session {
   std::vector<Staged::Entry> covered_;  // what shards held before we began
   std::vector<SlotIndex> covered_ends_;
   float loss_scale_ = 1.0F;                    // of step_
+  std::uint64_t updates_ = 0;                  // of step_; sync
   bool weights_complete_ = false;              // the application holds step_'s weights whole
   bool announced_ = false;                     // WorkReady of this round has been given out
   bool stop_ = false;                          // the last version has been seen: only the coordinator's word is awaited

@@ -102,7 +102,7 @@ void SessionLoop::Carry(Command& command, Instant now) {
     session_->Push(push->round, push->node, push->block, push->samples, push->loss_scale, push->payload_hash,
                    std::move(push->payload), now, &out_);
   } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
-    session_->EndSlot(end->round, std::move(end->report), now, &out_);
+    session_->EndSlot(end->round, std::move(end->report), std::move(end->program_state), now, &out_);
   } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
     session_->SetHyperParameters(std::move(hyper->groups));
   } else if (std::holds_alternative<ReadyCommand>(command)) {
@@ -144,7 +144,7 @@ void SessionLoop::HandOverEvents() {
                                     ? static_cast<void*>(weights_ + block.flat_offset)
                                     : narrow_ + block.flat_offset;
             std::memcpy(place, body.payload.data, body.payload.size);
-            (void)events_.Push(BlockArrived{body.block}).ok();
+            (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else {
             (void)events_.Push(std::move(body)).ok();
           }

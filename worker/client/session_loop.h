@@ -47,6 +47,7 @@ struct PushCommand {
 struct EndSlotCommand {
   std::uint64_t round = 0;
   SlotReport report;
+  std::string program_state;
 };
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
@@ -61,6 +62,7 @@ using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersComman
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {
   BlockIndex block = 0;
+  std::string program_state;  // with block 0
 };
 using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
                                Session::BarrierWaits, Session::BarrierPassed, Session::Finished, Session::Failed>;

@@ -154,7 +154,7 @@ void Session::AnnounceWork(float loss_scale) {
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
-  Work work{generation_, step_, round_, round_slots_, view_->slot_count};
+  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_};
   events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 

@@ -124,6 +124,9 @@ typedef struct capstan_work {
   const uint32_t* slots; /* ascending; valid until the next capstan_next_work */
   size_t slot_length;    /* of `slots` */
   uint32_t slot_count;   /* of the job */
+  /* sync: that the weights have had, which is the steps before less those that were skipped; else 0. Of 8 bytes: an
+   * older program's padding ends before it. */
+  uint64_t updates;
 } capstan_work;
 
 /* A slot's part of a weighted average over all slots, which people see for each step as sum / weight. */
@@ -184,6 +187,16 @@ capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32
  * every worker of a step, a function of the step alone. Before a gradient of the round is final; kept for rounds to
  * come. Where tensors have a group there are no gradients without it. */
 capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_hyper_parameters* groups, size_t count);
+
+/* What a program keeps from step to step: bytes that the job keeps with each version of the weights, on disk with its
+ * snapshots, and hands to every worker with them; also when the job went back, or was resumed. `state`, of `bytes`
+ * bytes (at most 65536; null and 0: none), is as of the end of the round's step, and goes with the slots of the round
+ * that end after this call. The slots of a step that have one are to have the same: made from capstan_program_state and
+ * the step alone. Where none has one, what the version before had stays. Mode sync. */
+capstan_code capstan_set_program_state(capstan_client* client, const void* state, size_t bytes);
+/* Of the version that this round computes with; 0 bytes: none was given yet. To read when capstan_wait_weights has
+ * answered for tensor 0; valid until the next capstan_next_work. */
+capstan_code capstan_program_state(capstan_client* client, const void** state, size_t* bytes);
 
 /* Starts a slot of the round, in the order of `slots`. *gradient is where its gradient goes, laid out as the weights:
  * the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute. */
@@ -252,6 +265,7 @@ typedef struct capstan_pulled {
   int32_t done;          /* 1: the job's last */
   uint64_t step;         /* that computes with these weights; async, bounded: that all slots had reached before */
   uint64_t generation;
+  uint64_t updates; /* that the weights have had: skipped steps are none; async, bounded: the block with the fewest */
 } capstan_pulled;
 
 typedef struct capstan_reader_tensor {

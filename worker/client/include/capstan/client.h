@@ -34,6 +34,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace capstan {
@@ -85,6 +86,8 @@ struct Work {
   std::vector<std::uint32_t> slots;  // ascending
   std::uint32_t slot_count = 0;      // of the job
   float loss_scale = 1.0F;           // gradients are to be of loss_scale * loss
+  // sync: that the weights have had, which is the steps before less those that were skipped. Else 0.
+  std::uint64_t updates = 0;
 };
 
 struct SlotResult {
@@ -139,6 +142,16 @@ class [[gnu::visibility("default")]] Client {
   // of a step, a function of the step alone. After Declare, and before a gradient of the round is final. Rounds to come
   // keep them until the next call. Where tensors have a group there are no gradients without them.
   virtual Status SetHyperParameters(const std::vector<HyperParameters>& groups) = 0;
+
+  // What a program keeps from step to step (a schedule's state, say): bytes that the job keeps with each version of the
+  // weights, on disk with its snapshots, and hands to every worker with them; also when the job went back, or was
+  // resumed. `state` is as of the end of the round's step; it goes with the slots of the round that end after this
+  // call. The slots of a step that have one are to have the same: made from program_state() and the step alone. Where
+  // none has one, what the version before had stays. A step that is skipped keeps its own. At most 64 KiB; mode sync.
+  virtual Status SetProgramState(std::string_view state) = 0;
+  // Of the version that this round computes with; empty: none was given yet. Valid to read when WaitWeights has
+  // answered for tensor 0, until the next call of NextWork.
+  virtual const std::string& program_state() const = 0;
 
   // Starts a slot of the round, in the order of Work::slots. Returns where its gradient goes (laid out as weights()):
   // the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute.

@@ -61,7 +61,8 @@ struct PullOptions {
 struct PulledVersion {
   std::uint64_t step = 0;
   std::uint64_t generation = 0;
-  bool done = false;  // the job's last
+  bool done = false;          // the job's last
+  std::uint64_t updates = 0;  // that the weights have had: skipped steps are none; async: the block with the fewest
 };
 
 class [[gnu::visibility("default")]] Reader {
