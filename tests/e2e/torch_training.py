@@ -51,7 +51,29 @@ def optimizer_of(name, model):
     return kind([{"params": weights, "weight_decay": 0.02}, {"params": others, "lr": 2 * options["lr"]}], **options)
 
 
-def scheduler_of(optimizer):
+class Wandering:
+    """A rate that depends on where its process began, and on all that came since: its state, and no number of steps."""
+
+    def __init__(self, optimizer, begin):
+        self.optimizer, self.place, self.seen = optimizer, begin, ()
+        self.rates = {index: group["lr"] for index, group in enumerate(optimizer.param_groups)}
+
+    def step(self):
+        self.place = (1.7 * self.place + 0.1 * sum(self.seen)) % 1.0
+        self.seen = (*self.seen[-3:], self.optimizer.param_groups[0]["lr"])
+        for index, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = self.rates[index] * (0.5 + self.place)
+
+    def state_dict(self):
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+def scheduler_of(optimizer, begin=None):
+    if begin is not None:
+        return Wandering(optimizer, begin)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10) * 0.99**step)
 
 
@@ -114,7 +136,7 @@ def by_capstan(setup):
 
     model = network(setup["seed"])
     optimizer = optimizer_of(setup["optimizer"], model)
-    scheduler = scheduler_of(optimizer)
+    scheduler = scheduler_of(optimizer, setup.get("begin"))
     dataset = Noisy() if setup.get("noisy") else data()
     loader = DataLoader(dataset, batch_size=setup["batch"], shuffle=True, num_workers=setup.get("loaders", 0))
     trainer = capstan.torch.connect(setup["coordinator"], setup["name"])

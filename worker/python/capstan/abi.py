@@ -45,7 +45,7 @@ class Description(Sized):
 class Work(Sized):
     _fields_ = [("size", c_size_t), ("done", c_int32), ("loss_scale", c_float), ("step", c_uint64),
                 ("generation", c_uint64), ("slots", POINTER(c_uint32)), ("slot_length", c_size_t),
-                ("slot_count", c_uint32)]
+                ("slot_count", c_uint32), ("updates", c_uint64)]
 
 
 class Metric(Sized):
@@ -84,7 +84,7 @@ class PullOptions(Sized):
 
 class Pulled(Sized):
     _fields_ = [("size", c_size_t), ("nothing_newer", c_int32), ("done", c_int32), ("step", c_uint64),
-                ("generation", c_uint64)]
+                ("generation", c_uint64), ("updates", c_uint64)]
 
 
 class ReaderTensor(Sized):
@@ -105,6 +105,8 @@ _ARGUMENTS: dict[str, list[object]] = {
     "weights": [c_void_p, POINTER(c_void_p)],
     "wait_weights": [c_void_p, c_uint32, c_uint32, c_double],
     "set_hyper_parameters": [c_void_p, POINTER(HyperParameters), c_size_t],
+    "set_program_state": [c_void_p, c_char_p, c_size_t],
+    "program_state": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],

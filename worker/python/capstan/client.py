@@ -106,13 +106,15 @@ class Slot:
 class Work:
     """One round: the gradients of these slots of global batch `step` are wanted."""
 
-    def __init__(self, client: Client, work: abi.Work, weights: Tensors) -> None:
+    def __init__(self, client: Client, work: abi.Work, weights: Tensors, program_state: bytes) -> None:
         self.client = client
         self.step: int = work.step
         self.generation: int = work.generation  # rises when the job went back to an earlier step
         self.slot_count: int = work.slot_count  # of the job
         self.loss_scale: float = work.loss_scale  # gradients are to be of loss_scale * loss
         self.weights = weights  # those of this step, until the next round
+        self.updates: int = work.updates  # that they have had, in mode sync: skipped steps are none
+        self.program_state = program_state  # of their version; b"": none was given yet
         self._slots = [work.slots[i] for i in range(work.slot_length)]
         self._over = False
 
@@ -199,6 +201,17 @@ class Client:
         rows = (abi.HyperParameters * len(groups))(*map(_group_row, groups))
         self._handle.call("set_hyper_parameters", rows, len(rows))
 
+    def set_program_state(self, state: bytes) -> None:
+        """What the program keeps from step to step, as of the end of this round's step, at most 64 KiB: the job keeps
+        it with the next version of the weights, on disk with its snapshots, and hands it out as Work.program_state;
+        also when it went back, or was resumed.
+
+        It goes with the slots of the round that end after this call. The slots of a step that have one are to have the
+        same: made from Work.program_state and the step alone. Where none has one, what the version before had stays.
+        In mode sync.
+        """
+        self._handle.call("set_program_state", state, len(state))
+
     def work(self) -> Iterator[Work]:
         """Rounds until the job is done, each with its weights in place.
 
@@ -210,7 +223,7 @@ class Client:
                 patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
             except Stale:
                 continue
-            yield Work(self, work, self._weights)
+            yield Work(self, work, self._weights, self._program_state())
 
     def barrier(self, seconds: float | None = None) -> None:
         """Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and
@@ -240,6 +253,11 @@ class Client:
         self._handle.call("weights", address)
         assert address.value is not None
         return address.value
+
+    def _program_state(self) -> bytes:
+        address, size = ctypes.c_void_p(), ctypes.c_size_t()
+        self._handle.call("program_state", address, size)
+        return ctypes.string_at(address, size.value) if size.value else b""
 
     def _next_work(self) -> abi.Work | None:
         work = abi.Work()

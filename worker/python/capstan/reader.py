@@ -40,6 +40,7 @@ class Version:
     step: int
     generation: int
     done: bool  # the job's last
+    updates: int  # that the weights have had: skipped steps are none; async, bounded: the block with the fewest
     weights: Tensors
     state: dict[str, Tensors]  # by PyTorch's names, like "exp_avg"; empty unless it was asked for
 
@@ -100,7 +101,8 @@ class Reader:
             return None
         names = self.state_names if optimizer_state else ()
         state = {name: self._views("state", index) for index, name in enumerate(names)}
-        return Version(pulled.step, pulled.generation, bool(pulled.done), self._views("weights"), state)
+        return Version(pulled.step, pulled.generation, bool(pulled.done), pulled.updates, self._views("weights"),
+                       state)
 
     def follow(self, *, optimizer_state: bool = False) -> Iterator[Version]:
         """Each newer version that can be had, to the job's last. Steps rise; those that come too fast are left out."""

@@ -1,10 +1,9 @@
-"""A learning rate scheduler that follows the job: after step k is committed it has been stepped k times, whichever
-process asks, and after a step back too. One that is no function of the step is refused."""
+"""A learning rate scheduler that follows the job: its state is the job's, kept with each committed step. Whichever
+process asks for a step has it, after a step back and a new start too."""
 from __future__ import annotations
 
-import copy
 import inspect
-import weakref
+import json
 from array import array
 from typing import Any
 
@@ -12,30 +11,26 @@ import torch
 
 from capstan.errors import Invalid, Unsupported
 from capstan.hyper_parameters import HyperParameters
+from capstan.torch.kept_state import from_json, is_code, to_json
 
 _REPLACED = ("step", "state_dict", "load_state_dict")
 
 
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    """Without what refers to the scheduler itself: CyclicLR has such a state before torch 2.0."""
-    return {name: copy.deepcopy(value) for name, value in state.items() if not isinstance(value, weakref.ref)}
-
-
 def _check(scheduler: Any) -> None:
-    """What cannot be stepped again from its beginning, as far as one can see."""
+    """What the job cannot step or keep, as far as one can see."""
     name = type(scheduler).__name__
     for part in (scheduler, *getattr(scheduler, "_schedulers", ())):
         if isinstance(part, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise Unsupported("ReduceLROnPlateau depends on what one process measures; use a scheduler that is a "
-                              "function of the step")
+            raise Unsupported("ReduceLROnPlateau depends on what one process measures; use a scheduler that steps by "
+                              "itself")
     missing = [method for method in _REPLACED if not hasattr(scheduler, method)]
     if missing:
-        raise Unsupported(f"{name} has no {missing[0]}(), and where the job goes back it is begun again; use one of "
+        raise Unsupported(f"{name} has no {missing[0]}(), by which the job keeps it with each step; use one of "
                           "torch.optim.lr_scheduler, like LambdaLR")
     for argument in inspect.signature(scheduler.step).parameters.values():
         if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             raise Unsupported(f"{name}.step() wants {argument.name}, and the job steps it by itself, with nothing; use "
-                              "a scheduler that is a function of the step")
+                              "a scheduler that steps by itself")
 
 
 class Schedule:
@@ -48,12 +43,7 @@ class Schedule:
         self._optimizer = optimizer
         self._advance, self._state, self._load = scheduler.step, scheduler.state_dict, scheduler.load_state_dict
         self._name = type(scheduler).__name__
-        try:
-            self._begin = _copied(self._state())
-        except TypeError as error:
-            raise Unsupported(f"the state of {self._name} cannot be copied ({error}), and where the job goes back it "
-                              "is begun again; use a scheduler that is a function of the step") from error
-        self._groups = [self._options(group) for group in optimizer.param_groups]
+        self._begin = self._now()
         self._step = 0
         self._told = array("q")  # by step, a hash of what this process told the servers
         self._is_told = bytearray()  # by step: not where it had no slot
@@ -61,16 +51,25 @@ class Schedule:
         scheduler.state_dict = self._state_to_save
         scheduler.load_state_dict = self._refuse_state
 
-    def go_to(self, step: int) -> None:
-        """As it is when step `step` begins."""
+    def go_to(self, step: int, kept: bytes) -> None:
+        """As it is when step `step` begins: as the job kept it, where it did; else stepped so often."""
+        if kept:
+            if kept != self._now():
+                self._restore(kept)
+            self._step = step
+            return
         if step < self._step:
-            self._load(copy.deepcopy(self._begin))
-            for group, options in zip(self._optimizer.param_groups, self._groups):
-                group.update(copy.deepcopy(options))
+            self._restore(self._begin)
             self._step = 0
         while self._step < step:
             self._advance()
             self._step += 1
+
+    def after(self) -> bytes:
+        """Steps it: what the job is to keep with the step that is under way."""
+        self._advance()
+        self._step += 1
+        return self._now()
 
     def check_told(self, step: int, groups: list[HyperParameters]) -> None:
         """That this process tells the servers for `step` what it told them for it before the job went back. What it
@@ -81,18 +80,50 @@ class Schedule:
         told = hash(tuple(groups))
         if self._is_told[step] and self._told[step] != told:
             raise Unsupported(f"{self._name}, stepped {step} times, gives other numbers than before the job went back: "
-                              "they depend on more than its state_dict(). Start the process again, which begins anew, "
-                              "and give the next job a scheduler that is a function of the step")
+                              "they depend on more than its state_dict(). Start the process again, and give the next "
+                              "job a scheduler that keeps there all that its numbers depend on")
         self._told[step], self._is_told[step] = told, True
 
+    def _now(self) -> bytes:
+        """With the groups' numbers, which schedulers change by what they are. In one order, whoever says it."""
+        name, groups = self._name, self._optimizer.param_groups
+        return json.dumps({
+            "scheduler": name,
+            "state": self._kept(self._state_to_save(), f"{name}.state_dict()"),
+            "groups": [self._kept({option: value for option, value in group.items() if option != "params"},
+                                  f"group {index} of the optimizer") for index, group in enumerate(groups)],
+        }, separators=(",", ":")).encode()
+
+    @staticmethod
+    def _kept(values: dict[str, Any], name: str) -> dict[str, Any]:
+        return {key: to_json(values[key], f"{name}[{key!r}]") for key in sorted(values)}
+
+    def _restore(self, kept: bytes) -> None:
+        try:
+            wanted = json.loads(kept)
+            named = wanted["scheduler"]
+            state = {key: from_json(value) for key, value in wanted["state"].items()}
+            groups = [{key: from_json(value) for key, value in group.items()} for group in wanted["groups"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise Invalid(f"what the job keeps with its steps ({len(kept)} bytes) is no scheduler's state ({error!r}): "
+                          "its workers are to run one script") from error
+        if named != self._name or len(groups) != len(self._optimizer.param_groups):
+            raise Invalid(f"the job keeps the state of {named} over {len(groups)} groups, and this script has "
+                          f"{self._name} over {len(self._optimizer.param_groups)}: go on with the job's own, or begin "
+                          "another job")
+        self._load(state)
+        for group, options in zip(self._optimizer.param_groups, groups):
+            group.update(options)
+        found = json.loads(self._now())["state"]
+        lost = [key for key, value in wanted["state"].items() if json.dumps(found.get(key)) != json.dumps(value)]
+        if lost:
+            raise Unsupported(f'{self._name}.load_state_dict() does not bring back "{lost[0]}" of its state_dict(), by '
+                              "which the job keeps it; give the job a scheduler that does")
+
     def _state_to_save(self) -> dict[str, Any]:
-        return {name: value for name, value in self._state().items() if name not in _REPLACED}
+        return {name: value for name, value in self._state().items() if name not in _REPLACED and not is_code(value)}
 
     @staticmethod
     def _refuse_state(_: object) -> None:
-        raise Unsupported("the scheduler follows the job's steps: a job goes on from its own snapshots, with capstan "
+        raise Unsupported("the scheduler's state is the job's: a job goes on from its own snapshots, with capstan "
                           "launch --resume")
-
-    @staticmethod
-    def _options(group: dict[str, Any]) -> dict[str, Any]:
-        return {name: copy.deepcopy(value) for name, value in group.items() if name != "params"}

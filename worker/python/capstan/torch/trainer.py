@@ -178,6 +178,7 @@ class Trainer:
             entry.clear_gradient()
         slot, self._slot, self._gradient = self._slot, None, None
         self._ask_for_the_last_version()
+        self._keep_schedule(slot)
         slot.end(self._loss_sum, predictions=self._computed, metrics=self._metrics)
         self._next_slot_or_round()
         return not self.done
@@ -310,12 +311,12 @@ class Trainer:
             self.done = True
             self._rest = iter(())
             if self._schedule is not None:
-                self._schedule.go_to(self._job["job"]["steps"])
+                self._schedule.go_to(self._job["job"]["steps"], b"")
             self._take_the_last_version()
             return
         self._rest = self._work.slots
         if self._schedule is not None:
-            self._schedule.go_to(self._work.step)
+            self._schedule.go_to(self._work.step, self._work.program_state)
         with torch.no_grad():
             for entry in self._parameters:
                 weights = entry.view(self.client.weights_in_place)
@@ -355,6 +356,7 @@ class Trainer:
                     self._slot = None
                     self._tell_rates()
                     self._ask_for_the_last_version()
+                    self._keep_schedule(slot)
                     slot.skip()
                     self._next_slot_or_round()
                     break
@@ -410,6 +412,14 @@ class Trainer:
             self.client.set_hyper_parameters(groups)
             self._rates_told = True
 
+    def _keep_schedule(self, slot: Slot) -> None:
+        """With the step, where there are steps: the job keeps what the schedule is after it. The round's last slot says
+        it, since until then the program may look at what the schedule is now; the job's last slot is always one."""
+        if self._schedule is None or self._work is None or self._job["job"]["mode"] != "sync":
+            return
+        if slot.index == self._work.slot_indices[-1]:
+            self.client.set_program_state(self._schedule.after())
+
     def _must_have_no_gradients(self) -> None:
         for entry in self._parameters:
             if entry.parameter.grad is not None:
@@ -461,8 +471,8 @@ class Trainer:
             reader.close()
 
     def _take_state(self, version: Version | None) -> None:
-        """Into the optimizer, as torch keeps it, but that "step" is the job's: it counts skipped steps too, and once
-        where each slot is an update of its own (async, bounded). A version does not say how many updates it has."""
+        """Into the optimizer, as torch keeps it: "step" counts updates, in async and bounded those of the block that has
+        the fewest."""
         assert self._optimizer is not None and self._rule is not None
         if version is None:
             return
@@ -470,7 +480,7 @@ class Trainer:
             state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
                                      for name, tensors in version.state.items()}
             if self._rule.counts_steps:
-                state["step"] = torch.tensor(float(version.step))
+                state["step"] = torch.tensor(float(version.updates))
             self._optimizer.state[entry.parameter] = state
 
     # ---- gradients --------------------------------------------------------------------------------------------------
