@@ -67,7 +67,7 @@ class Program {
     REQUIRE(capstan_begin_slot(client_, slot, 1, &gradient) == CAPSTAN_OK);
     std::fill_n(gradient, kElements, value);
     capstan_result result{};
-    result.size = sizeof result, result.loss_sum = result.predictions = 1;
+    result.size = sizeof result, result.loss_sum = 1, result.predictions = 1;
     REQUIRE(capstan_end_slot(client_, slot, &result) == CAPSTAN_OK);
   }
   std::string error() const { return capstan_last_error(client_); }

@@ -9,24 +9,24 @@
 #include <string>
 
 #include "common/status.h"
+#include "kernels/cuda/library_search.h"
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
 #include "monitoring/trace.h"
-#include "kernels/cuda/library_search.h"
 #include "worker/train/free_memory.h"
 
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;       // "host:port"
-  std::string name;              // of this worker; default of the command line: host name and process id
-  std::string data_root = ".";   // what relative paths of the job are below
-  unsigned threads = 0;          // 0: what the job file says
-  double join_seconds = 60;      // until the coordinator has answered
-  std::uint32_t local_rank = 0;  // among the workers of this machine: which of its GPUs "cuda" is
-  std::string plugins;           // folder of libcapstan_cuda.so and libcapstan_emulated.so
+  std::string coordinator;                // "host:port"
+  std::string name;                       // of this worker; default of the command line: host name and process id
+  std::string data_root = ".";            // what relative paths of the job are below
+  unsigned threads = 0;                   // 0: what the job file says
+  double join_seconds = 60;               // until the coordinator has answered
+  std::uint32_t local_rank = 0;           // among the workers of this machine: which of its GPUs "cuda" is
+  std::string plugins;                    // folder of libcapstan_cuda.so and libcapstan_emulated.so
   kernels::LibrarySearch libraries = {};  // where cuBLASLt may be
-  monitoring::Trace* trace = nullptr;             // null: none is kept
+  monitoring::Trace* trace = nullptr;     // null: none is kept
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
