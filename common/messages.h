@@ -374,6 +374,22 @@ struct Pull {
   std::uint32_t array = 0;  // 0: weights, then the optimizer's states
   // Of weights; states come as fp32. kFp32 or the job's own. Blocks of statistics come as fp32 whatever is asked.
   Encoding encoding = Encoding::kFp32;
+  // sync: blocks that are welcome while the version is not published yet, as tentative weights, a few at a time. Each
+  // comes once; what was lost is pulled when the version is published.
+  std::vector<BlockIndex> ahead;
+  bool follows = false;  // answered with Published when the version is, before its blocks
+};
+
+// What a pull of this version waited for. Tentative weights of this attempt are the version's own where the action is
+// kApply; all others that came before are void.
+struct Published {
+  Generation generation;
+  Incarnation incarnation;
+  Version version;
+  std::uint32_t attempt = 0;
+  StepAction action = StepAction::kApply;  // kSkip: the version has the blocks of the one before
+  bool stop = false;                       // as in Weights
+  float loss_scale = 1.0F;
 };
 
 // Payload: an array of the block: its weights, or one of the optimizer's states.
@@ -383,7 +399,7 @@ struct Weights {
   Version version;  // sync: of all blocks; async: of this block
   Version asked;    // what the pull asked for
   std::uint32_t attempt = 0;
-  bool tentative = false;
+  bool tentative = false;  // prepared, and void unless Published says otherwise; stop and loss_scale say nothing
   BlockIndex block = 0;
   bool stop = false;  // this is the last version
   float loss_scale = 1.0F;
@@ -428,7 +444,7 @@ struct Error {
 
 using Header = std::variant<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello,
                             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot,
-                            CoverageQuery, Staged, Pull, Weights, Assign, Assigned, Fetch, Fetched, Error>;
+                            CoverageQuery, Staged, Pull, Weights, Assign, Assigned, Published, Fetch, Fetched, Error>;
 
 struct Message {
   Header header;

@@ -455,6 +455,18 @@ struct HeaderWriter {
     WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
     out.setArray(m.array);
     out.setEncoding(static_cast<wire::Encoding>(m.encoding));
+    WriteNumbers(m.ahead, out.initAhead(faults.Count(m.ahead.size(), kListEntriesMax, "blocks ahead")));
+    out.setFollows(m.follows);
+  }
+  void operator()(const Published& m) {
+    auto out = root.initPublished();
+    out.setGeneration(m.generation.value);
+    out.setIncarnation(m.incarnation.value);
+    out.setVersion(m.version.value);
+    out.setAttempt(m.attempt);
+    out.setAction(static_cast<wire::StepAction>(m.action));
+    out.setStop(m.stop);
+    out.setLossScale(m.loss_scale);
   }
   void operator()(const Weights& m) {
     auto out = root.initWeights();
@@ -755,7 +767,18 @@ struct HeaderReader {
             {in.getVersion()},
             Numbers<BlockIndex>(in.getBlocks(), "blocks"),
             in.getArray(),
-            faults.Enum(in.getEncoding(), Encoding::kFp16, "a pull's encoding")};
+            faults.Enum(in.getEncoding(), Encoding::kFp16, "a pull's encoding"),
+            Numbers<BlockIndex>(in.getAhead(), "blocks ahead"),
+            in.getFollows()};
+  }
+  Published Read(wire::Published::Reader in) {
+    return {{in.getGeneration()},
+            {in.getIncarnation()},
+            {in.getVersion()},
+            in.getAttempt(),
+            faults.Enum(in.getAction(), StepAction::kSkip, "a published step's action"),
+            in.getStop(),
+            in.getLossScale()};
   }
   Weights Read(wire::Weights::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()},
@@ -799,6 +822,7 @@ struct HeaderReader {
       case wire::Header::COVERAGE_QUERY: return Read(in.getCoverageQuery());
       case wire::Header::STAGED: return Read(in.getStaged());
       case wire::Header::PULL: return Read(in.getPull());
+      case wire::Header::PUBLISHED: return Read(in.getPublished());
       case wire::Header::WEIGHTS: return Read(in.getWeights());
       case wire::Header::ASSIGN: return Read(in.getAssign());
       case wire::Header::ASSIGNED: return Read(in.getAssigned());

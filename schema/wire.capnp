@@ -41,6 +41,7 @@ struct Header {
     fetched @29 :Fetched;
     assign @30 :Assign;
     assigned @31 :Assigned;
+    published @32 :Published;
   }
 }
 
@@ -418,6 +419,18 @@ struct Pull {
   blocks @4 :List(UInt32);
   array @5 :UInt32;
   encoding @6 :Encoding;
+  ahead @7 :List(UInt32);
+  follows @8 :Bool;
+}
+
+struct Published {
+  generation @0 :UInt64;
+  incarnation @1 :UInt64;
+  version @2 :UInt64;
+  attempt @3 :UInt32;
+  action @4 :StepAction;
+  stop @5 :Bool;
+  lossScale @6 :Float32;
 }
 
 struct Weights {

@@ -60,7 +60,8 @@ inline auto Fields(EndSlot& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a
 inline auto Fields(CoverageQuery& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(Staged::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Staged& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
-inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
+inline auto Fields(Published& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
 inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o); }
 inline auto Fields(Error& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 // clang-format on

@@ -128,6 +128,11 @@ TEST_CASE("limits hold in both directions", "[common][wire]") {
   CHECK(DecodeHeader(Encoded(pull)).ok());
   pull.blocks.resize(kListEntriesMax + 1);
   CHECK(CodeOf(pull) == Code::kInvalid);
+  pull.blocks.clear();
+  pull.ahead.resize(kListEntriesMax);
+  CHECK(DecodeHeader(Encoded(pull)).ok());
+  pull.ahead.resize(kListEntriesMax + 1);
+  CHECK(CodeOf(pull) == Code::kInvalid);
 
   Redo redo;
   redo.trust_ratios.resize(kTensorsMax);
