@@ -87,6 +87,7 @@ void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rule
                               const TrustSquares& trust) {
   Entry& entry = blocks_[local];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
+  if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // on its way to a worker
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()), trust);
   entry.next.weights_hash.reset();
@@ -148,15 +149,21 @@ void BlockStore::SetFirstWeights(std::size_t local, std::uint32_t offset, std::s
 }
 
 BlockStore::Sendable BlockStore::ToSend(std::size_t local, Encoding encoding) {
-  const Entry& entry = blocks_[local];
-  BlockVersion& version = blocks_[local].published;
+  return ToSend(blocks_[local], &blocks_[local].published, encoding);
+}
+
+BlockStore::Sendable BlockStore::PreparedToSend(std::size_t local, Encoding encoding) {
+  return ToSend(blocks_[local], &blocks_[local].next, encoding);
+}
+
+BlockStore::Sendable BlockStore::ToSend(const Entry& entry, BlockVersion* version, Encoding encoding) {
   if (encoding == Encoding::kFp32) {
-    if (!version.weights_hash) HashWeights(entry, &version);
-    return {{version.weights, version.weights->data(), entry.count * sizeof(float)}, *version.weights_hash};
+    if (!version->weights_hash) HashWeights(entry, version);
+    return {{version->weights, version->weights->data(), entry.count * sizeof(float)}, *version->weights_hash};
   }
   CAPSTAN_CHECK(encoding == entry.encoding);
-  if (!version.narrow) Narrow(entry, &version);
-  return {{version.narrow, version.narrow->data(), entry.count * BytesPerNumber(encoding)}, version.narrow_hash};
+  if (!version->narrow) Narrow(entry, version);
+  return {{version->narrow, version->narrow->data(), entry.count * BytesPerNumber(encoding)}, version->narrow_hash};
 }
 
 std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {

@@ -46,6 +46,7 @@ class BlockStore {
   void PublishPrepared();
   // Drops what was prepared.
   void DropPrepared();
+  bool is_prepared(std::size_t local) const { return static_cast<bool>(blocks_[local].next.weights); }
   // Updates one block alone from one contribution; in place when nobody else holds its version.
   void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
@@ -57,12 +58,14 @@ class BlockStore {
   Encoding encoding(std::size_t local) const { return blocks_[local].encoding; }
   // The published weights.
   Slice Weights(std::size_t local) const { return Arrays(local)[0]; }
-  // The same to be sent without copying, and their XXH3-64. `encoding`: kFp32 or the block's own.
+  // The same to be sent without copying, and their XXH3-64. `encoding`: kFp32 or the block's own. Who holds prepared
+  // ones sees them unchanged, whatever comes of them.
   struct Sendable {
     Slice values;
     std::uint64_t hash = 0;
   };
   Sendable ToSend(std::size_t local, Encoding encoding);
+  Sendable PreparedToSend(std::size_t local, Encoding encoding);
   // The published weights and states of a block. Who holds a reference sees them unchanged by any later update.
   std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
   std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
@@ -96,6 +99,7 @@ class BlockStore {
   BlockVersion TakeVersion();
   // Somebody will pull what was just written: it is encoded and hashed while it is in the cache.
   void MakeSendable(const Entry& entry, BlockVersion* version);
+  Sendable ToSend(const Entry& entry, BlockVersion* version, Encoding encoding);
   static void HashWeights(const Entry& entry, BlockVersion* version);
   void Narrow(const Entry& entry, BlockVersion* version);
   BlockIn In(const BlockVersion& version) const;

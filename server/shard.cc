@@ -230,6 +230,7 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
     PrepareBlock(local);
     MoveWindow();
     PrepareStepWhenComplete(now, out);
+    SendAhead(out);
   }
 }
 
@@ -344,6 +345,7 @@ void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
     return;
   }
   if (query.step < step()) return;  // `passed` says it all
+  StopAhead(from);
   for (std::size_t local = 0; local < progress_.size(); ++local) {
     for (Node node : progress_[local].staged.nodes()) ack.held.push_back({store_->blocks()[local], node});
   }
@@ -353,14 +355,16 @@ void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
 // ---- pulls ---------------------------------------------------------------------------------------------------------
 
 void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
-  if (pull.blocks.size() > kPullBlocksMax) {
+  if (pull.blocks.size() > kPullBlocksMax || pull.ahead.size() > kPullBlocksMax) {
     Refuse(from, Code::kInvalid, "a pull of more than " + std::to_string(kPullBlocksMax) + " blocks", out);
     return;
   }
-  for (BlockIndex block : pull.blocks) {
-    if (local_of_.contains(block)) continue;
-    Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
-    return;
+  for (const std::vector<BlockIndex>* blocks : {&pull.blocks, &pull.ahead}) {
+    for (BlockIndex block : *blocks) {
+      if (local_of_.contains(block)) continue;
+      Refuse(from, Code::kInvalid, "block " + std::to_string(block) + " is not on this shard", out, block);
+      return;
+    }
   }
   if (pull.array >= store_->array_count()) {
     Refuse(from, Code::kInvalid,
@@ -385,16 +389,23 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     case PullAdmission::kPark: break;
   }
   // One parked pull per peer: a repeated or later one takes the place of the former.
-  std::erase_if(parked_, [&](const ParkedPull& parked) { return parked.peer == from; });
+  ParkedPull parked{from, pull, now, {}};
+  std::erase_if(parked_, [&](const ParkedPull& before) {
+    if (before.peer != from) return false;
+    if (before.pull.version == pull.version && pull.follows) parked = {from, pull, before.since, before.sent};
+    return true;
+  });
   if (parked_.size() >= kWaitingPullsMax) {
     Refuse(from, Code::kBusy, "too many pulls wait here", out);
     return;
   }
-  parked_.push_back({from, pull, now});
+  SendAhead(&parked, out);
+  parked_.push_back(std::move(parked));
   metrics_->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }
 
 void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
+  if (pull.follows && HasGlobalSteps(options_.mode)) SendPublished(peer, out);
   for (BlockIndex block : pull.blocks) {
     const std::size_t local = local_of_[block];
     Weights weights;
@@ -435,7 +446,7 @@ void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
     const PullAdmission admission = AdmitPull(options_.mode, parked.pull.version, pullable, options_.staleness);
     if (admission == PullAdmission::kAnswer) {
       metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
-      AnswerPull(parked.peer, parked.pull, out);
+      AnswerWaiting(parked, out);
     }
     return admission != PullAdmission::kPark;  // what is stale asks again
   });

@@ -1,7 +1,8 @@
 // Shard: applies pushes to its blocks and answers pulls from them.
 //
 // Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
-// Limits: kWaitingPullsMax pulls parked, one per peer; pushes beyond the credit window are not staged.
+// Limits: kWaitingPullsMax pulls parked, one per peer; kAheadMax tentative blocks on their way to each; pushes beyond
+// the credit window are not staged.
 //         What waits for its place in the log is bounded by log_bytes_max and log_records_max.
 // Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
 //         CHECKs only on our own bugs.
@@ -71,6 +72,7 @@ class Shard {
   static constexpr std::uint64_t kRoundsAheadMax = 2;  // ends of a slot before its pushes
   static constexpr std::size_t kProgressReportsMax = 1024;
   static constexpr std::size_t kPeerReadsMax = 256;
+  static constexpr std::size_t kAheadMax = 2;  // tentative blocks on their way to a worker
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
 
@@ -128,6 +130,7 @@ class Shard {
     PeerId peer;
     Pull pull;
     Instant since{};
+    std::vector<BlockIndex> sent;  // tentatively, of the present attempt
   };
 
   void HandleCoordinator(const Message& message, Instant now, Outbox* out);
@@ -211,6 +214,15 @@ class Shard {
   void Publish(const Commit& commit, Instant now, Outbox* out);
   void BeginStep();
   void AnswerPull(PeerId peer, const Pull& pull, Outbox* out);
+  void AnswerWaiting(const ParkedPull& parked, Outbox* out);
+  void SendPublished(PeerId peer, Outbox* out) const;
+  // Tentative blocks, to those whose pulls wait for them.
+  void SendAhead(Outbox* out);
+  void SendAhead(ParkedPull* parked, Outbox* out);
+  void SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outbox* out);
+  bool MayBePublished() const;
+  void TakeBackAhead();
+  void StopAhead(PeerId peer);
   void AnswerParkedPulls(Instant now, Outbox* out);
   // What pulls are measured by: the published version, or the clock of the slowest slot.
   Version PullableVersion() const;

@@ -96,6 +96,7 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
     clip_ = redo.clip;
     trust_ratios_ = redo.trust_ratios;
     metrics_->steps_redone.Add(1);
+    TakeBackAhead();
     const std::vector<GroupRule> rules = Rules();
     for (std::size_t local = 0; local < store_->size(); ++local) {
       const std::uint64_t samples = progress_[local].staged.samples();
@@ -106,6 +107,7 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
   }
   prepared_backoff_.Sent(now);
   out->Send(options_.coordinator, MakePrepared());
+  SendAhead(out);
 }
 
 }  // namespace capstan::server

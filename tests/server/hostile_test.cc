@@ -70,7 +70,13 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
     switch (hostile.random().Below(8)) {
       case 0: message = hostile.Spoil(bench.MakePush(step, 0, {0, 1}, 1, payload)); break;
       case 1: message = hostile.Spoil(bench.MakeEnd(step, 1)); break;
-      case 2: message = hostile.Spoil(bench.MakePull(step, {0, 1})); break;
+      case 2: {
+        Pull pull = bench.MakePull(step, {0, 1});
+        pull.ahead = {1, 2};
+        pull.follows = true;
+        message = hostile.Spoil(pull);
+        break;
+      }
       case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
       case 4: message = hostile.Spoil(Fetch{kKept, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
       case 5: message = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}}); break;
