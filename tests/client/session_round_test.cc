@@ -146,7 +146,7 @@ TEST_CASE("weights count when they are what was asked for, whole, of this life a
   bad[2].version = Version{1};
   bad[3].block = 1;  // the other shard's
   bad[4].block = UINT32_MAX;
-  bad[5].tentative = true;
+  bad[5].array = 1;  // not weights
   bad[6].payload_hash ^= 1;
   for (const Weights& weights : bad) bench.FromShard(0, weights, payload);
   bench.FromShard(0, bench.MakeWeights(0, 0, longer), longer);

@@ -50,7 +50,7 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
       [&](const auto& body) {
         using Body = std::decay_t<decltype(body)>;
         if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Weights> || std::is_same_v<Body, Assigned> ||
-                      std::is_same_v<Body, Error>) {
+                      std::is_same_v<Body, Published> || std::is_same_v<Body, Error>) {
           // Another life or history of the shard: the view will tell.
           if (body.incarnation != link->address.incarnation) return;
           link->last_heard = now;
@@ -58,6 +58,7 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
             OnShardError(link, body, now, out);
           } else if (body.generation == generation_) {
             if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Assigned>) On(link, body, now, out);
+            if constexpr (std::is_same_v<Body, Published>) On(link, body, now, out);
             if constexpr (std::is_same_v<Body, Weights>) On(link, body, message.payload, now, out);
           }
         }
@@ -222,6 +223,7 @@ void Session::VoidRound() {
   if (announced_) events_.push_back(WorkVoid{round_});
   announced_ = false;
   round_state_ = RoundState::kNone;
+  for (auto& [shard, link] : links_) link.pull.LetGo();
   ++round_;  // what the application still sends for the old one is dropped
 }
 
@@ -270,38 +272,6 @@ void Session::On(ShardLink* link, const Assigned& assigned, Instant now, Outbox*
 }
 
 // ---- shards --------------------------------------------------------------------------------------------------------
-
-void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
-  if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
-  if (round_state_ != RoundState::kPulling || weights.tentative) return;
-  if ((Synchronous() ? weights.version : weights.asked).value != step_.value) return;  // of a round that was given up
-  const auto place = std::lower_bound(link->blocks.begin(), link->blocks.end(), weights.block);
-  if (place == link->blocks.end() || *place != weights.block) return;
-  const auto index = static_cast<std::size_t>(place - link->blocks.begin());
-  if (link->arrived[index] || index >= link->asked) return;
-  if (weights.encoding != EncodingOf(weights.block)) return;
-  if (payload.size != catalog_->blocks()[weights.block].count * BytesPerNumber(weights.encoding)) return;
-  if (Hash64(payload.bytes()) != weights.payload_hash) return;  // damaged on the way: the retry asks again
-  if (Synchronous() && weights.stop) {
-    stop_ = true;
-    round_state_ = RoundState::kNone;
-    return;
-  }
-  link->arrived[index] = true;
-  ++link->pulled;
-  link->retry.Restart();
-  link->retry.Sent(now);
-  loss_scale_ = weights.loss_scale;
-  if (Synchronous()) updates_ = weights.updates;
-  if (!announced_) AnnounceWork(loss_scale_);
-  events_.push_back(WeightsArrived{weights.block, weights.version, payload, weights.program_state});
-  if (PullComplete()) {
-    weights_complete_ = Synchronous();
-    round_state_ = RoundState::kComputing;
-  } else {
-    AskForBlocks(link, now, out);
-  }
-}
 
 void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
   const std::size_t kept = link->pushes.size();
@@ -482,12 +452,7 @@ void Session::Tick(Instant now, Outbox* out) {
     for (const PendingEnd& end : ends_) {
       if (end.shard == shard) out->Send(link.peer, end.header);
     }
-    if (round_state_ != RoundState::kPulling || link.asked == link.pulled) continue;
-    Pull pull{generation_, link.address.incarnation, session_, Version{step_.value}, {}, 0, declaration_->encoding};
-    for (std::size_t i = 0; i < link.asked; ++i) {
-      if (!link.arrived[i]) pull.blocks.push_back(link.blocks[i]);
-    }
-    out->Send(link.peer, std::move(pull));
+    if (round_state_ == RoundState::kPulling && link.pull.awaits()) SendPull(&link, link.pull.Asked(), now, out);
   }
 }
 
@@ -497,7 +462,7 @@ bool Session::AwaitsShard(const ShardLink& link) const {
 }
 
 bool Session::AwaitsWeights(const ShardLink& link) const {
-  return round_state_ == RoundState::kPulling && link.pulled < link.blocks.size();
+  return round_state_ == RoundState::kPulling && !link.pull.complete();
 }
 
 // A pull of a version that is not there yet is answered when it is: until then this tells a shard that waits from one

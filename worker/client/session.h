@@ -9,6 +9,7 @@
 // Life:   Join -> JobFile -> Declare() -> view with slots. Then rounds: Ready() -> (coverage) -> pull -> WorkReady ->
 //         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; what the application
 //         still pushes for it is dropped. Weights arrive only between Ready() and the end of that round's pull.
+//         They are published ones: what comes before its version is published waits in ShardPull.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,7 @@
 #include "common/messages.h"
 #include "worker/client/first_weights.h"
 #include "worker/client/pending_pushes.h"
+#include "worker/client/shard_pull.h"
 
 namespace capstan::client {
 
@@ -142,10 +144,9 @@ class Session {
     PeerId peer;
     std::uint32_t credit = 0;  // for pushes of credit_step
     Step credit_step;
-    std::vector<BlockIndex> blocks;     // in catalog order
-    std::size_t pulled = 0, asked = 0;  // of `blocks`, in this round
-    std::vector<bool> arrived;
-    bool covered = false;  // its coverage of this round is known
+    std::vector<BlockIndex> blocks;  // in catalog order
+    ShardPull pull;                  // of `blocks`, in this round
+    bool covered = false;            // its coverage of this round is known
     Backoff retry;
     Instant last_heard{}, next_probe{};
     PendingPushes pushes;  // not staged yet
@@ -155,6 +156,8 @@ class Session {
   void On(PeerId from, const Error& error, Instant now, Outbox* out);
   void On(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
   void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
+  void OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
+  void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
   void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
   void GiveFirstWeights(Instant now, Outbox* out);
   void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
@@ -172,6 +175,11 @@ class Session {
   void FinishCoverage(Instant now, Outbox* out);
   void BeginPull(Instant now, Outbox* out);
   void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
+  void SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out);
+  std::optional<std::size_t> PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const;
+  void HandOver(BlockIndex block, Version version, const Slice& payload);
+  void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
+  void EndAtStop();
   void AnnounceWork(float loss_scale);
   bool PullComplete() const;
   void ChooseAgain();

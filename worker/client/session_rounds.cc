@@ -81,6 +81,7 @@ void Session::ChooseAgain() {
   if (!Synchronous()) return VoidRound();
   if (announced_ || !step_before_) return;
   round_state_ = RoundState::kNone;
+  for (auto& [shard, link] : links_) link.pull.LetGo();
   step_ = Step{step_.value - 1};
   done_slots_ = std::move(step_before_->done_slots);
   weights_complete_ = step_before_->weights_complete;
@@ -123,8 +124,7 @@ void Session::BeginPull(Instant now, Outbox* out) {
   round_state_ = RoundState::kPulling;
   announced_ = false;
   for (auto& [shard, link] : links_) {
-    link.pulled = link.asked = 0;
-    link.arrived.assign(link.blocks.size(), false);
+    link.pull.Begin(link.blocks.size(), Synchronous());
     link.retry.Restart();
     link.retry.Sent(now);
     AskForBlocks(&link, now, out);
@@ -133,19 +133,21 @@ void Session::BeginPull(Instant now, Outbox* out) {
 
 // Asks for further blocks in forward order, a window at a time.
 void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
-  if (link->asked - link->pulled > kPullWindow / 2 || link->asked == link->blocks.size()) return;
-  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}, 0, declaration_->encoding};
-  const std::size_t window = link->pulled == 0 ? kFirstPull : kPullWindow;
-  while (link->asked < link->blocks.size() && link->asked - link->pulled < window) {
-    pull.blocks.push_back(link->blocks[link->asked++]);
-  }
+  const std::vector<std::size_t> more = link->pull.AskFor(kFirstPull, kPullWindow);
+  if (!more.empty()) SendPull(link, link->pull.waits() ? link->pull.Asked() : more, now, out);
+}
+
+void Session::SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out) {
+  Pull pull{generation_, link->address.incarnation, session_, Version{step_.value}, {}, 0, declaration_->encoding, {}};
+  for (std::size_t index : wanted) pull.blocks.push_back(link->blocks[index]);
+  for (std::size_t index : link->pull.Ahead()) pull.ahead.push_back(link->blocks[index]);
+  pull.follows = link->pull.follows();
   link->retry.Sent(now);
   out->Send(link->peer, std::move(pull));
 }
 
 bool Session::PullComplete() const {
-  return std::all_of(links_.begin(), links_.end(),
-                     [](const auto& entry) { return entry.second.pulled == entry.second.blocks.size(); });
+  return std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pull.complete(); });
 }
 
 void Session::AnnounceWork(float loss_scale) {

@@ -1,0 +1,82 @@
+// What a session makes of weights: published ones are handed over, tentative ones are held until they are.
+#include <algorithm>
+
+#include "common/hash.h"
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+// Its place among the shard's blocks; none: it is damaged (the retry asks again), of another round, or here already.
+std::optional<std::size_t> Session::PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const {
+  if (round_state_ != RoundState::kPulling) return std::nullopt;
+  if ((Synchronous() ? weights.version : weights.asked).value != step_.value) return std::nullopt;
+  const auto place = std::lower_bound(link.blocks.begin(), link.blocks.end(), weights.block);
+  if (place == link.blocks.end() || *place != weights.block) return std::nullopt;
+  const auto index = static_cast<std::size_t>(place - link.blocks.begin());
+  if (link.pull.arrived(index) || weights.array != 0 || weights.encoding != EncodingOf(weights.block))
+    return std::nullopt;
+  if (payload.size != catalog_->blocks()[weights.block].count * BytesPerNumber(weights.encoding)) return std::nullopt;
+  if (Hash64(payload.bytes()) != weights.payload_hash) return std::nullopt;
+  return index;
+}
+
+void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
+  if (weights.tentative) return OnTentative(link, weights, payload, now, out);
+  if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
+  const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
+  if (!index) return;
+  if (Synchronous() && weights.stop) return EndAtStop();
+  link->retry.Restart();
+  link->retry.Sent(now);
+  loss_scale_ = weights.loss_scale;
+  link->pull.Arrive(*index);
+  HandOver(weights.block, weights.version, payload);
+  GoOnPulling(link, now, out);
+}
+
+// Not ours to compute with yet, and no word that the shard has published anything.
+void Session::OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
+  if (!Synchronous()) return;
+  const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
+  if (!index || !link->pull.Hold(*index, weights.attempt, payload)) return;
+  link->retry.Restart();
+  (void)link->pull.AskFor(kFirstPull, kPullWindow);
+  SendPull(link, link->pull.Asked(), now, out);  // there is room for another one
+}
+
+void Session::On(ShardLink* link, const Published& published, Instant now, Outbox* out) {
+  if (!Synchronous()) return;
+  if (published.version.value > 0) DropPassed(link->address.shard, Step{published.version.value - 1});
+  if (round_state_ != RoundState::kPulling || published.version.value != step_.value) return;
+  if (published.stop) return EndAtStop();
+  link->retry.Restart();
+  link->retry.Sent(now);
+  loss_scale_ = published.loss_scale;
+  const bool kept = published.action == StepAction::kApply;
+  for (const ShardPull::Held& held : link->pull.Publish(published.attempt, kept)) {
+    HandOver(link->blocks[held.index], published.version, held.payload);
+  }
+  GoOnPulling(link, now, out);
+}
+
+void Session::HandOver(BlockIndex block, Version version, const Slice& payload) {
+  if (!announced_) AnnounceWork(loss_scale_);
+  events_.push_back(WeightsArrived{block, version, payload});
+}
+
+void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
+  if (PullComplete()) {
+    weights_complete_ = Synchronous();
+    round_state_ = RoundState::kComputing;
+  } else {
+    AskForBlocks(link, now, out);
+  }
+}
+
+void Session::EndAtStop() {
+  stop_ = true;
+  round_state_ = RoundState::kNone;
+  for (auto& [shard, link] : links_) link.pull.LetGo();
+}
+
+}  // namespace capstan::client
