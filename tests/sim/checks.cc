@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/encoding.h"
 #include "server/admission.h"
 #include "tests/sim/model.h"
 
@@ -57,6 +58,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (generation == shard.generation() && shard.version() > version) SeePublished(shard, shards);
   generation = shard.generation();
   version = shard.version();
+  SeeWeights(shard);
   const std::uint64_t digest = shard.Digest();
   const auto [known, added] = digests_.try_emplace({index, version}, digest);
   if (!added && known->second != digest) {
@@ -64,6 +66,27 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
          " differs between generations");
   }
   if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+}
+
+void Checks::SeeWeights(const Shard& shard) {
+  for (std::size_t local = 0; local < shard.store().size(); ++local) {
+    const Slice weights = shard.store().Weights(local);
+    const auto* values = reinterpret_cast<const float*>(weights.data);
+    published_[{shard.version(), shard.store().blocks()[local]}].assign(values, values + shard.store().count(local));
+  }
+}
+
+// What a worker computes with is the published version, bit for bit.
+void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights) {
+  if (!server::HasGlobalSteps(options_.mode)) return;
+  const auto known = published_.find({version, index});
+  if (known == published_.end()) return Fail("a worker computes with weights that nobody has published");
+  const Encoding encoding = catalog_.blocks()[index].EncodingIn(weights);
+  std::vector<std::byte> wanted(known->second.size() * BytesPerNumber(encoding));
+  Encode(encoding, known->second, wanted.data());
+  if (!std::equal(wanted.begin(), wanted.end(), payload.bytes().begin(), payload.bytes().end())) {
+    Fail("a worker computes with weights that are not the published ones");
+  }
 }
 
 // A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every

@@ -30,7 +30,10 @@ class Checks {
   // Sync: a version has had so many updates, as a Commit or a worker has it.
   void SeeUpdates(Step step, std::uint64_t updates);
   // Another number of shards begins.
-  void ForgetShards() { digests_.clear(); }
+  void ForgetShards() {
+    digests_.clear();
+    seen_.clear();
+  }
   void EveryPushCountedOnce(const std::vector<const server::Shard*>& shards);
   // Of a process that has ended: what it met.
   void Add(const monitoring::CoordinatorMetrics& metrics);
@@ -38,6 +41,9 @@ class Checks {
 
   // A shard in this life counted this push, as it was sent. `before`: the shard's version then.
   void PushCounted(const server::Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push);
+
+  // A worker was handed this block, and computes with it.
+  void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
   // Level durable. A shard says that it has something: then it has it for as long as the history lasts.
   void Acknowledged(std::size_t index, Generation history, const Header& header);
@@ -54,6 +60,7 @@ class Checks {
   }
   void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
   void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
+  void SeeWeights(const server::Shard& shard);
   void SeeStaleness(const server::Shard& shard);
   void SeeFirstWeights(const server::Shard& shard);
   void SeeLogged(std::size_t index, const server::Shard& shard);
@@ -68,6 +75,7 @@ class Checks {
   std::vector<std::uint32_t> founders_;  // kinds of first weights that this job may have begun with
   std::map<std::pair<Generation, Step>, Commit> commits_;
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state
+  std::map<std::pair<Version, BlockIndex>, std::vector<float>> published_;              // sync: weights
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard
   std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest

@@ -210,7 +210,9 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
                        std::holds_alternative<SnapshotsKept>(delivery.message.header);
   if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
   AfterShard(index, &out);
-  if (matters) Aim(index);
+  if (!matters) return;
+  checks_->See(coordinator_.core.get(), Look().shards, disks_);  // it may be its last word
+  Aim(index);
 }
 
 void Cluster::AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {

@@ -60,6 +60,11 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
       "coverage asked of a half-staged step",
       "pull waits for the next version",
       "pull of a version that is gone refused",
+      "tentative weights before their version is published",
+      "tentative weights of an attempt that was redone",
+      "tentative weights of a skipped step",
+      "tentative weights of an older generation ignored",
+      "tentative weights of a step that another coordinator decides",
       "shard dies with a half-staged step",
       "shard dies between Prepared and Commit",
       "shard dies between ResetDone and RUNNING",
@@ -254,6 +259,27 @@ void Markers::Repeated(std::uint64_t from, const Push& push) {
   }
 }
 
+void Markers::SeeTentative(const World& world, std::uint64_t to, Generation generation, const Weights& weights) {
+  if (!weights.tentative) return;
+  if (weights.generation < generation) return Count("tentative weights of an older generation ignored");
+  Count("tentative weights before their version is published");
+  if (world.coordinator == nullptr) return;
+  const auto [seen, added] = tentative_.try_emplace({to, weights.version}, Tentative{weights.attempt, {}});
+  if (!added && seen->second.attempt < weights.attempt) Count("tentative weights of an attempt that was redone");
+  seen->second = {weights.attempt, world.coordinator->term()};
+}
+
+void Markers::SeeTentative(const World& world, std::uint64_t to, Generation, const Published& published) {
+  const auto seen = tentative_.find({to, published.version});
+  if (seen == tentative_.end()) return;
+  if (published.action == StepAction::kSkip) Count("tentative weights of a skipped step");
+  if (published.attempt > seen->second.attempt) Count("tentative weights of an attempt that was redone");
+  if (world.coordinator != nullptr && world.coordinator->term() > seen->second.term) {
+    Count("tentative weights of a step that another coordinator decides");
+  }
+  tentative_.erase(seen);
+}
+
 void Markers::ToWorker(const World& world, std::uint64_t to, Generation generation, const Message& message) {
   std::visit(
       [&](const auto& body) {
@@ -265,6 +291,9 @@ void Markers::ToWorker(const World& world, std::uint64_t to, Generation generati
         }
         if constexpr (std::is_same_v<Body, capstan::Staged>) {
           if (body.generation < generation) Count("acknowledgement of a former life ignored");
+        }
+        if constexpr (std::is_same_v<Body, Weights> || std::is_same_v<Body, Published>) {
+          SeeTentative(world, to, generation, body);
         }
         if constexpr (std::is_same_v<Body, Weights>) {
           if (world.coordinator != nullptr && body.version.value < world.coordinator->step().value) {

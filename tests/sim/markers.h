@@ -54,6 +54,12 @@ class Markers {
     std::set<std::size_t> shards;
   };
   using StepName = std::pair<Generation, Step>;
+  struct Tentative {
+    std::uint32_t attempt = 0;
+    Term term;  // of the coordinator then
+  };
+  void SeeTentative(const World& world, std::uint64_t to, Generation generation, const Weights& weights);
+  void SeeTentative(const World& world, std::uint64_t to, Generation, const Published& published);
 
   const ClusterOptions& options_;
   Outcome* const outcome_;
@@ -65,6 +71,7 @@ class Markers {
   std::uint64_t founder_ = 0;  // newest: who, and in which generation
   Generation founder_generation_;
   std::map<std::pair<Generation, BlockIndex>, Incarnation> assigned_;  // first weights that a shard was sent
+  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;   // newest, by worker, not published yet
   StepName worker_died_at_, shard_died_at_;
   Term running_term_;                     // newest that was seen running,
   std::map<Generation, Term> ran_since_;  // and the first of each generation

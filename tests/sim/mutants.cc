@@ -573,6 +573,7 @@ std::vector<Mutant> MakeMutants() {
   AddLies(&all);
   AddFlaws(&all);
   AddLogs(&all);
+  AddTentative(&all);
   return all;
 }
 

@@ -86,6 +86,8 @@ struct Mutant {
 };
 
 const std::vector<Mutant>& Mutants();
+// Adds those of tentative weights.
+void AddTentative(std::vector<Mutant>* all);
 // Null: there is none of this name.
 const Mutant* FindMutant(const std::string& name);
 

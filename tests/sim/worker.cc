@@ -89,6 +89,7 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
     violation_ = "weights arrived for nobody";
     return;
   }
+  settings_.handed_over(arrived.version, arrived.block, arrived.payload);
   const Block& block = settings_.catalog->blocks()[arrived.block];
   Decode(block.EncodingIn(settings_.encoding), arrived.payload.data, block.count, weights_.data() + block.flat_offset);
   arrived_[arrived.block] = true;

@@ -4,6 +4,7 @@
 // Kind:   owned by the cluster.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ class SimWorker {
     PeerId coordinator;
     Flaw flaw = Flaw::kNone;
     Encoding encoding = Encoding::kFp32;
+    std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each block
   };
   explicit SimWorker(Settings settings);
 

@@ -1,0 +1,29 @@
+// Broken rules of tentative weights.
+#include "tests/sim/mutant_hooks.h"
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+void AddTentative(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Hook deliver) {
+    all->push_back({name, broken, Mode::kSync, Flaw::kNone, std::move(deliver), {}});
+  };
+  add("tentative-attempt", "a worker takes tentative weights of another attempt",
+      On<Weights, Published>([](Tampering*, auto& body) { body.attempt = 0; }));
+  add("tentative-early", "a worker computes with tentative weights before they are published",
+      On<Weights>([](Tampering*, Weights& weights) { weights.tentative = false; }));
+  add("tentative-skipped", "a worker takes what was prepared of a skipped step",
+      On<Published>([](Tampering*, Published& published) { published.action = StepAction::kApply; }));
+  all->push_back({"published-once",
+                  "Published is sent once to each worker, and never again",
+                  Mode::kSync,
+                  Flaw::kNone,
+                  {},
+                  On<Published>([](Tampering* t, Published& published) {
+                    const auto key = std::tuple(std::uint64_t{20}, t->to, t->from, published.generation.value,
+                                                published.version.value);
+                    t->drop = !t->seen->insert(key).second;
+                  })});
+}
+
+}  // namespace capstan::sim
