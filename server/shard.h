@@ -1,9 +1,9 @@
 // Shard: applies pushes to its blocks and answers pulls from them.
 //
 // Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
-// Limits: kWaitingPullsMax pulls parked, one per peer; kAheadMax tentative blocks on their way to each; pushes beyond
-// the credit window are not staged.
-//         What waits for its place in the log is bounded by log_bytes_max and log_records_max.
+// Limits: kWaitingPullsMax pulls parked, one per peer; kAheadMax tentative blocks on their way to each.
+//         Pushes beyond the credit window are not staged. What waits for its place in the log is bounded by
+//         log_bytes_max and log_records_max.
 // Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
