@@ -388,8 +388,10 @@ struct Published {
   Version version;
   std::uint32_t attempt = 0;
   StepAction action = StepAction::kApply;  // kSkip: the version has the blocks of the one before
-  bool stop = false;                       // as in Weights
+  bool stop = false;                       // this and the others as in Weights
   float loss_scale = 1.0F;
+  std::uint64_t updates = 0;
+  std::string program_state;  // from the shard that has block 0
 };
 
 // Payload: an array of the block: its weights, or one of the optimizer's states.
@@ -399,7 +401,7 @@ struct Weights {
   Version version;  // sync: of all blocks; async: of this block
   Version asked;    // what the pull asked for
   std::uint32_t attempt = 0;
-  bool tentative = false;  // prepared, and void unless Published says otherwise; stop and loss_scale say nothing
+  bool tentative = false;  // prepared, and void unless Published says otherwise; what is the version's is there
   BlockIndex block = 0;
   bool stop = false;  // this is the last version
   float loss_scale = 1.0F;

@@ -467,6 +467,8 @@ struct HeaderWriter {
     out.setAction(static_cast<wire::StepAction>(m.action));
     out.setStop(m.stop);
     out.setLossScale(m.loss_scale);
+    out.setUpdates(m.updates);
+    WriteProgramState(m.program_state, out, faults);
   }
   void operator()(const Weights& m) {
     auto out = root.initWeights();
@@ -778,7 +780,9 @@ struct HeaderReader {
             in.getAttempt(),
             faults.Enum(in.getAction(), StepAction::kSkip, "a published step's action"),
             in.getStop(),
-            in.getLossScale()};
+            in.getLossScale(),
+            in.getUpdates(),
+            ProgramState(in.getProgramState())};
   }
   Weights Read(wire::Weights::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()},

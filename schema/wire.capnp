@@ -431,6 +431,8 @@ struct Published {
   action @4 :StepAction;
   stop @5 :Bool;
   lossScale @6 :Float32;
+  updates @7 :UInt64;
+  programState @8 :Data;
 }
 
 struct Weights {

@@ -85,6 +85,8 @@ void Shard::SendPublished(PeerId peer, Outbox* out) const {
   published.action = last_commit_ ? last_commit_->action : StepAction::kApply;
   published.stop = parameters_.stop;
   published.loss_scale = parameters_.loss_scale;
+  published.updates = parameters_.updates;
+  if (local_of_.contains(0)) published.program_state = parameters_.program_state;
   out->Send(peer, std::move(published));
 }
 

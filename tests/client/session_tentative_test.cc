@@ -68,15 +68,20 @@ TEST_CASE("tentative weights are handed over when their shard has published them
   CHECK(bench.session->unstaged_pushes() == 4);  // nothing says yet that they are needed no more
   Published published = MakePublished(bench, 0, 1);
   published.loss_scale = 8.0F;
+  published.updates = 1;
+  published.program_state = "decided";
   bench.FromShard(0, published);
   const std::vector<Session::WorkReady> ready = bench.Events<Session::WorkReady>();
   REQUIRE(ready.size() == 1);
   CHECK(ready[0].work.step == Step{1});
+  CHECK(ready[0].work.updates == 1);
   CHECK(ready[0].loss_scale == 8.0F);
   const std::vector<Session::WeightsArrived> weights = bench.Events<Session::WeightsArrived>();
   REQUIRE(weights.size() == 2);  // of that shard
   CHECK(weights[0].block == 0);
   CHECK(weights[1].block == 2);
+  CHECK(weights[0].program_state == "decided");  // with block 0 alone
+  CHECK(weights[1].program_state.empty());
   for (const Session::WeightsArrived& block : weights) CHECK(First(block.payload) == 5.0F);
   CHECK(bench.session->unstaged_pushes() == 2);
   bench.FromShard(0, published);  // again

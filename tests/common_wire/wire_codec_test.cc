@@ -176,14 +176,16 @@ TEST_CASE("a program's state is any bytes, up to its limit", "[common][wire]") {
   state.resize(kProgramStateBytesMax, '\xFE');
   EndSlot end;
   Weights weights;
+  Published published;
   Commit commit;
   Prepared prepared;
-  for (std::string* place :
-       {&end.program_state, &weights.program_state, &commit.next.program_state, &prepared.report.program_state}) {
+  for (std::string* place : {&end.program_state, &weights.program_state, &published.program_state,
+                             &commit.next.program_state, &prepared.report.program_state}) {
     *place = state;
   }
   CHECK(std::get<EndSlot>(DecodeHeader(Encoded(end)).value()).program_state == state);
   CHECK(std::get<Weights>(DecodeHeader(Encoded(weights)).value()).program_state == state);
+  CHECK(std::get<Published>(DecodeHeader(Encoded(published)).value()).program_state == state);
   CHECK(std::get<Commit>(DecodeHeader(Encoded(commit)).value()) == commit);
   CHECK(std::get<Prepared>(DecodeHeader(Encoded(prepared)).value()).report == prepared.report);
   Hello hello;  // the largest header that has any

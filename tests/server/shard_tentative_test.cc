@@ -60,10 +60,14 @@ TEST_CASE("a block goes to who waits for it as soon as it is prepared, two at a 
   for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
   CHECK(bench.Take<Published>().empty());
   CHECK(bench.WeightOf(0) == 0.0F);  // published: version 0
-  bench.FromCoordinator(bench.MakeCommit(0));
+  Commit commit = bench.MakeCommit(0);
+  commit.next.program_state = "decided";
+  bench.FromCoordinator(commit);
   const std::vector<Published> published = bench.Take<Published>();
   REQUIRE(published.size() == 1);
   CHECK(published[0].version == Version{1});
+  CHECK(published[0].updates == 1);
+  CHECK(published[0].program_state == "decided");
   CHECK(published[0].attempt == 0);
   CHECK(published[0].action == StepAction::kApply);
   CHECK(published[0].generation == Generation{1});

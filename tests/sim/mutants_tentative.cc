@@ -14,6 +14,8 @@ void AddTentative(std::vector<Mutant>* all) {
       On<Weights>([](Tampering*, Weights& weights) { weights.tentative = false; }));
   add("tentative-skipped", "a worker takes what was prepared of a skipped step",
       On<Published>([](Tampering*, Published& published) { published.action = StepAction::kApply; }));
+  add("published-program-state", "Published does not carry the program's state",
+      On<Published>([](Tampering*, Published& published) { published.program_state.clear(); }));
   all->push_back({"published-once",
                   "Published is sent once to each worker, and never again",
                   Mode::kSync,

@@ -177,7 +177,7 @@ class Session {
   void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
   void SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out);
   std::optional<std::size_t> PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const;
-  void HandOver(BlockIndex block, Version version, const Slice& payload);
+  void HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state);
   void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
   void EndAtStop();
   void AnnounceWork(float loss_scale);

@@ -1,5 +1,7 @@
 // What a session makes of weights: published ones are handed over, tentative ones are held until they are.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "common/hash.h"
 #include "worker/client/session.h"
@@ -29,8 +31,9 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   link->retry.Restart();
   link->retry.Sent(now);
   loss_scale_ = weights.loss_scale;
+  if (Synchronous()) updates_ = weights.updates;
   link->pull.Arrive(*index);
-  HandOver(weights.block, weights.version, payload);
+  HandOver(weights.block, weights.version, payload, weights.program_state);
   GoOnPulling(link, now, out);
 }
 
@@ -52,16 +55,18 @@ void Session::On(ShardLink* link, const Published& published, Instant now, Outbo
   link->retry.Restart();
   link->retry.Sent(now);
   loss_scale_ = published.loss_scale;
+  updates_ = published.updates;
   const bool kept = published.action == StepAction::kApply;
   for (const ShardPull::Held& held : link->pull.Publish(published.attempt, kept)) {
-    HandOver(link->blocks[held.index], published.version, held.payload);
+    const BlockIndex block = link->blocks[held.index];
+    HandOver(block, published.version, held.payload, block == 0 ? published.program_state : std::string());
   }
   GoOnPulling(link, now, out);
 }
 
-void Session::HandOver(BlockIndex block, Version version, const Slice& payload) {
+void Session::HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state) {
   if (!announced_) AnnounceWork(loss_scale_);
-  events_.push_back(WeightsArrived{block, version, payload});
+  events_.push_back(WeightsArrived{block, version, payload, std::move(program_state)});
 }
 
 void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
