@@ -344,8 +344,8 @@ void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
     ack.clocks = SlotClocks();
     return;
   }
-  if (query.step < step()) return;  // `passed` says it all
   StopAhead(from);
+  if (query.step < step()) return;  // `passed` says it all
   for (std::size_t local = 0; local < progress_.size(); ++local) {
     for (Node node : progress_[local].staged.nodes()) ack.held.push_back({store_->blocks()[local], node});
   }
@@ -383,7 +383,7 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   PullAdmission admission = AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
   if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
   switch (admission) {
-    case PullAdmission::kAnswer: AnswerPull(from, pull, out); return;
+    case PullAdmission::kAnswer: AnswerLate(from, pull, out); return;
     case PullAdmission::kStale: Refuse(from, Code::kStale, "that version is gone", out); return;
     case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
     case PullAdmission::kPark: break;

@@ -132,6 +132,11 @@ class Shard {
     Instant since{};
     std::vector<BlockIndex> sent;  // tentatively, of the present attempt
   };
+  struct AnsweredPull {
+    PeerId peer;
+    SessionId session;
+    std::vector<BlockIndex> blocks;
+  };
 
   void HandleCoordinator(const Message& message, Instant now, Outbox* out);
   void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
@@ -215,6 +220,7 @@ class Shard {
   void BeginStep();
   void AnswerPull(PeerId peer, const Pull& pull, Outbox* out);
   void AnswerWaiting(const ParkedPull& parked, Outbox* out);
+  void AnswerLate(PeerId peer, const Pull& pull, Outbox* out);
   void SendPublished(PeerId peer, Outbox* out) const;
   // Tentative blocks, to those whose pulls wait for them.
   void SendAhead(Outbox* out);
@@ -306,6 +312,7 @@ class Shard {
 
   std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
   std::vector<ParkedPull> parked_;
+  std::vector<AnsweredPull> answered_;  // that waited for the present version, and what they have of it
   std::map<std::pair<PeerId, Step>, Staged> acks_;
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;

@@ -145,6 +145,7 @@ void Shard::GoOn(const Reset& reset) {
   snapshot_done_.reset();
   if (!reset.snapshot.IsNone()) first_weights_.Keep();  // the word of it may have been lost
   parked_.clear();
+  answered_.clear();
   acks_.clear();
   assigned_.clear();
   log_queue_.ForgetSenders();

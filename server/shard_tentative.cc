@@ -2,7 +2,8 @@
 //
 // A worker's pull of the next version waits here and names blocks that it would hold. Each goes out once per attempt as
 // soon as it is prepared, kAheadMax at a time: the worker's next pull names what is still missing. When the version is
-// published, Published says which attempt it is; what else was sent is void.
+// published, Published says which attempt it is; what else was sent is void. A repetition of the pull that crosses it
+// gets Published again, and no block twice: what was lost is asked for by a pull that waits for nothing.
 #include <algorithm>
 
 #include "server/admission.h"
@@ -74,6 +75,7 @@ void Shard::StopAhead(PeerId peer) {
     parked.pull.ahead.clear();
     parked.sent.clear();
   }
+  std::erase_if(answered_, [&](const AnsweredPull& answered) { return answered.peer == peer; });
 }
 
 void Shard::SendPublished(PeerId peer, Outbox* out) const {
@@ -90,13 +92,24 @@ void Shard::SendPublished(PeerId peer, Outbox* out) const {
   out->Send(peer, std::move(published));
 }
 
-// With what did not go out tentatively; where that is void, with all of it.
+// With what did not go out tentatively. Where that is void, Published says so, and who holds it asks for it.
 void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
+  AnsweredPull answered{parked.peer, parked.pull.session, parked.sent};
   Pull pull = parked.pull;
-  if (last_commit_ && last_commit_->action == StepAction::kApply) {
-    std::erase_if(pull.blocks, [&](BlockIndex block) { return Has(parked.sent, block); });
-  }
+  std::erase_if(pull.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
   AnswerPull(parked.peer, pull, out);
+  if (!pull.follows || !HasGlobalSteps(options_.mode)) return;
+  answered.blocks.insert(answered.blocks.end(), pull.blocks.begin(), pull.blocks.end());
+  answered_.push_back(std::move(answered));
+}
+
+void Shard::AnswerLate(PeerId peer, const Pull& pull, Outbox* out) {
+  Pull rest = pull;
+  for (const AnsweredPull& answered : answered_) {
+    if (!pull.follows || answered.peer != peer || answered.session != pull.session) continue;
+    std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
+  }
+  AnswerPull(peer, rest, out);
 }
 
 }  // namespace capstan::server

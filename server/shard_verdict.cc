@@ -68,6 +68,7 @@ void Shard::BeginStep() {
     block.prepared = false;
   }
   told_credit_.clear();
+  answered_.clear();
   lowest_incomplete_ = 0;
   attempt_ = 0;
   clip_ = 1.0F;

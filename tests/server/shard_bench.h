@@ -193,7 +193,8 @@ class ShardBench {
     return {generation, Incarnation{7}, SessionId{1}, Step{step}, report, {}};
   }
   Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
-    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks)};
+    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
+            {},         false};
   }
   // Every block and slot of a step, all gradients of one value; a slot has one sample.
   void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {

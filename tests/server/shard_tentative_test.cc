@@ -156,20 +156,23 @@ TEST_CASE("without its trust ratios no attempt is the last", "[server][tentative
   CHECK(weights[0].attempt == 2);
 }
 
-TEST_CASE("a skipped step says so, and its version is sent whole", "[server][tentative]") {
+TEST_CASE("a skipped step says so, and who held what was prepared of it asks for the version's own blocks",
+          "[server][tentative]") {
   ShardBench bench;
-  bench.Start().FromWorker(Waiting(bench, 1, {0, 1}, {0, 1}));
+  bench.Start().FromWorker(Waiting(bench, 1, {0, 1, 2}, {0, 1}));
   bench.CompleteStep(0, 4.0F);
   CHECK(Tentative(&bench) == Blocks{0, 1});
-  bench.payloads.clear();
   bench.FromCoordinator(bench.MakeCommit(0, 0, StepAction::kSkip));
-  const std::vector<Weights> weights = bench.Take<Weights>();
-  REQUIRE(weights.size() == 2);
-  for (const Slice& payload : bench.payloads) CHECK(First(payload) == 0.0F);
-  for (const Weights& block : weights) CHECK(!block.tentative);
   const std::vector<Published> published = bench.Take<Published>();
   REQUIRE(published.size() == 1);
   CHECK(published[0].action == StepAction::kSkip);
+  bench.payloads.clear();
+  bench.FromWorker(bench.MakePull(1, {0, 1}));
+  const std::vector<Weights> weights = bench.Take<Weights>();
+  REQUIRE(weights.size() == 3);
+  CHECK(weights[0].block == 2);  // had not left before
+  for (const Slice& payload : bench.payloads) CHECK(First(payload) == 0.0F);
+  for (const Weights& block : weights) CHECK(!block.tentative);
 }
 
 TEST_CASE("a step without samples prepares nothing that could go out", "[server][tentative]") {
@@ -181,7 +184,7 @@ TEST_CASE("a step without samples prepares nothing that could go out", "[server]
 
 TEST_CASE("whoever missed Published asks again, and is told with the blocks that it lacks", "[server][tentative]") {
   ShardBench bench;
-  bench.Start().FromWorker(Waiting(bench, 1, {0}, {0, 1}));
+  bench.Start().FromWorker(Waiting(bench, 1, {0}, {0}));
   bench.CompleteStep(0, 1.0F);
   Commit commit = bench.MakeCommit(0);
   commit.next.loss_scale = 8.0F;
@@ -198,6 +201,42 @@ TEST_CASE("whoever missed Published asks again, and is told with the blocks that
     CHECK(published->stop);
     CHECK(std::holds_alternative<Weights>(answers[1].message.header));
   }
+}
+
+TEST_CASE("a pull that crosses Published gets it again, and nothing twice but what it asks for without waiting",
+          "[server][tentative]") {
+  ShardBench bench;
+  bench.Start().FromWorker(Waiting(bench, 1, {0, 2}, {0, 1, 2}));
+  StageBlock(&bench, 0, 2, 1.0F);
+  CHECK(Tentative(&bench) == Blocks{2});
+  for (BlockIndex block : {0U, 1U}) StageBlock(&bench, 0, block, 1.0F);
+  for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
+  bench.Forget();
+  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Forget();
+  const Pull late = Waiting(bench, 1, {0, 2}, {0, 1, 2});  // of before Published
+  for (int i = 0; i < 2; ++i) {
+    bench.FromWorker(late);
+    const std::size_t published = bench.Take<Published>().size(), weights = bench.Take<Weights>().size();
+    bench.Forget();
+    CHECK(published == 1);
+    CHECK(weights == 0);
+  }
+  Pull other_session = late;
+  other_session.session = SessionId{9};
+  bench.FromWorker(other_session);
+  CHECK(bench.Take<Weights>().size() == 2);
+  bench.Forget();
+  bench.FromWorker(late, {}, ShardBench::kOther);
+  CHECK(bench.Take<Weights>(ShardBench::kOther).size() == 2);
+  bench.Forget();
+  bench.FromWorker(bench.MakePull(1, {2}));  // lost on the way
+  CHECK(bench.Take<Weights>().size() == 1);
+  bench.Forget();
+  bench.Coverage(0);  // begins the round anew
+  bench.Forget();
+  bench.FromWorker(late);
+  CHECK(bench.Take<Weights>().size() == 2);
 }
 
 TEST_CASE("who asks for a step's coverage gets nothing more of the next version before it pulls again",

@@ -146,11 +146,17 @@ void Cluster::TearLog(std::size_t index) {
 
 void Cluster::StartWorker(const std::string& name) {
   const std::uint64_t node = kWorkers + ++worker_lives_;
-  SimWorker::Settings settings{node,           name,
-                               &options_,      &tensors_,
-                               catalog_.get(), pool_.get(),
-                               &random_,       PeerId{kCoordinator},
-                               flaw_,          EncodingOf(config_)};
+  SimWorker::Settings settings{node,
+                               name,
+                               &options_,
+                               &tensors_,
+                               catalog_.get(),
+                               pool_.get(),
+                               &random_,
+                               PeerId{kCoordinator},
+                               flaw_,
+                               EncodingOf(config_),
+                               {}};
   settings.handed_over = [this](Version version, BlockIndex block, const Slice& payload) {
     checks_->HandedOver(version, block, payload, EncodingOf(config_));
   };
