@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/encoding.h"
@@ -63,7 +64,7 @@ Result<Subject> SubjectOf(const TrainingOptions& o) {
   return Invalid("no model is named \"" + o.model + "\"; there are gpt, resnet18, convnet and mlp");
 }
 
-// Weights and samples as a worker holds them, in memory of the host that nobody has pinned.
+// Weights and samples as a worker holds them.
 struct HostArrays {
   HostArrays(const Subject& subject, const std::vector<TensorSpec>& tensors, const TrainingOptions& options) {
     RandomStream random(1);
@@ -93,6 +94,10 @@ struct HostArrays {
            reinterpret_cast<std::byte*>(narrow.data()));
   }
 
+  train::WeightsView View(std::uint64_t round) const {
+    return {weights.data(), narrow.empty() ? nullptr : narrow.data(), round};
+  }
+
   double parameters = 0;
   std::vector<float> weights, gradients, inputs;
   std::vector<std::uint16_t> narrow;
@@ -112,8 +117,7 @@ Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchang
   const int warmup = options.is_small ? 1 : 5;
   std::vector<double> seconds;
   for (int step = 0; step < warmup + options.steps; ++step) {
-    const train::WeightsView view{host.weights.data(), host.narrow.empty() ? nullptr : host.narrow.data(),
-                                  exchange.takes_weights ? 0U : 1U};
+    const train::WeightsView view = host.View(exchange.takes_weights ? 0U : 1U);
     const nn::StepKey key{.seed = 1, .step = static_cast<std::uint64_t>(step)};
     const Clock::time_point begin = Clock::now();
     CAPSTAN_ASSIGN_OR_RETURN(const nn::LossSums sums,
@@ -129,9 +133,12 @@ Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchang
 
 Status MeasureSteps(const TrainingOptions& options, const Report& report) {
   CAPSTAN_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+  std::unique_ptr<HostArrays> arrays;  // outlives the model, which pins its weights
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::JobModel> model,
                            train::CreateDeviceModel({}, options.precision, subject.shape));
-  HostArrays host(subject, model->tensors(), options);
+  arrays = std::make_unique<HostArrays>(subject, model->tensors(), options);
+  HostArrays& host = *arrays;
+  if (const std::string unpinned = model->PinWeights(host.View(0)); !unpinned.empty()) return Invalid(unpinned);
   model->ReserveActivations(model->MeasureActivations(options.batch));
   const bool is_padded = options.model != "gpt" || options.vocabulary == kPaddedVocabulary;
   const std::string name = "train/" + options.model + "-b" + std::to_string(options.batch) +

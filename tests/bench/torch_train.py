@@ -27,6 +27,10 @@ try:
     from torch.nn import functional as F
 except ImportError:
     sys.exit(77)
+with open('/proc/self/maps', encoding='ascii', errors='replace') as maps:
+    if any(line.rstrip().endswith('/blas/libblas.so.3') for line in maps):  # or what it links to
+        sys.exit('torch_train: this PyTorch multiplies with the reference BLAS, tens of times slower than it could; '
+                 'install libopenblas0-pthread')
 
 WARMUP = 3
 

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <future>
 #include <limits>
 #include <string>
@@ -241,6 +242,12 @@ TEST_CASE("a shard that is lost while the job's end waits for a reader takes not
   REQUIRE(first);
   CHECK(end.get().ok());
   if (!first->done) {
+    // Until the final weights are a file the loss of a shard takes the job back, however long they take.
+    const Reader::Deadline written = In(kPatience);
+    const std::string path = job.folder.path("final.safetensors");
+    while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < written) {
+      REQUIRE_FALSE(job.ends.PopUntil(In(0.05)));
+    }
     CHECK_FALSE(job.ends.PopUntil(In(0.5)));
     job.shards[0].reset();
     job.StartShard(0);  // it is believed to be the same shard once the one before has been silent
