@@ -70,6 +70,7 @@ struct ModelSection {
   // Whether capstan-worker computes it. Otherwise [data] and [worker] mean nothing: nobody of ours would read them.
   bool built_in() const { return kind != ModelKind::kClient; }
   bool reads_tokens() const { return kind == ModelKind::kGpt; }
+  bool can_recompute() const { return kind == ModelKind::kGpt || kind == ModelKind::kResnet; }
   bool reads_images() const { return kind == ModelKind::kConvnet || kind == ModelKind::kResnet; }
 };
 
@@ -161,7 +162,7 @@ struct WorkerSection {
   Precision precision = Precision::kFp32;
   std::uint32_t accumulate = 1;  // micro-batches of a slot
   std::uint32_t threads = 0;     // 0: the worker chooses
-  bool recompute = false;        // gpt: compute layers again on the way back, in less memory
+  bool recompute = false;        // gpt, resnet: compute layers again on the way back, in less memory
   bool operator==(const WorkerSection&) const = default;
 };
 

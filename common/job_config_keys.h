@@ -244,7 +244,7 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
 }
 
 template <class Visitor>
-void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When gpt) {
+void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When can_recompute) {
   v.Begin("worker");
   v.Place({"device", built_in}, s.device, {kDevices, {}});
   if (built_in.applies) {
@@ -254,7 +254,7 @@ void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When gpt) {
   }
   v.Integer({"accumulate", built_in}, s.accumulate, {1, kBatchMax});
   v.Integer({"threads", built_in}, s.threads, {0, 1024});
-  v.Flag({"recompute", gpt}, s.recompute);
+  v.Flag({"recompute", can_recompute}, s.recompute);
   v.End();
 }
 
@@ -293,7 +293,7 @@ void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitOptimizer(v, config.optimizer);
   VisitSchedule(v, config.schedule);
   VisitCluster(v, config.cluster);
-  VisitWorker(v, config.worker, built_in, {config.model.kind == ModelKind::kGpt, "[model] kind = \"gpt\""});
+  VisitWorker(v, config.worker, built_in, {config.model.can_recompute(), "[model] kind = \"gpt\" or \"resnet\""});
   VisitSnapshot(v, config.snapshot);
   VisitLimits(v, config.limits);
   VisitMetrics(v, config.metrics);

@@ -31,6 +31,7 @@ struct BatchNormArgs {
   Wide<T>* mean = nullptr;                    // kept for the backward pass
   Wide<T>* inverse_deviation = nullptr;       // 1 / sqrt(variance + 1e-5); the variance is the biased one
   // For running statistics: average_beta * old + share * (mean, and the unbiased variance, which is 0 for one row).
+  // Null: they are not wanted.
   Wide<T>* mean_average = nullptr;
   Wide<T>* variance_average = nullptr;
   Wide<T> share = 1;

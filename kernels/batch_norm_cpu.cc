@@ -145,6 +145,7 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args) {
   const auto others = static_cast<Wide<T>>(std::max<std::int64_t>(1, rows - 1));
   for (std::int64_t j = 0; j < channels; ++j) {
     args.inverse_deviation[j] = InverseDeviation<T>(sums[j] / count);
+    if (args.mean_average == nullptr) continue;
     Blend(args.average_beta, args.share * args.mean[j], args.mean_average + j);
     Blend(args.average_beta, args.share * (sums[j] / others), args.variance_average + j);
   }

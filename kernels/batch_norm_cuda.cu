@@ -177,6 +177,7 @@ __global__ void __launch_bounds__(kFinalThreads) FinishMoments(Cut cut, BatchNor
   const float others = cut.rows > 1 ? static_cast<float>(cut.rows - 1) : 1.0F;
   args.mean[channel] = mean;
   args.inverse_deviation[channel] = InverseDeviation(squares / rows);
+  if (args.mean_average == nullptr) return;
   Blend(args.average_beta, args.share * mean, args.mean_average + channel);
   Blend(args.average_beta, args.share * (squares / others), args.variance_average + channel);
 }

@@ -501,6 +501,7 @@ TEST_CASE("recomputation moves no bit, so a job may begin with it or without, an
   CHECK(HashJobConfig(kept) == HashJobConfig(recomputed));
   CHECK(DescribeDifference(kept, recomputed).empty());
   CHECK(Parse(PrintJobConfig(recomputed)) == recomputed);
+  CHECK(Parse(kSmallest, {"model.kind=resnet", "data.image=[4, 4, 2]", "worker.recompute=true"}).worker.recompute);
 }
 
 TEST_CASE("snapshots are taken once a minute and two are kept, unless the job says otherwise", "[config]") {

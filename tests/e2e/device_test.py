@@ -81,7 +81,8 @@ class DeviceTest(recovery.SameBitsTest):
 
     def test_running_statistics_come_back_from_a_device(self):
         self.assert_one_digest(RESNET, [EMULATED, "worker.precision=bf16", "job.steps=3"],
-                               ("1 worker", ["cluster.workers=1"]), ("3 workers", ["cluster.workers=3"]))
+                               ("1 worker", ["cluster.workers=1"]), ("3 workers", ["cluster.workers=3"]),
+                               ("recomputed", ["cluster.workers=1", "worker.recompute=true"]))
 
     def test_killed_processes_move_no_bit(self):
         self.assert_kills_move_no_bit(MLP, ["job.steps=150"], ("worker-0", "server-1", "worker-1"))

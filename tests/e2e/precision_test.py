@@ -94,7 +94,8 @@ class PrecisionTest(recovery.SameBitsTest):
             self.assert_one_digest(RESNET, [f"worker.precision={precision}"],
                                    ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
                                    ("2 workers, 3 servers", ["cluster.workers=2", "cluster.servers=3"]),
-                                   ("3 workers, 2 threads", ["cluster.workers=3", "worker.threads=2"]))
+                                   ("3 workers, 2 threads", ["cluster.workers=3", "worker.threads=2"]),
+                                   ("recomputed", ["cluster.workers=2", "worker.recompute=true"]))
             names, _ = self.weights("run0")
             self.assertIn("bn1.running_mean", names)
             validated = [step["validation_loss"] for step in recovery.records(self.path("run0"))

@@ -166,6 +166,12 @@ TEST_CASE("activations are counted with and without recompute, whichever is set"
   CHECK(again.activations_otherwise == kept.activations);
   CHECK_THAT(kept.ToString(), Contains("with recompute "));
   CHECK_THAT(again.ToString(), Contains(" without recompute"));
+  config.model = {};
+  config.model.kind = ModelKind::kResnet;
+  config.data.image = {16, 16, 3};
+  const MemoryAccount resnet = Count(config).account;
+  CHECK(resnet.activations < resnet.activations_otherwise);
+  CHECK_THAT(resnet.ToString(), Contains(" without recompute"));
 }
 
 TEST_CASE("a worker starts with what it needs, and not with less", "[memory]") {

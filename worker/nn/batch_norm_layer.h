@@ -14,7 +14,7 @@
 
 namespace capstan::nn {
 
-// Where averages for the running statistics go: beta * old + share * (mean, unbiased variance).
+// Where averages for the running statistics go: beta * old + share * (mean, unbiased variance). Null: nowhere.
 template <class T>
 struct StatisticsTarget {
   Wide<T>* gradients = nullptr;  // flat, as the parameters' gradients
@@ -39,8 +39,10 @@ struct BatchNormLayer {
     kernels::BatchNormArgs<T> args = Args(weights, rows, x, residual, activation, state.y);
     args.mean = state.mean;
     args.inverse_deviation = state.inverse_deviation;
-    args.mean_average = target.gradients + running_mean.offset;
-    args.variance_average = target.gradients + running_variance.offset;
+    if (target.gradients != nullptr) {
+      args.mean_average = target.gradients + running_mean.offset;
+      args.variance_average = target.gradients + running_variance.offset;
+    }
     args.share = target.share;
     args.average_beta = target.beta;
     BatchNorm(context, args);

@@ -156,6 +156,9 @@ struct ResnetShape {
   ImageSize image;
   std::int64_t classes = 0, depth = 0;
   std::int64_t width = 64;  // channels of the first stage; each of the three others has twice as many as the one before
+  // Keep only what each block puts out for the way back and compute the rest of the block again there: the same bits in
+  // less memory, for about a third more work.
+  bool recompute = false;
 };
 
 // GPT-2: layer norm before each branch and at the end, GELU (tanh form), learned positions, head tied to the token

@@ -101,6 +101,18 @@ inline Block MakeBlock(Parameters& parameters, const std::string& name, const Im
 
 inline bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
 
+// How much a unit puts out for a sample; of several units, the most.
+struct UnitSize {
+  UnitSize() = default;
+  explicit UnitSize(const Unit& unit) { Cover(unit); }
+  void Cover(const Unit& unit) {
+    elements = std::max(elements, unit.out().elements());
+    channels = std::max(channels, unit.out().channels);
+  }
+
+  std::int64_t elements = 0, channels = 0;
+};
+
 // What a unit leaves for the way back.
 template <class T>
 struct UnitState {
@@ -193,35 +205,66 @@ class Resnet final : public Model<T> {
     inputs_ = InputsAs(context_, batch, converted_);
   }
 
+  T* TakeImages(Arena<Context>& arena, std::int64_t elements) const {
+    return arena.template Take<T>(samples_ * elements);
+  }
+  UnitState<T> TakeUnit(Arena<Context>& arena, const UnitSize& size, T* y) const {
+    Wide<T>* const mean = arena.template Take<Wide<T>>(size.channels);
+    return {TakeImages(arena, size.elements), {y, mean, arena.template Take<Wide<T>>(size.channels)}};
+  }
+  UnitState<T> TakeUnit(Arena<Context>& arena, const UnitSize& size) const {
+    return TakeUnit(arena, size, TakeImages(arena, size.elements));
+  }
+
   // For samples_.
   void LayOut(Arena<Context>& arena) {
     const ImageSize& last = blocks_.back().out();
-    std::int64_t largest = 0;
-    const auto take = [&](std::int64_t each) { return arena.template Take<T>(samples_ * each); };
-    const auto take_unit = [&](const Unit& unit) {
-      const std::int64_t channels = unit.out().channels;
-      largest = std::max(largest, unit.out().elements());
-      return UnitState<T>{take(unit.out().elements()),
-                          {take(unit.out().elements()), arena.template Take<Wide<T>>(channels),
-                           arena.template Take<Wide<T>>(channels)}};
-    };
-    if (kConvertsInputs<T>) converted_ = take(shape_.image.elements());
-    stem_state_ = take_unit(stem_);
+    if (kConvertsInputs<T>) converted_ = TakeImages(arena, shape_.image.elements());
+    stem_state_ = TakeUnit(arena, UnitSize(stem_));
     if (!IsSmall(shape_.image)) {
-      stem_pooled_ = take(pooled_.elements());
+      stem_pooled_ = TakeImages(arena, pooled_.elements());
       argmax_ = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
     }
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      for (std::size_t u = 0; u < blocks_[i].units.size(); ++u) {
-        block_states_[i].units[u] = take_unit(blocks_[i].units[u]);
-      }
-      if (blocks_[i].shortcut) block_states_[i].shortcut = take_unit(*blocks_[i].shortcut);
-    }
-    features_ = take(last.channels);
-    logits_ = take(shape_.classes);
+    shape_.recompute ? LayOutOneBlock(arena) : LayOutBlocks(arena);
+    features_ = TakeImages(arena, last.channels);
+    logits_ = TakeImages(arena, shape_.classes);
     loss_ = arena.template Take<kernels::LossResult>(1);
-    d_features_ = take(last.channels);
-    for (T*& buffer : d_) buffer = take(largest);
+    d_features_ = TakeImages(arena, last.channels);
+    UnitSize largest(stem_);
+    for (const Block& block : blocks_) {
+      for (const Unit& unit : block.units) largest.Cover(unit);
+      if (block.shortcut) largest.Cover(*block.shortcut);
+    }
+    for (T*& buffer : d_) buffer = TakeImages(arena, largest.elements);
+  }
+
+  void LayOutBlocks(Arena<Context>& arena) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      for (std::size_t u = 0; u < block.units.size(); ++u) {
+        block_states_[i].units[u] = TakeUnit(arena, UnitSize(block.units[u]));
+      }
+      if (block.shortcut) block_states_[i].shortcut = TakeUnit(arena, UnitSize(*block.shortcut));
+    }
+  }
+
+  // All blocks have the same memory, but for what they put out.
+  void LayOutOneBlock(Arena<Context>& arena) {
+    std::vector<UnitSize> units(blocks_.front().units.size());
+    UnitSize shortcut;
+    for (const Block& block : blocks_) {
+      for (std::size_t u = 0; u < units.size(); ++u) units[u].Cover(block.units[u]);
+      if (block.shortcut) shortcut.Cover(*block.shortcut);
+    }
+    BlockState<T> shared;
+    for (const UnitSize& unit : units) {
+      shared.units.push_back(&unit == &units.back() ? TakeUnit(arena, unit, nullptr) : TakeUnit(arena, unit));
+    }
+    shared.shortcut = TakeUnit(arena, shortcut);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      block_states_[i] = shared;
+      block_states_[i].units.back().norm.y = TakeImages(arena, blocks_[i].out().elements());
+    }
   }
 
   // What block `i` reads, or the average over pixels.
@@ -263,6 +306,13 @@ class Resnet final : public Model<T> {
       residual = state.shortcut.norm.y;
     }
     ForwardUnit(block.units[end], state.units[end], weights, statistics, x, residual, Activation::kRelu);
+  }
+
+  // What the way back needs of a block, from its input. The block that ran last is still there.
+  void Recompute(std::size_t index, const T* weights) {
+    if (!shape_.recompute || index + 1 == blocks_.size()) return;
+    const StatisticsTarget<T> counted_before;
+    ForwardBlock(index, weights, &counted_before, {});
   }
 
   void Forward(const T* weights, const StatisticsTarget<T>* statistics, const Hooks& hooks) {
@@ -321,7 +371,10 @@ class Resnet final : public Model<T> {
     linear_.BackwardInput(context_, weights, samples_, logits_, d_features_);
     const ImageSize& last = blocks_.back().out();
     GlobalAverageBackward(context_, samples_, last.height * last.width, last.channels, d_features_, d_[0]);
-    for (std::size_t i = blocks_.size(); i-- > 0;) BackwardBlock(i, weights, target, hooks);
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      Recompute(i, weights);
+      BackwardBlock(i, weights, target, hooks);
+    }
     if (!IsSmall(shape_.image)) {
       MaxPoolBackward(context_, StemPooling(), d_[0], argmax_, d_[1]);
       std::swap(d_[0], d_[1]);

@@ -94,7 +94,7 @@ std::string Advice(const MemoryAccount& account, std::uint64_t fixed, std::uint6
     add("lower [job] global_batch, raise [job] slots or [worker] accumulate, which is " +
         std::to_string(account.accumulate));
   }
-  if (account.is_gpt && !account.recomputes) {
+  if (account.can_recompute && !account.recomputes) {
     add("set [worker] recompute = true, which makes the activations " + ToText(account.activations_otherwise));
   }
   if (fixed > left) {
@@ -130,7 +130,7 @@ std::string MemoryAccount::ToString() const {
                            std::to_string(gradient_buffers) + " gradients " + ToText(gradients);
   std::string worked_with = ", activations of a micro-batch of " + std::to_string(micro_batch) +
                             (micro_batch == 1 ? " sample " : " samples ") + ToText(activations);
-  if (is_gpt) {
+  if (can_recompute) {
     worked_with += recomputes ? " instead of " + ToText(activations_otherwise) + " without recompute"
                               : ", with recompute " + ToText(activations_otherwise);
   }
@@ -164,9 +164,9 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
-  account.is_gpt = config.model.reads_tokens();
+  account.can_recompute = config.model.can_recompute();
   account.recomputes = config.worker.recompute;
-  if (!account.is_gpt) return account;
+  if (!account.can_recompute) return account;
   JobConfig otherwise = config;
   otherwise.worker.recompute = !account.recomputes;
   CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(otherwise, data.spec()));

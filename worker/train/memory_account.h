@@ -31,8 +31,8 @@ struct MemoryAccount {
   std::uint64_t gradient_buffers = 0;
   std::uint64_t micro_batch = 0;  // samples, of training or validation
   std::uint64_t accumulate = 1;   // as the job file has it
-  bool is_gpt = false, recomputes = false;
-  std::uint64_t activations_otherwise = 0;  // gpt: with the other setting of recompute
+  bool can_recompute = false, recomputes = false;
+  std::uint64_t activations_otherwise = 0;  // with the other setting of recompute, where there is one
   std::optional<DeviceMemory> device;       // none: all of it is the host's
 
   // Of the host's memory.

@@ -59,8 +59,11 @@ Result<nn::ModelShape> ShapeOfModel(const JobConfig& config, const SampleSpec& s
                                              .hidden = Widths(model.hidden),
                                              .dropout = model.dropout});
     case ModelKind::kResnet:
-      return nn::ModelShape(nn::ResnetShape{
-          .image = SizeOf(samples.image), .classes = samples.classes, .depth = model.depth, .width = model.width});
+      return nn::ModelShape(nn::ResnetShape{.image = SizeOf(samples.image),
+                                            .classes = samples.classes,
+                                            .depth = model.depth,
+                                            .width = model.width,
+                                            .recompute = config.worker.recompute});
     case ModelKind::kClient: break;
   }
   return Unsupported("[model] kind: not built yet");
