@@ -29,6 +29,8 @@ std::vector<Subject> Subjects() {
   return {{"mlp", nn::MlpShape{.features = 33, .classes = 7, .hidden = {65, 31}, .dropout = 0.1}, 37, 33, 7},
           {"convnet", nn::ConvnetShape{.image = image, .classes = 7, .channels = {17}, .hidden = {30}}, 5, 297, 7},
           {"resnet", nn::ResnetShape{.image = image, .classes = 7, .depth = 18, .width = 4}, 5, 297, 7},
+          {"recomputed resnet",
+           nn::ResnetShape{.image = image, .classes = 7, .depth = 18, .width = 4, .recompute = true}, 5, 297, 7},
           {"gpt",
            nn::GptShape{
                .vocabulary = kVocabulary, .context = kContext, .layers = 2, .heads = 2, .width = 48, .dropout = 0.1},
