@@ -171,23 +171,34 @@ nn::Hooks DeviceModel<T>::WithWeights(const WeightsView& weights, const nn::Hook
 }
 
 template <class T>
+template <class Visit>
+void DeviceModel<T>::ForAlike(TensorIndex first, TensorIndex last, const Visit& visit) const {
+  const auto is_wide = [this](TensorIndex tensor) { return !kIs16Bit<T> || IsStatistic(tensor); };
+  for (TensorIndex begin = first, end; begin <= last; begin = end) {
+    for (end = begin + 1; end <= last && is_wide(begin) == is_wide(end);) ++end;
+    visit(begin, end, is_wide(begin));
+  }
+}
+
+template <class T>
 void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIndex last,
                                    std::function<void()> arrived) {
   const auto* const made = static_cast<const float*>(gradients_.get());
-  // Tensors that travel alike go together; the last of them say that all have arrived.
-  for (TensorIndex begin = first, end; begin <= last; begin = end) {
-    const bool is_wide = !kIs16Bit<T> || IsStatistic(begin);
-    for (end = begin + 1; end <= last && is_wide == (!kIs16Bit<T> || IsStatistic(end));) ++end;
-    const std::int64_t offset = offsets_[begin], count = offsets_[end] - offset;
-    std::function<void()> then = end > last ? std::move(arrived) : nullptr;
-    if (is_wide) {
-      return_.Send(made + offset, Encoding::kFp32, count, gradients + offset, std::move(then));
-    } else if constexpr (kIs16Bit<T>) {
-      T* const narrow = static_cast<T*>(narrow_gradients_.get()) + offset;
-      Cast(*context_, count, made + offset, narrow);
-      return_.Send(narrow, kEncoding<T>, count, gradients + offset, std::move(then));
-    }
+  T* const narrow = static_cast<T*>(narrow_gradients_.get());
+  if constexpr (kIs16Bit<T>) {
+    ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
+      const std::int64_t offset = offsets_[begin];
+      if (!is_wide) Cast(*context_, offsets_[end] - offset, made + offset, narrow + offset);
+    });
   }
+  return_.AwaitMade();
+  // The last of them say that all have arrived.
+  ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
+    const std::int64_t offset = offsets_[begin];
+    const void* const from = is_wide ? static_cast<const void*>(made + offset) : narrow + offset;
+    return_.Send(from, is_wide ? Encoding::kFp32 : kEncoding<T>, offsets_[end] - offset, gradients + offset,
+                 end > last ? std::move(arrived) : nullptr);
+  });
 }
 
 template <class T>

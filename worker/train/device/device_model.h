@@ -64,6 +64,9 @@ class DeviceModel final : public JobModel {
   nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
   // The gradients of tensors [first, last] are made: enqueues their way to `gradients`, then `arrived`.
   void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
+  // Calls visit(begin, end, whether they travel as fp32) for tensors of [first, last] that travel alike.
+  template <class Visit>
+  void ForAlike(TensorIndex first, TensorIndex last, const Visit& visit) const;
   bool IsStatistic(TensorIndex tensor) const { return model_->tensors()[tensor].kind == TensorKind::kStatistic; }
   Result<nn::LossSums> Loss();
 

@@ -20,12 +20,13 @@ GradientReturn::~GradientReturn() {
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
 }
 
+void GradientReturn::AwaitMade() { Order(context_, context_.stream(), made_.get(), stream_.get()); }
+
 void GradientReturn::Send(const void* from, Encoding encoding, std::int64_t count, float* to,
                           std::function<void()> arrived) {
-  Order(context_, context_.stream(), made_.get(), stream_.get());
   const std::size_t width = BytesPerNumber(encoding);
   for (std::int64_t begin = 0; begin < count && context_.status().ok();) {
-    if (on_the_way_ == kChunks) TakeOldest();
+    if (on_the_way_ == kChunks) WaitForOldest();
     Chunk& chunk = chunks_[(oldest_ + on_the_way_) % kChunks];
     chunk.encoding = encoding;
     chunk.to = to + begin;
@@ -41,13 +42,18 @@ void GradientReturn::Send(const void* from, Encoding encoding, std::int64_t coun
   }
 }
 
+void GradientReturn::WaitForOldest() {
+  if (context_.status().ok()) {
+    context_.Note(cudaEventSynchronize(chunks_[oldest_].copied.get()), "waiting for a gradient");
+  }
+  TakeOldest();
+}
+
 void GradientReturn::TakeOldest() {
   Chunk& chunk = chunks_[oldest_];
   oldest_ = (oldest_ + 1) % kChunks;
   --on_the_way_;
-  if (!context_.status().ok() || !context_.Note(cudaEventSynchronize(chunk.copied.get()), "waiting for a gradient")) {
-    return;
-  }
+  if (!context_.status().ok()) return;
   Decode(chunk.encoding, chunk.host, static_cast<std::size_t>(chunk.count), chunk.to);
   if (const std::function<void()> arrived = std::exchange(chunk.arrived, nullptr)) arrived();
 }
@@ -56,12 +62,13 @@ void GradientReturn::Poll() {
   while (on_the_way_ > 0 && context_.status().ok()) {
     const cudaError_t status = cudaEventQuery(chunks_[oldest_].copied.get());
     if (status == cudaErrorNotReady) return;
+    context_.Note(status, "asking for a gradient");
     TakeOldest();
   }
 }
 
 void GradientReturn::Finish() {
-  while (on_the_way_ > 0) TakeOldest();
+  while (on_the_way_ > 0) WaitForOldest();
 }
 
 }  // namespace capstan::train

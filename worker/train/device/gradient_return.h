@@ -29,9 +29,10 @@ class GradientReturn {
   GradientReturn(const GradientReturn&) = delete;
   GradientReturn& operator=(const GradientReturn&) = delete;
 
-  // `count` numbers at `from`, written as `encoding` says and final once all that is enqueued is done, go to `to`,
-  // which is the host's, as fp32. Then `arrived` (may be empty) is called, on this thread, by a later Send, Poll or
-  // Finish; ranges arrive in the order of Send.
+  // What Send is given from now on is final once all that is enqueued by now is done.
+  void AwaitMade();
+  // `count` numbers at `from`, written as `encoding` says, go to `to`, which is the host's, as fp32. Then `arrived`
+  // (may be empty) is called, on this thread, by a later Send, Poll or Finish; ranges arrive in the order of Send.
   void Send(const void* from, Encoding encoding, std::int64_t count, float* to, std::function<void()> arrived);
   // What has arrived by now.
   void Poll();
@@ -47,6 +48,8 @@ class GradientReturn {
     std::int64_t count = 0;
     std::function<void()> arrived;  // empty: more of the range follows
   };
+  void WaitForOldest();
+  // Which has arrived.
   void TakeOldest();
 
   kernels::CudaContext& context_;
