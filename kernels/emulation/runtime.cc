@@ -4,6 +4,11 @@
 #include <limits>
 
 #include "kernels/emulation/cuda/cuda_runtime.h"
+#include "kernels/emulation/waits.h"
+
+using capstan::emulation::CountsWaits;
+using capstan::emulation::IsLeftOut;
+using capstan::emulation::Waiting;
 
 // NOLINTBEGIN: the names are CUDA's.
 namespace {
@@ -91,7 +96,9 @@ cudaError_t cudaFree(void* memory) {
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   *memory = std::aligned_alloc(kFront, (bytes + kFront - 1) / kFront * kFront);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*memory, 0xFF, bytes);
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
@@ -136,11 +143,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  stream->Synchronize();
+  if (!IsLeftOut(Waiting::kHostForStream)) stream->Synchronize();
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  stream->WaitFor(event);
+  if (!IsLeftOut(Waiting::kStreamForEvent)) stream->WaitFor(event);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -155,13 +162,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   stream->Record(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) { return event->Is(event->newest()) ? cudaSuccess : cudaErrorNotReady; }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return event->Is(event->newest().ticket) && !CountsWaits() ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  event->Wait(event->newest());
+  if (!IsLeftOut(Waiting::kHostForEvent)) event->Wait(event->newest());
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  if (cudaEventQuery(begin) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return cudaErrorNotReady;
+  if (!begin->Is(begin->newest().ticket) || !end->Is(end->newest().ticket)) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->time() - begin->time()).count();
   return cudaSuccess;
 }

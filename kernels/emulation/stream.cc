@@ -10,6 +10,7 @@ namespace capstan::emulation {
 namespace {
 
 std::atomic<std::uint64_t> streams_made{0};
+std::atomic<bool> runs_late{false};
 
 // Work begins late by up to 2000 turns of other threads, or not.
 class Delays {
@@ -31,6 +32,13 @@ class Delays {
 
 }  // namespace
 
+void RunLate(bool late) { runs_late = late; }
+
+std::uint64_t Event::NewTicket(Stream* stream, std::uint64_t place) {
+  newest_ = {newest_.ticket + 1, stream, place};
+  return newest_.ticket;
+}
+
 // Recorded on two streams, the earlier record may complete last.
 void Event::Complete(std::uint64_t ticket) {
   time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
@@ -40,10 +48,11 @@ void Event::Complete(std::uint64_t ticket) {
   completed_.notify_all();
 }
 
-void Event::Wait(std::uint64_t ticket) const {
+void Event::Wait(const Mark& mark) const {
+  if (!Is(mark.ticket) && mark.stream != nullptr) mark.stream->Begin(mark.place);
   for (;;) {
     const std::uint64_t completed = completed_.load(std::memory_order_acquire);
-    if (completed >= ticket) return;
+    if (completed >= mark.ticket) return;
     completed_.wait(completed, std::memory_order_acquire);
   }
 }
@@ -52,6 +61,7 @@ Stream::Stream() : tail_(new Node), thread_([this, head = tail_] { Run(head); })
 
 Stream::~Stream() {
   Enqueue(nullptr);
+  Begin(enqueued_);
   thread_.join();
   delete tail_;
 }
@@ -61,7 +71,7 @@ void Stream::Run(Node* head) {
   const FloatControl control;
   Delays delays;
   for (std::uint64_t taken = 0;; ++taken) {
-    enqueued_.wait(taken, std::memory_order_acquire);
+    begun_.wait(taken, std::memory_order_acquire);
     Node* const next = head->next;
     delete head;
     head = next;
@@ -75,16 +85,24 @@ void Stream::Run(Node* head) {
 void Stream::Enqueue(std::function<void()> work) {
   tail_->next = new Node{std::move(work)};
   tail_ = tail_->next;
-  enqueued_.fetch_add(1, std::memory_order_release);
-  enqueued_.notify_one();
+  ++enqueued_;
+  if (!runs_late.load(std::memory_order_relaxed)) Begin(enqueued_);
+}
+
+void Stream::Begin(std::uint64_t place) {
+  std::uint64_t begun = begun_.load(std::memory_order_relaxed);
+  while (begun < place && !begun_.compare_exchange_weak(begun, place, std::memory_order_release)) {
+  }
+  if (begun < place) begun_.notify_one();
 }
 
 void Stream::Record(Event* event) {
-  Enqueue([event, ticket = event->NewTicket()] { event->Complete(ticket); });
+  const std::uint64_t ticket = event->NewTicket(this, enqueued_ + 1);
+  Enqueue([event, ticket] { event->Complete(ticket); });
 }
 
 void Stream::WaitFor(Event* event) {
-  Enqueue([event, ticket = event->newest()] { event->Wait(ticket); });
+  Enqueue([event, mark = event->newest()] { event->Wait(mark); });
 }
 
 void Stream::Synchronize() {

@@ -123,7 +123,7 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// Memory comes poisoned: every byte 0xFF, which is NaN in every floating-point type.
+// Memory comes poisoned, the host's too: every byte 0xFF, which is NaN in every floating-point type.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags);

@@ -1,0 +1,197 @@
+// Leaves out each wait of a model's steps on the emulated device, one after the other: a result that is the same
+// without it, from a process that did not die of it, is a wait that nothing misses, and fails. Streams do what they
+// have to as late as CUDA allows, so what nobody waits for is not there yet.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <span>
+
+#include "common/encoding.h"
+#include "common/hash.h"
+#include "kernels/emulation/stream.h"
+#include "kernels/emulation/waits.h"
+#include "tests/kernels/numbers.h"
+#include "worker/train/device/create_device_model.h"
+
+namespace capstan::train {
+namespace {
+
+using emulation::kNoWait;
+
+// A process that ends thus has done its steps.
+constexpr int kDone = 0;
+
+struct Subject {
+  const char* name;
+  Precision precision;
+  nn::ModelShape shape;
+  std::int64_t features, context, classes;  // features 0: tokens
+};
+
+std::vector<Subject> Subjects() {
+  const std::vector<std::int64_t> hidden(18, 6);  // more tensors at a time on their way than there are chunks
+  return {
+      {"mlp", Precision::kFp32, nn::MlpShape{.features = 5, .classes = 3, .hidden = hidden}, 5, 1, 3},
+      {"gpt", Precision::kBf16,
+       nn::GptShape{.vocabulary = 11, .context = 6, .layers = 1, .heads = 2, .width = 16, .dropout = 0.1}, 0, 6, 11}};
+}
+
+// What a process found, for the one that waits for it.
+struct Outcome {
+  std::uint64_t hash = 0;
+  emulation::Waits waits;
+};
+
+// Of which each counts: they are positive, so that no ReLU is dead.
+std::vector<float> Weights(const std::vector<TensorSpec>& tensors, std::int64_t count, std::uint64_t seed) {
+  std::vector<float> weights = kernels::RandomNumbers<float>(count, seed);
+  auto weight = weights.begin();
+  for (const TensorSpec& tensor : tensors) {
+    const bool is_one = tensor.init.kind == InitKind::kOnes;  // scales of norms
+    for (std::uint64_t i = 0; i < tensor.ElementCount(); ++i, ++weight) {
+      *weight = (is_one ? 1.0F : 0.0F) + 0.3F * std::abs(*weight);
+    }
+  }
+  return weights;
+}
+
+// A round: two micro-batches, of which the second delivers the gradients; and the next round's evaluation. Before that,
+// a round that takes what memory is needed and leaves other numbers in it.
+class Steps {
+ public:
+  explicit Steps(const Subject& subject)
+      : model_(CreateDeviceModel({}, subject.precision, subject.shape).value()),
+        inputs_(kernels::RandomNumbers<float>(2 * kSamples * subject.features, 1)),
+        targets_(kernels::RandomIndices(2 * kSamples * subject.context, static_cast<std::int32_t>(subject.classes), 2)),
+        features_(subject.features),
+        context_(subject.context) {
+    if (features_ == 0) tokens_ = targets_;
+    for (const TensorSpec& tensor : model_->tensors()) {
+      offsets_.push_back(offsets_.back() + static_cast<std::ptrdiff_t>(tensor.ElementCount()));
+    }
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      wide_[round] = Weights(model_->tensors(), offsets_.back(), 3 + round);
+      narrow_[round].resize(wide_[round].size());
+      if (subject.precision == Precision::kFp32) continue;
+      Encode(Encoding::kBf16, wide_[round], reinterpret_cast<std::byte*>(narrow_[round].data()));
+    }
+    is_narrow_ = subject.precision != Precision::kFp32;
+    gradients_ = kernels::Poison<float>(offsets_.back());
+    arrived_ = gradients_;
+  }
+
+  void WarmUp() {
+    (void)model_->Train(View(0), gradients_.data(), Batch(1), {.seed = 4}, {}, {});
+    (void)model_->Evaluate(View(0), Batch(1), {});
+  }
+
+  std::uint64_t Take() {
+    nn::Hooks hooks;
+    hooks.gradient_ready = [this](TensorIndex first, TensorIndex last) {  // what the client would send
+      std::copy(gradients_.begin() + offsets_[first], gradients_.begin() + offsets_[last + 1],
+                arrived_.begin() + offsets_[first]);
+    };
+    nn::TrainOptions options{.gradient_scale = 0.5, .sample_share = 0.5, .deliver = false};
+    Add(model_->Train(View(1), gradients_.data(), Batch(0), {.seed = 5}, options, {}));
+    options.mode = nn::GradientMode::kAdd;
+    options.deliver = true;
+    Add(model_->Train(View(1), gradients_.data(), Batch(1), {.seed = 5, .micro_batch = 1}, options, hooks));
+    Add(model_->Evaluate(View(2), Batch(0), {}));
+    return Hash64(std::as_bytes(std::span(losses_)), Hash64(std::as_bytes(std::span(arrived_))));
+  }
+
+ private:
+  static constexpr std::int64_t kSamples = 3;
+  static constexpr std::size_t kRounds = 3;
+
+  WeightsView View(std::size_t round) const {
+    return {wide_[round].data(), is_narrow_ ? narrow_[round].data() : nullptr, round + 1};
+  }
+  nn::Batch Batch(std::size_t part) const {
+    const auto inputs = static_cast<std::size_t>(kSamples * features_);
+    const auto targets = static_cast<std::size_t>(kSamples * context_);
+    const std::span<const float> all_inputs(inputs_);
+    const std::span<const std::int32_t> all_tokens(tokens_), all_targets(targets_);
+    return {kSamples, all_inputs.subspan(part * inputs, inputs),
+            tokens_.empty() ? all_tokens : all_tokens.subspan(part * targets, targets),
+            all_targets.subspan(part * targets, targets)};
+  }
+  void Add(const Result<nn::LossSums>& sums) {
+    losses_.push_back(sums.value().loss);
+    losses_.push_back(static_cast<double>(sums.value().correct));
+  }
+
+  const std::unique_ptr<JobModel> model_;
+  const std::vector<float> inputs_;
+  const std::vector<std::int32_t> targets_;
+  const std::int64_t features_, context_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::ptrdiff_t> offsets_ = {0};
+  std::vector<float> wide_[kRounds], gradients_, arrived_;
+  std::vector<std::uint16_t> narrow_[kRounds];
+  bool is_narrow_ = false;
+  std::vector<double> losses_;
+};
+
+// In a process of its own, which may die of it. The status is wait's.
+int RunSteps(const Subject& subject, std::int64_t left_out, Outcome* outcome) {
+  *outcome = {};
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    Steps steps(subject);
+    steps.WarmUp();
+    emulation::RunLate(true);
+    emulation::CountWaits(left_out);
+    const std::uint64_t hash = steps.Take();
+    *outcome = {hash, emulation::StopCounting()};
+    _exit(kDone);  // what the left-out wait has left behind is nobody's
+  }
+  int status = -1;
+  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+  return status;
+}
+
+const char* ToString(emulation::Waiting waiting) {
+  switch (waiting) {
+    case emulation::Waiting::kStreamForEvent: return "of a stream for an event";
+    case emulation::Waiting::kHostForEvent: return "of the host for an event";
+    case emulation::Waiting::kHostForStream: return "of the host for a stream";
+  }
+  return "";
+}
+
+// How many waits were left out and nothing noticed it.
+int LeaveOutEach(const Subject& subject, Outcome* outcome) {
+  if (RunSteps(subject, kNoWait, outcome) != kDone) {
+    std::printf("%s: the steps fail though no wait is left out\n", subject.name);
+    return 1;
+  }
+  const Outcome whole = *outcome;
+  int missed = 0;
+  for (std::int64_t wait = 0; wait < whole.waits.count; ++wait) {
+    if (RunSteps(subject, wait, outcome) != kDone || outcome->hash != whole.hash) continue;
+    ++missed;
+    std::printf("%s: wait %lld of %lld, %s, was left out and nothing noticed it\n", subject.name,
+                static_cast<long long>(wait), static_cast<long long>(whole.waits.count),
+                ToString(outcome->waits.left_out));
+  }
+  std::printf("%s: %lld waits were left out, %d of them unnoticed\n", subject.name,
+              static_cast<long long>(whole.waits.count), missed);
+  return missed;
+}
+
+}  // namespace
+}  // namespace capstan::train
+
+int main() {
+  using namespace capstan::train;
+  void* const shared = mmap(nullptr, sizeof(Outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return 1;
+  int missed = 0;
+  for (const Subject& subject : Subjects()) missed += LeaveOutEach(subject, static_cast<Outcome*>(shared));
+  return missed == 0 ? 0 : 1;
+}
