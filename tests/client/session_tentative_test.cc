@@ -239,6 +239,28 @@ TEST_CASE("who is given another slot of the step before goes on with its weights
   CHECK(bench.NoEvents());
 }
 
+TEST_CASE("who is left with fewer slots holds nothing, and says so before it pulls again", "[client][tentative]") {
+  SessionBench bench;
+  const Work work = bench.Join({0, 1}).BeginWork();
+  for (SlotIndex slot : work.slots) bench.PushAll(work, {slot, slot + 1});
+  bench.Ready();
+  for (BlockIndex block : {0U, 1U, 2U, 3U}) SendTentative(&bench, block, 1, 0, 5.0F);
+  bench.Forget();
+  bench.FromCoordinator(bench.MakeView({0}));
+  for (ShardIndex shard : {0U, 1U}) {
+    const std::vector<CoverageQuery> queries = bench.TakeFor<CoverageQuery>(shard);
+    REQUIRE(queries.size() == 1);
+    CHECK(queries[0].step == Step{0});  // of a later one it would be refused
+    const std::vector<Pull> pulls = bench.TakeFor<Pull>(shard);
+    REQUIRE(pulls.size() == 1);
+    CHECK(pulls[0].ahead == Blocks{shard, shard + 2});
+  }
+  bench.NothingCovered(0);  // the answers
+  SendTentative(&bench, 0, 1, 0, 5.0F);
+  bench.FromShard(0, MakePublished(bench, 0, 1));
+  CHECK(bench.Events<Session::WeightsArrived>().size() == 1);
+}
+
 TEST_CASE("the last version is not computed with, whatever is held of it", "[client][tentative]") {
   Waiting waiting;
   SessionBench& bench = waiting.bench;

@@ -191,6 +191,7 @@ class Session {
   bool ChooseSyncWork(Instant now, Outbox* out);
   bool ChooseAsyncWork(Instant now, Outbox* out);
   void AskCoverage(Instant now, Outbox* out);
+  void SayNothingIsHeld(Outbox* out);
   Encoding EncodingOf(BlockIndex block) const { return catalog_->blocks()[block].EncodingIn(declaration_->encoding); }
   bool Synchronous() const { return declaration_->mode == Mode::kSync; }
   // The number that names a push: the step, or the sequence number of the slot.

@@ -37,6 +37,7 @@ bool Session::ChooseSyncWork(Instant now, Outbox* out) {
   if (mine.empty()) return false;
   const bool done = std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return Has(done_slots_, slot); });
   if (done) {  // all of this step is computed: on to the next one, whose weights the shards hand out once it is there
+    if (!coverage_sure_) SayNothingIsHeld(out);
     step_before_ = StepBefore{std::move(done_slots_), weights_complete_};
     step_ = step_.Next();
     done_slots_.clear();
@@ -86,6 +87,14 @@ void Session::ChooseAgain() {
   done_slots_ = std::move(step_before_->done_slots);
   weights_complete_ = step_before_->weights_complete;
   step_before_.reset();
+}
+
+// We may have waited for the next step's weights, and let go of those that came ahead when our slots changed. A shard
+// sends no block twice to who waits, unless coverage was asked for since; a retry alone would bring it a second later.
+void Session::SayNothingIsHeld(Outbox* out) {
+  for (auto& [shard, link] : links_) {
+    out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
+  }
 }
 
 void Session::AskCoverage(Instant now, Outbox* out) {
