@@ -355,8 +355,12 @@ void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
 // ---- pulls ---------------------------------------------------------------------------------------------------------
 
 void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
-  if (pull.blocks.size() > kPullBlocksMax || pull.ahead.size() > kPullBlocksMax) {
-    Refuse(from, Code::kInvalid, "a pull of more than " + std::to_string(kPullBlocksMax) + " blocks", out);
+  if (pull.blocks.size() > kPullBlocksMax || pull.ahead.size() > kAheadNamedMax) {
+    Refuse(from, Code::kInvalid,
+           "a pull of " + std::to_string(pull.blocks.size()) + " blocks and " + std::to_string(pull.ahead.size()) +
+               " ahead of their version; at most " + std::to_string(kPullBlocksMax) + " and " +
+               std::to_string(kAheadNamedMax) + " go into one",
+           out);
     return;
   }
   for (const std::vector<BlockIndex>* blocks : {&pull.blocks, &pull.ahead}) {
