@@ -77,7 +77,9 @@ Trained Train(Precision precision) {
   }
   do {  // they are published a little behind
     trained.counters = client->counters();
-  } while (trained.counters.payload_messages_in < 4 * (kSteps + 1) && std::chrono::steady_clock::now() < deadline);
+  } while (
+      (trained.counters.payload_messages_in < 4 * (kSteps + 1) || trained.counters.payload_messages_out < 4 * kSteps) &&
+      std::chrono::steady_clock::now() < deadline);
   REQUIRE(trained.counters.payload_messages_out == 4 * kSteps);
   return trained;
 }
