@@ -71,7 +71,8 @@ class CpuContext {
   std::size_t workspace_bytes_ = 0;
 };
 
-class Products;  // kernels/cuda/products.h
+class Convolutions;  // kernels/cuda/convolutions.h
+class Products;      // kernels/cuda/products.h
 
 // Kernels on a CudaContext are enqueued on its stream and return at once; every pointer they take is the device's. What
 // fails there is seen by a later call, or when its stream is waited for.
@@ -84,6 +85,9 @@ class CudaContext {
   // Who computes matrix products; null: nobody, and Matmul fails.
   void UseProducts(std::shared_ptr<Products> products) { products_ = std::move(products); }
   Products* products() const { return products_.get(); }
+  // Who computes convolutions; null: they are products.
+  void UseConvolutions(std::shared_ptr<Convolutions> convolutions) { convolutions_ = std::move(convolutions); }
+  Convolutions* convolutions() const { return convolutions_.get(); }
 
   const Status& status() const { return status_; }
   // The first failure, where it is not one of CUDA's runtime.
@@ -121,6 +125,7 @@ class CudaContext {
   CUstream_st* const stream_;
   Status status_;
   std::shared_ptr<Products> products_;
+  std::shared_ptr<Convolutions> convolutions_;
   Memory workspace_;
   std::size_t workspace_bytes_ = 0;
 };

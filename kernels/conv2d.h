@@ -7,6 +7,8 @@
 //         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
 //         product. On a device the filter's gradient adds products of as many windows at a time as its block size
 //         allows, in ascending order.
+//         There, a context with Convolutions (cuda/convolutions.h) has them compute y without bias and activation, dx,
+//         and the filter's gradient of float, in an order that is theirs and the same each time.
 // Why:    windows are laid out (im2col) instead of read from the image when they are packed: in a step of resnet18 on
 //         32 x 32 pixels that copying takes 5 % (fp32) or 6 % (bf16), about half of it in the way forward, and other
 //         packing would win only part of it.
@@ -17,6 +19,7 @@
 //         elements there.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,6 +39,7 @@ inline constexpr std::int64_t kConvDeviceElements = 1 << 24;
 struct Conv2dShape {
   ImageWindows windows;
   std::int64_t filters = 0;
+  auto operator<=>(const Conv2dShape&) const = default;
 };
 
 template <class T>

@@ -1,11 +1,12 @@
-// Convolution on a device: windows are laid out by blocks, each is a product; launch shapes are those of Im2Col,
-// Col2Im and Matmul. Bytes beside the product's: the columns written and read once (for dx in float), which in blocks
-// of kConvDeviceElements stay in the device's cache. Operations: 2 window_elements for each element of y, in each of
-// the three.
+// Convolution on a device: cuDNN's, where the context has it and it has a way; else windows are laid out by blocks,
+// each is a product; launch shapes are those of Im2Col, Col2Im and Matmul. Bytes beside the product's: the columns
+// written and read once (for dx in float), which in blocks of kConvDeviceElements stay in the device's cache.
+// Operations: 2 window_elements for each element of y, in each of the three.
 #include <algorithm>
 
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_products.h"
+#include "kernels/cuda/convolutions.h"
 #include "kernels/cuda/im2col.h"
 
 namespace capstan::kernels {
@@ -41,12 +42,29 @@ void ForBlocks(CudaContext& context, const ImageWindows& w, std::int64_t block_e
   }
 }
 
+template <class T>
+constexpr Encoding kNumbers = std::is_same_v<T, Bf16>   ? Encoding::kBf16
+                              : std::is_same_v<T, Half> ? Encoding::kFp16
+                                                        : Encoding::kFp32;
+
+// Whether the context's Convolutions have done it.
+template <class T>
+bool IsConvolved(CudaContext& context, ConvolutionPass pass, const Conv2dShape& shape,
+                 const Convolutions::Pointers& pointers, float beta) {
+  Convolutions* const convolutions = context.convolutions();
+  return convolutions != nullptr && shape.windows.samples > 0 && context.status().ok() &&
+         convolutions->Run(context, {pass, kNumbers<T>, shape}, pointers, beta);
+}
+
 }  // namespace
 
 template <class T>
 void Conv2d(CudaContext& context, const Conv2dArgs<T>& args, std::int64_t block_elements) {
   const ImageWindows& w = args.shape.windows;
   if (IsProduct(w)) return Matmul(context, ForwardProduct(args, 0, w.samples * w.out_pixels(), args.x));
+  const bool plain = args.bias == nullptr && args.activation == Activation::kNone;  // else y would be rounded twice
+  const Convolutions::Pointers pointers{args.x, args.filter, args.y};
+  if (plain && IsConvolved<T>(context, ConvolutionPass::kForward, args.shape, pointers, 0)) return;
   ForBlocks(context, w, block_elements, args.x, [&](std::int64_t first, std::int64_t rows, const T* columns) {
     Matmul(context, ForwardProduct(args, first, rows, columns));
   });
@@ -58,6 +76,7 @@ void Conv2dInputBackward(CudaContext& context, const Conv2dInputGradient<T>& g, 
   const std::int64_t pixels = w.out_pixels();
   if (w.samples == 0) return;
   if (IsProduct(w)) return Matmul(context, InputProduct(g, 0, w.samples * pixels, g.dx, g.beta));
+  if (IsConvolved<T>(context, ConvolutionPass::kInput, g.shape, {g.dy, g.filter, g.dx}, g.beta)) return;
   const std::int64_t block = DeviceBlockImages(w, block_elements);
   auto* columns = context.Workspace<float>(static_cast<std::size_t>(block * pixels * w.window_elements()));
   for (std::int64_t image = 0; image < w.samples; image += block) {
@@ -72,6 +91,10 @@ template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& g, std::int64_t block_elements) {
   const ImageWindows& w = g.shape.windows;
   if (IsProduct(w)) return Matmul(context, FilterProduct(g, 0, w.samples * w.out_pixels(), g.x));
+  if constexpr (!kIs16Bit<T>) {  // of 16 bits cuDNN makes no fp32
+    const Convolutions::Pointers pointers{g.x, g.dy, g.filter_gradient};
+    if (IsConvolved<T>(context, ConvolutionPass::kFilter, g.shape, pointers, g.beta)) return;
+  }
   ForBlocks(context, w, block_elements, g.x, [&](std::int64_t first, std::int64_t rows, const T* columns) {
     Matmul(context, FilterProduct(g, first, rows, columns));
   });

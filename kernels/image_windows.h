@@ -5,6 +5,7 @@
 //         (p * stride - padding, q * stride - padding) for p < out_height(), q < out_width().
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace capstan::kernels {
@@ -19,6 +20,7 @@ struct ImageWindows {
   std::int64_t out_pixels() const { return out_height() * out_width(); }  // windows of one image
   std::int64_t window_elements() const { return window_height * window_width * channels; }
   std::int64_t image_elements() const { return height * width * channels; }
+  auto operator<=>(const ImageWindows&) const = default;
 };
 
 }  // namespace capstan::kernels

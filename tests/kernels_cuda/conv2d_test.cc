@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "tests/kernels/parity.h"
+#include "tests/kernels_cuda/start_convolutions.h"
 #include "tests/kernels_cuda/start_products.h"
 
 namespace capstan::kernels {
 namespace {
+
+enum class Library { kNone, kCudnn };
 
 struct Case {
   Conv2dShape shape;
@@ -67,9 +70,10 @@ Conv2dFilterGradient<T> Filter(const Case& c, const T* x, const T* dy, Wide<T>* 
 }
 
 template <class T>
-Results<T> OnDevice(const Case& c, const Given<T>& in, std::int64_t block) {
+Results<T> OnDevice(const Case& c, const Given<T>& in, std::int64_t block, Library library) {
   Device device;
   StartProducts(device);
+  if (library == Library::kCudnn) REQUIRE(StartConvolutions(device));
   CudaContext& context = device.context();
   const auto count = [](const auto& v) { return static_cast<std::int64_t>(v.size()); };
   DeviceArray<T> x(device, in.x, c.offset), filter(device, in.filter, c.offset), bias(device, in.bias, c.offset),
@@ -102,26 +106,37 @@ Results<double> InDouble(const Case& c, const Given<T>& in) {
   return r;
 }
 
+template <class T>
+void CheckCase(const Case& c, std::int64_t block, Library library, const Given<T>& in, const Results<double>& wide) {
+  const ImageWindows& w = c.shape.windows;
+  CAPTURE(w.samples, w.height, w.width, w.channels, w.window_height, w.stride, block, c.offset);
+  const Results<T> ours = OnDevice(c, in, block, library), again = OnDevice(c, in, block, library);
+  const double sums = 1e-5, rounded = std::is_same_v<T, float> ? sums : kRounded<T>;
+  CHECK(Agree<T>("convolution: y", RelativeDistance(ours.y, wide.y), rounded));
+  CHECK(Agree<T>("convolution: y, with bias and ReLU", RelativeDistance(ours.y_relu, wide.y_relu), rounded));
+  CHECK(Agree<T>("convolution: dx", RelativeDistance(ours.dx, wide.dx), rounded));
+  CHECK(Agree<T>("convolution: dx, added", RelativeDistance(ours.dx_added, wide.dx_added), rounded));
+  CHECK(Agree<T>("convolution: dfilter", RelativeDistance(ours.dfilter, wide.dfilter), sums));
+  CHECK(Agree<T>("convolution: dfilter, added", RelativeDistance(ours.dfilter_added, wide.dfilter_added), sums));
+  CHECK(SameBits(ours.y, again.y));
+  CHECK(SameBits(ours.dx, again.dx));
+  CHECK(SameBits(ours.dfilter, again.dfilter));
+}
+
 TEMPLATE_TEST_CASE("a convolution and its gradients on a device", "[cuda][conv2d]", float, Bf16, Half) {
-  using T = TestType;
   for (const Case& c : kCases) {
-    const Given<T> in(c);
+    const Given<TestType> in(c);
     const Results<double> wide = InDouble(c, in);
-    for (const std::int64_t block : kBlocks) {
-      const ImageWindows& w = c.shape.windows;
-      CAPTURE(w.samples, w.height, w.width, w.channels, w.window_height, w.stride, block, c.offset);
-      const Results<T> ours = OnDevice(c, in, block), again = OnDevice(c, in, block);
-      const double sums = 1e-5, rounded = std::is_same_v<T, float> ? sums : kRounded<T>;
-      CHECK(Agree<T>("convolution: y", RelativeDistance(ours.y, wide.y), rounded));
-      CHECK(Agree<T>("convolution: y, with bias and ReLU", RelativeDistance(ours.y_relu, wide.y_relu), rounded));
-      CHECK(Agree<T>("convolution: dx", RelativeDistance(ours.dx, wide.dx), rounded));
-      CHECK(Agree<T>("convolution: dx, added", RelativeDistance(ours.dx_added, wide.dx_added), rounded));
-      CHECK(Agree<T>("convolution: dfilter", RelativeDistance(ours.dfilter, wide.dfilter), sums));
-      CHECK(Agree<T>("convolution: dfilter, added", RelativeDistance(ours.dfilter_added, wide.dfilter_added), sums));
-      CHECK(SameBits(ours.y, again.y));
-      CHECK(SameBits(ours.dx, again.dx));
-      CHECK(SameBits(ours.dfilter, again.dfilter));
-    }
+    for (const std::int64_t block : kBlocks) CheckCase(c, block, Library::kNone, in, wide);
+  }
+}
+
+TEMPLATE_TEST_CASE("a convolution and its gradients by cuDNN", "[cuda][conv2d]", float, Bf16, Half) {
+  Device device;
+  if (!StartConvolutions(device)) return;
+  for (const Case& c : kCases) {
+    const Given<TestType> in(c);
+    CheckCase(c, kConvDeviceElements, Library::kCudnn, in, InDouble(c, in));
   }
 }
 

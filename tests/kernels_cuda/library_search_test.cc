@@ -41,6 +41,7 @@ TEST_CASE("a library is looked for in what is given, by the loader, in the toolk
   fs::create_directories(folder.path / "empty/bin");  // no python3
   const std::string packages = (folder.path / "venv/lib/python3.11/site-packages/nvidia").string();
   fs::create_directories(packages + "/cublas/lib");
+  fs::create_directories(packages + "/cudnn/lib");
   fs::create_directories(packages + "/cu13/lib");
   fs::create_directories(folder.path / "empty/lib/python3.11/site-packages/nvidia/cu13/lib");
   const std::string root = folder.path.string();
@@ -49,7 +50,7 @@ TEST_CASE("a library is looked for in what is given, by the loader, in the toolk
                              .path = "relative:" + root + "/empty/bin:" + root + "/venv/bin"};
   CHECK(LibraryPlaces(search) == std::vector<std::string>{"/given/", "", "/opt/toolkit/lib64/",
                                                           "/usr/local/cuda/lib64/", packages + "/cu13/lib/",
-                                                          packages + "/cublas/lib/"});
+                                                          packages + "/cublas/lib/", packages + "/cudnn/lib/"});
 }
 
 TEST_CASE("the first place that has a library wins, and a broken one is passed over", "[library]") {

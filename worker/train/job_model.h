@@ -56,6 +56,9 @@ class JobModel {
                                      const nn::Hooks& hooks) = 0;
   virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
 
+  // What there is to say since it was last asked, for people: which library computes, where a machine may lack one.
+  virtual std::string TakeNotice() { return {}; }
+
   // What its bits depend on besides its inputs: numeric_class.h.
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;

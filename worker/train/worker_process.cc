@@ -73,6 +73,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
+    if (const std::string notice = model->TakeNotice(); !notice.empty()) options.say(notice);
     return options.stop_requested();
   };
   Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);

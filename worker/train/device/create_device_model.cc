@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/convolutions.h"
 #include "kernels/cuda/load_products.h"
 #include "worker/nn/convnet_model.h"
 #include "worker/nn/gpt_model.h"
@@ -60,38 +61,65 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
   return name;
 }
 
+// What a job's models have in common, those that its numeric fingerprint probes among them.
+struct DeviceJob {
+  DeviceOptions options;
+  Precision precision = Precision::kFp32;
+  bool convolves = false;  // else cuDNN is nothing to it
+};
+
+// What computes: its name, for the numeric class; and for people, where there is a choice.
+struct Libraries {
+  std::string name, notice;
+};
+
+Result<Libraries> LoadLibraries(const DeviceJob& job, kernels::CudaContext* context) {
+  Libraries found;
+  CAPSTAN_ASSIGN_OR_RETURN(found.name, kernels::LoadProducts(job.options.libraries, context));
+  if (!job.convolves) return found;
+  const Result<std::string> convolutions = kernels::LoadConvolutions(job.options.libraries, context);
+  if (convolutions.ok()) found.name += ", " + *convolutions;
+  found.notice = "convolutions: " + (convolutions.ok() ? *convolutions : "im2col, " + convolutions.status().message());
+  return found;
+}
+
+Result<std::unique_ptr<JobModel>> CreateOf(const DeviceJob& job, const nn::ModelShape& shape);
+
 template <class T>
-Result<std::unique_ptr<JobModel>> Create(const DeviceOptions& options, Precision precision,
-                                         const nn::ModelShape& shape) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::string name, OpenDevice(options));
+Result<std::unique_ptr<JobModel>> Create(const DeviceJob& job, const nn::ModelShape& shape) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::string name, OpenDevice(job.options));
   cudaStream_t stream = nullptr;
   if (const cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); status != cudaSuccess) {
     return CudaFailure(status, "making a stream");
   }
   CudaStream owned(stream);
   auto context = std::make_unique<kernels::CudaContext>(stream);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string products, kernels::LoadProducts(options.libraries, context.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(const Libraries libraries, LoadLibraries(job, context.get()));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<nn::Model<T>> model, nn::CreateModel<T>(*context, shape));
-  const ModelMaker make = [options, precision](const nn::ModelShape& other) {
-    return CreateDeviceModel(options, precision, other);
-  };
+  const ModelMaker make = [job](const nn::ModelShape& other) { return CreateOf(job, other); };
   kernels::CudaContext& device = *context;
   auto made = std::make_unique<DeviceModel<T>>(std::move(owned), std::move(context), std::move(model),
-                                               name + ", " + products, make);
+                                               name + ", " + libraries.name, libraries.notice, make);
   CAPSTAN_RETURN_IF_ERROR(device.status());
   return std::unique_ptr<JobModel>(std::move(made));
+}
+
+Result<std::unique_ptr<JobModel>> CreateOf(const DeviceJob& job, const nn::ModelShape& shape) {
+  switch (job.precision) {
+    case Precision::kFp32: return Create<float>(job, shape);
+    case Precision::kBf16: return Create<Bf16>(job, shape);
+    case Precision::kFp16: return Create<Half>(job, shape);
+  }
+  return Invalid("an unknown precision");
 }
 
 }  // namespace
 
 Result<std::unique_ptr<JobModel>> CreateDeviceModel(const DeviceOptions& options, Precision precision,
                                                     const nn::ModelShape& shape) {
-  switch (precision) {
-    case Precision::kFp32: return Create<float>(options, precision, shape);
-    case Precision::kBf16: return Create<Bf16>(options, precision, shape);
-    case Precision::kFp16: return Create<Half>(options, precision, shape);
-  }
-  return Invalid("an unknown precision");
+  const bool convolves =
+      std::holds_alternative<nn::ConvnetShape>(shape) || std::holds_alternative<nn::ResnetShape>(shape);
+  return CreateOf({options, precision, convolves}, shape);
 }
 
 }  // namespace capstan::train

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/cast.h"
+#include "kernels/cuda/convolutions.h"
 
 namespace capstan::train {
 
@@ -70,13 +71,14 @@ constexpr Encoding kEncoding = std::is_same_v<T, Bf16> ? Encoding::kBf16 : Encod
 
 template <class T>
 DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context,
-                            std::unique_ptr<nn::Model<T>> model, std::string name, ModelMaker make)
+                            std::unique_ptr<nn::Model<T>> model, std::string name, std::string notice, ModelMaker make)
     : stream_(std::move(stream)),
       context_(std::move(context)),
       upward_(MakeStream(*context_)),
       put_(MakeEvent(*context_)),
       model_(std::move(model)),
       name_(std::move(name)),
+      notice_(std::move(notice)),
       make_(std::move(make)),
       offsets_(OffsetsOf(model_->tensors())),
       batch_(*context_),
@@ -111,12 +113,13 @@ template <class T>
 std::optional<DeviceMemory> DeviceModel<T>::CountDeviceMemory() {
   const auto count = static_cast<std::uint64_t>(offsets_.back());
   const bool keeps_statistics = kIs16Bit<T> && HasStatistics(model_->tensors());
+  const std::uint64_t convolving = context_->convolutions() != nullptr ? kernels::Convolutions::kWorkspaceBytes : 0;
   std::size_t free = 0, all = 0;
   context_->Note(cudaMemGetInfo(&free, &all), "asking for the device's free memory");
   return DeviceMemory{.device = name_,
                       .weights = count * (sizeof(T) + (keeps_statistics ? sizeof(float) : 0)),
                       .gradients = count * (sizeof(float) + (kIs16Bit<T> ? sizeof(T) : 0)),
-                      .work = kWorkBytes,
+                      .work = kWorkBytes + convolving,
                       .pinned = GradientReturn::kChunks * GradientReturn::kChunkElements * sizeof(float),
                       .free = free};
 }
@@ -134,6 +137,15 @@ std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
   (void)cudaGetLastError();  // so that no later call finds it
   return "the weights' " + std::to_string(bytes) + " bytes of the host could not be pinned (" +
          cudaGetErrorName(status) + "): copies to the device take longer, nothing else changes";
+}
+
+template <class T>
+std::string DeviceModel<T>::TakeNotice() {
+  std::string notice = std::exchange(notice_, {});
+  kernels::Convolutions* const convolutions = context_->convolutions();
+  const std::string refusals = convolutions == nullptr ? std::string() : convolutions->TakeRefusals();
+  if (!refusals.empty()) notice += (notice.empty() ? "" : "; ") + ("convolutions left to im2col: " + refusals);
+  return notice;
 }
 
 template <class T>

@@ -39,10 +39,10 @@ class DeviceBatch {
 template <class T>
 class DeviceModel final : public JobModel {
  public:
-  // `stream`: what `context` enqueues on. `name`: the device's and its products', for the numeric class. `make`:
-  // another model on the same device.
+  // `stream`: what `context` enqueues on. `name`: the device's and its libraries', for the numeric class. `notice`: for
+  // people. `make`: another model on the same device.
   DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context, std::unique_ptr<nn::Model<T>> model,
-              std::string name, ModelMaker make);
+              std::string name, std::string notice, ModelMaker make);
   ~DeviceModel() override;
 
   const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
@@ -53,6 +53,7 @@ class DeviceModel final : public JobModel {
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
+  std::string TakeNotice() override;
   std::string NumericClass() const override;
   Result<std::uint64_t> NumericFingerprint() const override;
 
@@ -76,6 +77,7 @@ class DeviceModel final : public JobModel {
   const CudaEvent put_;
   const std::unique_ptr<nn::Model<T>> model_;
   const std::string name_;
+  std::string notice_;
   const ModelMaker make_;
   PinnedRange pinned_weights_;         // the host's; null: copies go by way of the driver's own memory
   std::vector<std::int64_t> offsets_;  // of each tensor, and the end

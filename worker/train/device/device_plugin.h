@@ -18,7 +18,7 @@ namespace capstan::train {
 struct DeviceOptions {
   std::optional<std::uint32_t> index = {};  // of the machine's devices; none: `local_rank` modulo their number
   std::uint32_t local_rank = 0;             // of this worker among those of its machine
-  kernels::LibrarySearch libraries = {};    // where cuBLASLt may be
+  kernels::LibrarySearch libraries = {};    // where cuBLASLt and cuDNN may be
 };
 
 struct DevicePlugin {
