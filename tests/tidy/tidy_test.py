@@ -62,6 +62,7 @@ PLANTED = [
     ("library", "server/tables.h", "#pragma once\n#include <rocksdb/db.h>\n", 2),
     ("library", "kernels/gelu.h", "#pragma once\n#include <cuda_runtime.h>\n", 2),
     ("library", "worker/nn/products.h", "#pragma once\n#include <cublasLt.h>\n", 2),
+    ("library", "worker/nn/convolutions.h", "#pragma once\n#include <cudnn.h>\n", 2),
     ("library", "worker/nn/fibers.h", "#pragma once\n#include <boost/context/fiber.hpp>\n", 2),
     ("library", "server/races.h", "#pragma once\n#include <sanitizer/tsan_interface.h>\n", 2),
     ("library", "server/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
