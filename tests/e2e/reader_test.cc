@@ -235,7 +235,7 @@ TEST_CASE("the end of a job waits for a reader that has not read the last versio
 }
 
 TEST_CASE("a shard that is lost while the job's end waits for a reader takes nothing back", "[e2e][reader]") {
-  RunningJob job;
+  RunningJob job(Mode::kSync, 60);  // the reader stands still while the final weights are written
   std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
   std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
