@@ -81,6 +81,38 @@ class Mailbox {
   bool closed_ = false;   // guarded by mutex_
 };
 
+// Guarded<T>: one value of several threads, and waiting for what becomes of it.
+template <class T>
+class Guarded {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // f(value), alone with it.
+  template <class F>
+  auto With(F&& f) {
+    const std::lock_guard lock(mutex_);
+    return f(value_);
+  }
+  // The same, and those who wait look again.
+  template <class F>
+  auto Change(F&& f) {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();  // they get the mutex after f
+    return f(value_);
+  }
+  // Waits until condition(value); false when the deadline passed before.
+  template <class Condition>
+  bool AwaitUntil(Deadline deadline, Condition&& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [&] { return condition(value_); });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  T value_{};  // guarded by mutex_
+};
+
 // Latest<T>: the newest value that one thread has published, for whoever looks.
 template <class T>
 class Latest {

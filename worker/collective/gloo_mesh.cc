@@ -1,0 +1,487 @@
+#include "worker/collective/gloo_mesh.h"
+
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "worker/collective/verdict.h"
+
+// Gloo throws; nothing of that leaves this file. Its waits with a time limit break every connection when it passes,
+// so waits here have none: they are aborted, which breaks nothing, and then ranks can still be asked who is there.
+
+namespace capstan::collective {
+namespace {
+
+using Buffer = gloo::transport::UnboundBuffer;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr Tag kControlTag = ~Tag{0};
+constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+// For a farewell to leave, or to be read here, before the broken connection is taken for a lost rank.
+constexpr milliseconds kFarewellPatience{200};
+constexpr Deadline kNever = Deadline::max();
+
+enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2 };
+constexpr std::size_t kSayings = 3;
+
+// What ranks say to each other beside the payload; each says each of them to another once at most.
+struct Control {
+  Say say;
+  GroupIndex group = 0;
+  std::uint32_t number = 0;  // kAsk: the call; kAnswer: 1 if it has begun; kFarewell: the reason
+  std::array<std::uint8_t, kRanksMax / 8> missing{};
+};
+
+Control FarewellOf(const Verdict& verdict) {
+  Control control{Say::kFarewell, 0, static_cast<std::uint32_t>(verdict.reason), {}};
+  for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
+    control.missing[rank / 8] |= static_cast<std::uint8_t>(verdict.missing.test(rank) << rank % 8);
+  }
+  return control;
+}
+
+Verdict VerdictOf(const Control& farewell) {
+  Verdict verdict{static_cast<Reason>(farewell.number), {}};
+  for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
+    verdict.missing.set(rank, (farewell.missing[rank / 8] >> rank % 8 & 1) != 0);
+  }
+  return verdict;
+}
+
+enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
+
+struct CallState {
+  std::vector<int> members;
+  std::uint32_t number = 0;
+  Deadline deadline = kNever;  // of the call that is under way
+  bool is_watched = false;     // by the keeper: its waits were not interrupted yet
+};
+
+class GlooTransfer;
+
+struct State {
+  std::array<CallState, kGroupsMax> calls;
+  std::vector<GlooTransfer*> transfers;
+  std::optional<Verdict> verdict;
+  bool was_told = false;  // by another rank
+  bool asking = false;
+  std::array<Answer, kRanksMax> answers{};
+  bool closing = false, closed = false;  // the connections
+  Deadline keeper_wakes = kNever;
+  bool stopping = false;
+};
+
+class GlooMesh : public Mesh {
+ public:
+  explicit GlooMesh(const GlooMeshOptions& options) : options_(options) {}
+  ~GlooMesh() override;
+
+  Status Connect(Rendezvous* rendezvous, Deadline deadline);
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  void OpenGroup(GroupIndex group, std::vector<int> members) override {
+    state_.With([&](State& state) { state.calls[group].members = std::move(members); });
+  }
+  std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override;
+  std::uint32_t Enter(GroupIndex group, Deadline deadline) override;
+  void Leave(GroupIndex group) override {
+    state_.With([&](State& state) { state.calls[group].deadline = kNever; });
+  }
+  void Abort() override {
+    Conclude({Reason::kAborted, SetOf(rank())});
+    Close();
+  }
+  Status failure() override {
+    const std::optional<Verdict> verdict = state_.With([](State& state) { return state.verdict; });
+    return verdict ? StatusOf(*verdict, options_.name_of) : Status();
+  }
+
+  std::unique_ptr<Buffer> CreateWindow() {
+    // On all memory, with addresses for offsets: then nothing is allocated for a message.
+    return context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
+  }
+  void Add(GlooTransfer* transfer) {
+    state_.With([&](State& state) { state.transfers.push_back(transfer); });
+  }
+  void Remove(GlooTransfer* transfer) {
+    state_.With([&](State& state) { std::erase(state.transfers, transfer); });
+  }
+  bool IsOver() {
+    return state_.With([](State& state) { return state.verdict.has_value(); });
+  }
+  bool IsOverdue(GroupIndex group) {
+    return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
+  }
+  // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
+  Status TakeRoll(GroupIndex group, int peer, Reason reason);
+  // The failure; the connections are closed, so nothing writes to anybody's memory any more.
+  Status Ended() {
+    Close();
+    return failure();
+  }
+
+ private:
+  // What is said to one rank, and its memory.
+  struct Outbox {
+    std::array<Control, kSayings> controls{};
+    std::array<std::unique_ptr<Buffer>, kSayings> buffers;
+  };
+
+  static RankSet SetOf(int rank) { return RankSet().set(static_cast<std::size_t>(rank)); }
+  Status ConnectTo(int peer, const std::string& addresses);
+  void Conclude(const Verdict& verdict);
+  bool Tell(int rank, const Control& control);
+  RankSet Ask(GroupIndex group, std::uint32_t call, const RankSet& but, RankSet* asked);
+  void SayFarewell(const Verdict& verdict);
+  void Close();
+  void CloseConnections();
+  void Listen();
+  void Hear(int from, const Control& control);
+  void KeepDeadlines();
+
+  const GlooMeshOptions options_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  Guarded<State> state_;
+  std::vector<int> others_;
+  std::vector<Outbox> outboxes_;  // by rank; kAnswer belongs to the listener, the others to who asks and who closes
+  Control heard_{};
+  std::unique_ptr<Buffer> ear_;
+  std::thread listener_, keeper_;
+};
+
+class GlooTransfer : public Transfer {
+ public:
+  GlooTransfer(GlooMesh* mesh, GroupIndex group) : mesh_(mesh), group_(group), window_(mesh->CreateWindow()) {
+    mesh_->Add(this);
+  }
+  ~GlooTransfer() override { mesh_->Remove(this); }
+
+  Status Send(int to, Tag tag, std::span<const std::byte> bytes) override {
+    is_send_ = true;
+    return Begin(to, [&] { window_->send(to, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
+  }
+  Status Receive(int from, Tag tag, std::span<std::byte> bytes) override {
+    is_send_ = false;
+    return Begin(from, [&] { window_->recv(from, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
+  }
+
+  Status Wait() override {
+    for (;;) {
+      try {
+        if (is_send_ ? window_->waitSend(nullptr, kForever) : window_->waitRecv(nullptr, kForever)) return {};
+      } catch (const std::exception&) {
+        return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+      }
+      if (mesh_->IsOver()) return mesh_->Ended();
+      if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
+    }
+  }
+
+  // From any thread: Wait looks up.
+  void Interrupt() {
+    window_->abortWaitSend();
+    window_->abortWaitRecv();
+  }
+
+ private:
+  template <class F>
+  Status Begin(int peer, const F& begin) {
+    peer_ = peer;
+    if (mesh_->IsOver()) return mesh_->Ended();
+    try {
+      begin();
+      return {};
+    } catch (const std::exception&) {
+      return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+    }
+  }
+
+  GlooMesh* const mesh_;
+  const GroupIndex group_;
+  const std::unique_ptr<Buffer> window_;
+  bool is_send_ = false;
+  int peer_ = 0;
+};
+
+void InterruptAll(const State& state) {
+  for (GlooTransfer* transfer : state.transfers) transfer->Interrupt();
+}
+
+// -------------------------------------------------------------------------------------------------- forming the mesh
+
+Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
+  for (int i = 0; i < size(); ++i) {
+    if (i != rank()) others_.push_back(i);
+  }
+  std::string addresses;  // where each of the others finds this rank, one behind the other
+  try {
+    device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(options_.address.c_str()));
+    context_ = device_->createContext(rank(), size());
+    // Gloo waits five times as long for a connection.
+    context_->setTimeout(std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - Clock::now()) / 5));
+    for (const int peer : others_) {
+      const std::vector<char> bytes = context_->createPair(peer)->address().bytes();
+      addresses.append(bytes.begin(), bytes.end());
+    }
+  } catch (const std::exception& failed) {
+    return Unreachable("cannot listen at \"" + options_.address + "\": " + failed.what() +
+                       "; give an address of this machine that the other ranks can reach");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                           rendezvous->Exchange(rank(), std::move(addresses), deadline));
+  for (const int peer : others_) CAPSTAN_RETURN_IF_ERROR(ConnectTo(peer, all[static_cast<std::size_t>(peer)]));
+  outboxes_.resize(static_cast<std::size_t>(size()));
+  for (const int peer : others_) {
+    Outbox& outbox = outboxes_[static_cast<std::size_t>(peer)];
+    for (std::size_t i = 0; i < kSayings; ++i) {
+      outbox.buffers[i] = context_->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
+    }
+  }
+  if (others_.empty()) return {};
+  ear_ = context_->createUnboundBuffer(&heard_, sizeof heard_);
+  listener_ = std::thread([this] { Listen(); });
+  keeper_ = std::thread([this] { KeepDeadlines(); });
+  return {};
+}
+
+Status GlooMesh::ConnectTo(int peer, const std::string& addresses) {
+  const std::string whom = NamesOf(SetOf(peer), options_.name_of);
+  const std::size_t bytes = addresses.size() / others_.size();
+  if (bytes == 0 || addresses.size() % others_.size() != 0) {
+    return Invalid(whom + " left " + std::to_string(addresses.size()) + " bytes of addresses for " +
+                   std::to_string(others_.size()) + " ranks; start all workers with one build and one number of ranks");
+  }
+  const auto place = static_cast<std::size_t>(rank() < peer ? rank() : rank() - 1);
+  const std::string mine = addresses.substr(place * bytes, bytes);
+  try {
+    context_->getPair(peer)->connect({mine.begin(), mine.end()});
+    return {};
+  } catch (const std::exception& failed) {
+    return Unreachable("cannot connect to " + whom + ": " + failed.what() + "; see that it runs and can be reached");
+  }
+}
+
+GlooMesh::~GlooMesh() {
+  state_.Change([](State& state) { state.stopping = true; });
+  if (ear_) ear_->abortWaitRecv();
+  if (listener_.joinable()) listener_.join();
+  if (keeper_.joinable()) keeper_.join();
+}
+
+// --------------------------------------------------------------------------------------------------------- the calls
+
+std::unique_ptr<Transfer> GlooMesh::CreateTransfer(GroupIndex group) {
+  return std::make_unique<GlooTransfer>(this, group);
+}
+
+std::uint32_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
+  bool is_next = false;
+  const std::uint32_t number = state_.With([&](State& state) {
+    state.calls[group].deadline = deadline;
+    state.calls[group].is_watched = true;
+    is_next = deadline < state.keeper_wakes;
+    return ++state.calls[group].number;
+  });
+  if (is_next) state_.Change([](State&) {});  // the keeper looks again
+  return number;
+}
+
+// Wakes at the first deadline that was known when it went to rest: later ones need no waking.
+void GlooMesh::KeepDeadlines() {
+  pthread_setname_np(pthread_self(), "mesh-deadlines");
+  const auto first = [](const State& state) {
+    Deadline earliest = kNever;
+    for (const CallState& call : state.calls) {
+      if (call.is_watched) earliest = std::min(earliest, call.deadline);
+    }
+    return earliest;
+  };
+  for (bool stopping = false; !stopping;) {
+    const Deadline wake = state_.With([&](State& state) { return state.keeper_wakes = first(state); });
+    state_.AwaitUntil(wake, [&](State& state) { return state.stopping || first(state) < wake; });
+    stopping = state_.With([&](State& state) {
+      const Deadline now = Clock::now();
+      if (first(state) <= now) InterruptAll(state);
+      for (CallState& call : state.calls) call.is_watched = call.is_watched && call.deadline > now;
+      return state.stopping;
+    });
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------- the failure
+
+Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
+  std::uint32_t call = 0;
+  const bool mine = state_.With([&](State& state) {
+    call = state.calls[group].number;
+    return !std::exchange(state.asking, true);
+  });
+  const auto is_over = [](State& state) { return state.verdict.has_value(); };
+  // A rank that knows why it closes its connections has said so before.
+  if (reason == Reason::kLost && size() > 2) state_.AwaitUntil(Clock::now() + kFarewellPatience, is_over);
+  if (!mine) state_.AwaitUntil(Clock::now() + 2 * kAnswerPatience, is_over);
+  if (!mine || IsOver()) {
+    Conclude({reason, SetOf(peer)});
+    return Ended();
+  }
+  RankSet asked;
+  RankSet lost = Ask(group, call, reason == Reason::kLost ? SetOf(peer) : RankSet(), &asked);
+  RankSet silent, late;
+  state_.AwaitUntil(Clock::now() + kAnswerPatience, [&](State& state) {
+    silent.reset();
+    for (std::size_t i = 0; i < kRanksMax; ++i) {
+      silent.set(i, asked.test(i) && state.answers[i] == Answer::kNone);
+      late.set(i, state.answers[i] == Answer::kHasNot);
+    }
+    return state.verdict || silent.none();
+  });
+  if (reason == Reason::kAbsent && (silent | late | lost).none()) late = SetOf(peer);
+  if (lost.any())
+    Conclude({Reason::kLost, lost | silent});
+  else
+    Conclude({Reason::kAbsent, silent | late});
+  return Ended();
+}
+
+// Asks the group's other members whether they have begun the call. Returns those that no question can be sent to.
+RankSet GlooMesh::Ask(GroupIndex group, std::uint32_t call, const RankSet& but, RankSet* asked) {
+  RankSet lost = but;
+  const std::vector<int> members = state_.With([&](State& state) { return state.calls[group].members; });
+  for (const int member : members) {
+    const auto i = static_cast<std::size_t>(member);
+    if (member == rank() || but.test(i)) continue;
+    (Tell(member, {Say::kAsk, group, call, {}}) ? asked : &lost)->set(i);
+  }
+  return lost;
+}
+
+void GlooMesh::Conclude(const Verdict& verdict) {
+  state_.Change([&](State& state) {
+    if (!state.verdict) state.verdict = verdict;
+    InterruptAll(state);
+  });
+}
+
+// After a verdict. Returns when the connections are closed, whoever closes them.
+void GlooMesh::Close() {
+  bool was_told = false;
+  Verdict verdict;
+  const bool mine = state_.With([&](State& state) {
+    was_told = state.was_told;
+    verdict = *state.verdict;
+    return !std::exchange(state.closing, true);
+  });
+  if (mine) {
+    if (!was_told) SayFarewell(verdict);
+    CloseConnections();
+    state_.Change([](State& state) { state.closed = true; });
+  }
+  state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
+}
+
+void GlooMesh::SayFarewell(const Verdict& verdict) {
+  std::vector<Buffer*> leaving;
+  for (const int other : others_) {
+    if (!Tell(other, FarewellOf(verdict)) || verdict.missing.test(static_cast<std::size_t>(other))) continue;
+    leaving.push_back(
+        outboxes_[static_cast<std::size_t>(other)].buffers[static_cast<std::size_t>(Say::kFarewell)].get());
+  }
+  const Deadline deadline = Clock::now() + kFarewellPatience;
+  try {
+    for (Buffer* buffer : leaving) {
+      buffer->waitSend(nullptr, std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now())));
+    }
+  } catch (const std::exception&) {
+    return;  // those who did not hear it find out by the closed connection
+  }
+}
+
+// Gloo closes all connections of a context, and writes nowhere any more, when a wait of it runs out of time.
+void GlooMesh::CloseConnections() {
+  try {
+    std::byte nothing{};
+    context_->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, milliseconds(1));
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+// ------------------------------------------------------------------------------------------ what ranks say to others
+
+// False when the connection is broken.
+bool GlooMesh::Tell(int rank, const Control& control) {
+  Outbox& outbox = outboxes_[static_cast<std::size_t>(rank)];
+  const auto place = static_cast<std::size_t>(control.say);
+  outbox.controls[place] = control;
+  try {
+    outbox.buffers[place]->send(rank, kControlTag, 0, sizeof(Control));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void GlooMesh::Listen() {
+  pthread_setname_np(pthread_self(), "mesh-listener");
+  try {
+    for (;;) {
+      int from = 0;
+      ear_->recv(others_, kControlTag, 0, sizeof(Control));
+      if (!ear_->waitRecv(&from, kForever)) return;
+      Hear(from, heard_);
+    }
+  } catch (const std::exception&) {
+    return;  // a connection broke just now: who waits for something of it finds out
+  }
+}
+
+void GlooMesh::Hear(int from, const Control& control) {
+  const auto sender = static_cast<std::size_t>(from);
+  switch (control.say) {
+    case Say::kAsk: {
+      const GroupIndex group = control.group % kGroupsMax;
+      const std::uint32_t begun = state_.With([&](State& state) { return state.calls[group].number; });
+      if (!Tell(from, {Say::kAnswer, group, begun >= control.number, {}})) return;
+      break;
+    }
+    case Say::kAnswer:
+      state_.Change(
+          [&](State& state) { state.answers[sender] = control.number != 0 ? Answer::kHasBegun : Answer::kHasNot; });
+      break;
+    case Say::kFarewell:
+      state_.Change([&](State& state) {
+        if (!state.verdict) {
+          state.verdict = VerdictOf(control);
+          state.was_told = true;
+        }
+        InterruptAll(state);
+      });
+      break;
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous,
+                                             Deadline deadline) {
+  if (options.size < 1 || options.size > kRanksMax || options.rank < 0 || options.rank >= options.size) {
+    return Invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                   " cannot be in a mesh; it has 1 to " + std::to_string(kRanksMax) + " ranks, counted from 0");
+  }
+  auto mesh = std::make_shared<GlooMesh>(options);
+  CAPSTAN_RETURN_IF_ERROR(mesh->Connect(rendezvous, deadline));
+  return std::shared_ptr<Mesh>(std::move(mesh));
+}
+
+}  // namespace capstan::collective

@@ -1,0 +1,147 @@
+#include "worker/collective/in_process_mesh.h"
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "common/mailbox.h"
+#include "worker/collective/verdict.h"
+
+namespace capstan::collective {
+namespace {
+
+struct Message {
+  const std::byte* from = nullptr;  // of a send
+  std::byte* to = nullptr;          // of a receive
+  std::size_t size = 0;
+  bool done = true;
+};
+
+struct GroupState {
+  std::vector<int> members;
+  std::array<std::uint32_t, kRanksMax> calls{};  // begun by each rank of the mesh
+};
+
+// What lies between the ranks.
+struct Hub {
+  std::array<GroupState, kGroupsMax> groups;
+  std::map<std::tuple<int, int, Tag>, Message*> waiting;  // from, to; whichever side came first
+  std::optional<Verdict> verdict;
+
+  void End(const Verdict& why) {
+    if (!verdict) verdict = why;
+    waiting.clear();
+  }
+};
+using SharedHub = std::shared_ptr<Guarded<Hub>>;
+
+class InProcessMesh : public Mesh {
+ public:
+  InProcessMesh(SharedHub hub, int rank, int size, NameOfRank name_of)
+      : hub_(std::move(hub)), rank_(rank), size_(size), name_of_(std::move(name_of)) {}
+  ~InProcessMesh() override = default;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void OpenGroup(GroupIndex group, std::vector<int> members) override {
+    hub_->With([&](Hub& hub) { hub.groups[group].members = std::move(members); });
+  }
+  std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override;
+  std::uint32_t Enter(GroupIndex group, Deadline deadline) override {
+    deadlines_[group] = deadline;
+    return hub_->With([&](Hub& hub) { return ++hub.groups[group].calls[static_cast<std::size_t>(rank_)]; });
+  }
+  void Leave(GroupIndex) override {}
+  void Abort() override { End(Reason::kAborted, rank_); }
+  Status failure() override {
+    return hub_->With([this](Hub& hub) { return FailureIn(hub); });
+  }
+
+  Status Begin(int from, int to, Tag tag, Message* message) {
+    return hub_->Change([&](Hub& hub) {
+      if (hub.verdict) return FailureIn(hub);
+      message->done = false;
+      const auto [place, is_first] = hub.waiting.try_emplace({from, to, tag}, message);
+      if (!is_first) {
+        Message* const other = place->second;
+        CAPSTAN_CHECK(other->size == message->size);
+        std::memcpy(message->to ? message->to : other->to, message->to ? other->from : message->from, message->size);
+        other->done = message->done = true;
+        hub.waiting.erase(place);
+      }
+      return Status();
+    });
+  }
+
+  Status Await(GroupIndex group, int peer, const Message& message) {
+    hub_->AwaitUntil(deadlines_[group], [&](Hub& hub) { return message.done || hub.verdict; });
+    return hub_->Change([&](Hub& hub) {
+      if (message.done) return Status();
+      if (!hub.verdict) hub.End({Reason::kAbsent, AbsentIn(hub.groups[group], peer)});
+      return FailureIn(hub);
+    });
+  }
+
+  void End(Reason reason, int missing) {
+    hub_->Change([&](Hub& hub) { hub.End({reason, RankSet().set(static_cast<std::size_t>(missing))}); });
+  }
+
+ private:
+  // Who has begun fewer calls; where nobody has, the one that was waited for.
+  RankSet AbsentIn(const GroupState& group, int peer) const {
+    const auto calls = [&](int rank) { return group.calls[static_cast<std::size_t>(rank)]; };
+    RankSet absent;
+    for (const int rank : group.members) absent.set(static_cast<std::size_t>(rank), calls(rank) < calls(rank_));
+    return absent.any() ? absent : absent.set(static_cast<std::size_t>(peer));
+  }
+  Status FailureIn(const Hub& hub) const { return hub.verdict ? StatusOf(*hub.verdict, name_of_) : Status(); }
+
+  const SharedHub hub_;
+  const int rank_;
+  const int size_;
+  const NameOfRank name_of_;
+  std::array<Deadline, kGroupsMax> deadlines_{};  // each of its group's thread
+};
+
+class InProcessTransfer : public Transfer {
+ public:
+  InProcessTransfer(InProcessMesh* mesh, GroupIndex group) : mesh_(mesh), group_(group) {}
+
+  Status Send(int to, Tag tag, std::span<const std::byte> bytes) override {
+    message_ = {bytes.data(), nullptr, bytes.size()};
+    peer_ = to;
+    return mesh_->Begin(mesh_->rank(), to, tag, &message_);
+  }
+  Status Receive(int from, Tag tag, std::span<std::byte> bytes) override {
+    message_ = {nullptr, bytes.data(), bytes.size()};
+    peer_ = from;
+    return mesh_->Begin(from, mesh_->rank(), tag, &message_);
+  }
+  Status Wait() override { return mesh_->Await(group_, peer_, message_); }
+
+ private:
+  InProcessMesh* const mesh_;
+  const GroupIndex group_;
+  int peer_ = 0;
+  Message message_;
+};
+
+std::unique_ptr<Transfer> InProcessMesh::CreateTransfer(GroupIndex group) {
+  return std::make_unique<InProcessTransfer>(this, group);
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Mesh>> CreateInProcessMeshes(int size, const NameOfRank& name_of) {
+  CAPSTAN_CHECK(size >= 1 && size <= kRanksMax);
+  const auto hub = std::make_shared<Guarded<Hub>>();
+  std::vector<std::shared_ptr<Mesh>> meshes;
+  for (int rank = 0; rank < size; ++rank) {
+    meshes.push_back(std::make_shared<InProcessMesh>(hub, rank, size, name_of));
+  }
+  return meshes;
+}
+
+}  // namespace capstan::collective

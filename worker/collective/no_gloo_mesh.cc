@@ -1,0 +1,11 @@
+// Where Gloo is not installed.
+#include "worker/collective/gloo_mesh.h"
+
+namespace capstan::collective {
+
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions&, Rendezvous*, Deadline) {
+  return Unsupported(
+      "this build has no Gloo, so its workers cannot reduce among themselves; install libgloo-dev and build again");
+}
+
+}  // namespace capstan::collective

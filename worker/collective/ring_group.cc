@@ -1,0 +1,133 @@
+#include <algorithm>
+
+#include "common/hash.h"
+#include "worker/collective/chain.h"
+
+namespace capstan::collective {
+namespace {
+
+enum class Kind : std::uint64_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kGather, kBarrier };
+
+// Group 8 bits, call 24, what is called 12, message 20: calls that differ do not meet, and run out of time.
+Tag TagOf(GroupIndex group, std::uint32_t call, Kind kind, std::size_t count, int root) {
+  const std::uint64_t numbers[] = {static_cast<std::uint64_t>(kind), count, static_cast<std::uint64_t>(root)};
+  const std::uint64_t what = Hash64(std::as_bytes(std::span(numbers))) & 0xFFF;
+  return std::uint64_t{group} << 56 | (std::uint64_t{call} & 0xFFFFFF) << 32 | what << 20;
+}
+
+class RingGroup : public Group {
+ public:
+  // The mesh has opened the group.
+  RingGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members, const GroupOptions& options)
+      : mesh_(std::move(mesh)),
+        index_(index),
+        members_(std::move(members)),
+        options_(options),
+        lanes_(mesh_.get(), index) {}
+
+  int rank() const override { return members_.me; }
+  int size() const override { return members_.size(); }
+  void Abort() override { mesh_->Abort(); }
+  std::uint64_t bytes_sent() const override { return lanes_.bytes_sent(); }
+
+  Status AllReduce(std::span<float> data, Deadline deadline) override {
+    return Ring(Kind::kAllReduce, RingHalves::kBoth, data, deadline);
+  }
+  Status ReduceScatter(std::span<float> data, Deadline deadline) override {
+    return Ring(Kind::kReduceScatter, RingHalves::kReduceScatter, data, deadline);
+  }
+  Status AllGather(std::span<float> data, Deadline deadline) override {
+    return Ring(Kind::kAllGather, RingHalves::kAllGather, data, deadline);
+  }
+  Status Broadcast(std::span<float> data, int root, Deadline deadline) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank("Broadcast", root));
+    return Call({Kind::kBroadcast, data.size(), root}, deadline,
+                [&](Tag tag) { return RunBroadcast(&lanes_, members_, options_, tag, root, data); });
+  }
+  Status Reduce(std::span<float> data, int root, Deadline deadline) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank("Reduce", root));
+    return Call({Kind::kReduce, data.size(), root}, deadline,
+                [&](Tag tag) { return RunReduce(&lanes_, members_, options_, tag, root, data); });
+  }
+  Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank("Gather", root));
+    const std::size_t needed = mine.size() * members_.ranks.size();
+    if (root == members_.me && all.size() != needed) {
+      return Invalid("Gather of " + std::to_string(mine.size()) + " elements from each of " + std::to_string(size()) +
+                     " ranks into " + std::to_string(all.size()) + "; give room for " + std::to_string(needed));
+    }
+    return Call({Kind::kGather, mine.size(), root}, deadline,
+                [&](Tag tag) { return RunGather(&lanes_, members_, tag, root, mine, all); });
+  }
+  Status Barrier(Deadline deadline) override {
+    return Call({Kind::kBarrier, 0, 0}, deadline, [&](Tag tag) { return RunBarrier(&lanes_, members_, tag); });
+  }
+
+  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks) override;
+
+ private:
+  struct What {
+    Kind kind;
+    std::size_t count;
+    int root;
+  };
+
+  template <class Run>
+  Status Call(const What& what, Deadline deadline, const Run& run) {
+    CAPSTAN_RETURN_IF_ERROR(mesh_->failure());
+    const std::uint32_t call = mesh_->Enter(index_, deadline);
+    const Status status = run(TagOf(index_, call, what.kind, what.count, what.root));
+    mesh_->Leave(index_);
+    return status;
+  }
+  Status Ring(Kind kind, RingHalves halves, std::span<float> data, Deadline deadline) {
+    return Call({kind, data.size(), 0}, deadline,
+                [&](Tag tag) { return RunRing(&lanes_, members_, options_, tag, halves, data); });
+  }
+  Status CheckRank(const char* call, int rank) const {
+    if (rank >= 0 && rank < size()) return {};
+    return Invalid(std::string(call) + " with rank " + std::to_string(rank) + " in a group of " +
+                   std::to_string(size()) + "; give one from 0 to " + std::to_string(size() - 1));
+  }
+
+  const std::shared_ptr<Mesh> mesh_;
+  const GroupIndex index_;
+  const Members members_;
+  const GroupOptions options_;
+  Lanes lanes_;
+  GroupIndex groups_ = 1;  // of the mesh; the same on all ranks, because all split in the same order
+};
+
+std::unique_ptr<Group> OpenGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members,
+                                 const GroupOptions& options) {
+  mesh->OpenGroup(index, members.ranks);
+  return std::make_unique<RingGroup>(std::move(mesh), index, std::move(members), options);
+}
+
+Result<std::unique_ptr<Group>> RingGroup::Split(const std::vector<int>& ranks) {
+  if (index_ != 0) return Invalid("Split of a group that was split off; split the group of all ranks");
+  if (ranks.empty()) return Invalid("Split into a group of no ranks; name at least one");
+  if (groups_ == kGroupsMax) {
+    return Invalid("Split: there are " + std::to_string(kGroupsMax) + " groups already, the most that a mesh has");
+  }
+  for (const int rank : ranks) {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank("Split", rank));
+    if (std::count(ranks.begin(), ranks.end(), rank) > 1) {
+      return Invalid("Split names rank " + std::to_string(rank) + " more than once");
+    }
+  }
+  const GroupIndex index = groups_++;
+  const auto place = std::find(ranks.begin(), ranks.end(), members_.me);
+  if (place == ranks.end()) return std::unique_ptr<Group>();
+  return OpenGroup(mesh_, index, {ranks, static_cast<int>(place - ranks.begin())}, options_);
+}
+
+}  // namespace
+
+std::unique_ptr<Group> CreateGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options) {
+  Members members{{}, mesh->rank()};
+  for (int rank = 0; rank < mesh->size(); ++rank) members.ranks.push_back(rank);
+  return OpenGroup(std::move(mesh), 0, std::move(members), options);
+}
+
+}  // namespace capstan::collective

@@ -1,0 +1,47 @@
+// Verdict: why a mesh is over, and which ranks are missing; small enough to be told to all.
+//
+// Kind:   values; pure functions.
+// Why:    the first rank that knows tells the others, so that all name the same ranks and not their neighbours.
+#pragma once
+
+#include <bitset>
+
+#include "worker/collective/mesh.h"
+
+namespace capstan::collective {
+
+enum class Reason : std::uint32_t {
+  kAbsent = 1,   // a deadline passed and the missing have not begun the call, or do not answer
+  kLost = 2,     // connections to the missing broke
+  kAborted = 3,  // the missing one aborted
+};
+
+using RankSet = std::bitset<kRanksMax>;
+
+struct Verdict {
+  Reason reason = Reason::kAbsent;
+  RankSet missing;
+};
+
+inline std::string NamesOf(const RankSet& ranks, const NameOfRank& name_of) {
+  std::string names;
+  for (int rank = 0; rank < kRanksMax; ++rank) {
+    if (!ranks.test(static_cast<std::size_t>(rank))) continue;
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (name_of) names += " (" + name_of(rank) + ")";
+  }
+  return names;
+}
+
+inline Status StatusOf(const Verdict& verdict, const NameOfRank& name_of) {
+  const std::string names = NamesOf(verdict.missing, name_of);
+  const std::string next = "; form the group anew with the ranks that are left";
+  switch (verdict.reason) {
+    case Reason::kAbsent: return Timeout("a collective's deadline has passed, and missing in it: " + names + next);
+    case Reason::kLost: return Unreachable("the connection broke to " + names + next);
+    case Reason::kAborted: return Unreachable("the group was aborted by " + names + next);
+  }
+  return Unreachable("the group is over" + next);
+}
+
+}  // namespace capstan::collective
