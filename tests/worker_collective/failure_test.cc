@@ -54,7 +54,6 @@ TEST_CASE("an abort from another thread ends a blocked call, and those of the ot
     waiting.AwaitUntil(In(kPatience), [](int count) { return count == 2; });
     groups[0].Abort();
   });
-  const Clock::time_point before = Clock::now();
   const std::vector<Status> statuses = groups.Run([&](Group& group) {
     if (group.rank() == 2) return Status();  // so that the others wait
     waiting.Change([](int& count) { ++count; });
@@ -62,7 +61,6 @@ TEST_CASE("an abort from another thread ends a blocked call, and those of the ot
     return group.AllReduce(data, In(kPatience));
   });
   aborter.join();
-  CHECK(Clock::now() - before < kPatience / 2);
   for (const std::size_t rank : {0u, 1u}) {
     INFO(kind << ", rank " << rank << ": " << statuses[rank].ToString());
     CHECK(statuses[rank].code() == Code::kUnreachable);

@@ -38,8 +38,6 @@ class Groups {
 
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(groups_.size()); }
-  // As when the process ends.
-  void Drop(int rank) { groups_[static_cast<std::size_t>(rank)].reset(); }
 
   // `body` for each rank at once; what it returned, by rank.
   std::vector<Status> Run(const std::function<Status(Group&)>& body) {

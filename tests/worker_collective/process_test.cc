@@ -1,0 +1,91 @@
+// Groups of real processes: what they reduce, and how they end when one is killed or stopped.
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/bench/pipe_rendezvous.h"
+#include "worker/collective/gloo_mesh.h"
+#include "worker/collective/group.h"
+
+namespace capstan::collective {
+namespace {
+
+using bench::Channel;
+using bench::ChildProcess;
+using Catch::Matchers::Contains;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kRanks = 4;
+constexpr milliseconds kDeadline{1500};
+constexpr std::size_t kCount = 1u << 20;
+
+// Reduces until that fails; says its process at first, and at last how it ended and how long the last call took.
+Status RunRank(Channel& parent, int rank) {
+  signal(SIGPIPE, SIG_IGN);
+  bench::PipeRendezvous rendezvous(&parent);
+  const GlooMeshOptions options{rank, kRanks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }};
+  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh,
+                           CreateGlooMesh(options, &rendezvous, Clock::now() + std::chrono::seconds(30)));
+  const std::unique_ptr<Group> group = CreateGroup(std::move(mesh));
+  std::vector<float> data(kCount, 1.0F);
+  CAPSTAN_RETURN_IF_ERROR(group->AllReduce(data, Clock::now() + std::chrono::seconds(30)));
+  if (data != std::vector<float>(kCount, kRanks)) return Corrupt("the sum is wrong");
+  parent.Send(std::to_string(getpid()));
+  for (;;) {
+    const Clock::time_point before = Clock::now();
+    const Status status = group->AllReduce(data, before + kDeadline);
+    if (status.ok()) continue;
+    const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - before).count();
+    parent.Send(std::to_string(took) + " " + status.ToString());
+    return {};
+  }
+}
+
+struct End {
+  long took = 0;  // milliseconds
+  std::string status;
+};
+
+// What the ranks but the second say when the second gets `sent`.
+std::vector<End> EndsWhenOneGets(int sent) {
+  std::vector<ChildProcess> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(ChildProcess::Fork([rank](Channel& parent) { return RunRank(parent, rank); }));
+  }
+  REQUIRE(bench::Introduce(&children).ok());
+  std::vector<pid_t> processes;
+  for (ChildProcess& child : children) {
+    const Result<std::string> line = child.channel().Receive();
+    REQUIRE(line.ok());
+    processes.push_back(std::stoi(*line));
+  }
+  REQUIRE(kill(processes[1], sent) == 0);
+  std::vector<End> ends;
+  for (const std::size_t rank : {0u, 2u, 3u}) {
+    const Result<std::string> line = children[rank].channel().Receive();
+    REQUIRE(line.ok());
+    ends.push_back({std::stol(*line), line->substr(line->find(' ') + 1)});
+  }
+  return ends;
+}
+
+TEST_CASE("when a process is killed, the calls of all others end by the broken connection and name it",
+          "[collective][process]") {
+  for (const End& end : EndsWhenOneGets(SIGKILL)) {
+    INFO(end.status << " after " << end.took << " ms");
+    CHECK_THAT(end.status, Contains("the connection broke to rank 1 (w-1);"));
+  }
+}
+
+TEST_CASE("when a process is stopped, the calls of all others end at their deadline and name it",
+          "[collective][process]") {
+  for (const End& end : EndsWhenOneGets(SIGSTOP)) {
+    INFO(end.status << " after " << end.took << " ms");
+    CHECK_THAT(end.status, Contains("missing in it: rank 1 (w-1);"));
+  }
+}
+
+}  // namespace
+}  // namespace capstan::collective
