@@ -2,6 +2,7 @@
 #include <array>
 
 #include "cli/bench_command.h"
+#include "tests/bench/allreduce_bench.h"
 #include "tests/bench/apply_bench.h"
 #include "tests/bench/memory_bench.h"
 #include "tests/bench/push_pull_bench.h"
@@ -11,7 +12,11 @@
 namespace capstan::cli {
 
 std::span<const Bench> AllBenches() {
-  static const std::array<Bench, 5> kBenches = {{
+  static const std::array<Bench, 6> kBenches = {{
+      {"allreduce",
+       "an array reduced among worker processes, beside Gloo's own ring and plain sockets",
+       {},
+       [](const BenchParts& parts) { return bench::MeasureAllReduce({.parts = parts}); }},
       {"apply", "a shard's fused reduce-and-update pass, beside the memory bandwidth",
        [] { return bench::MeasureApply({}); }},
       {"memory", "resident bytes per parameter of a shard and of a worker", [] { return bench::MeasureMemory({}); }},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/bench/allreduce_bench.h"
 #include "tests/bench/apply_bench.h"
 #include "tests/bench/memory_bench.h"
 #include "tests/bench/push_pull_bench.h"
@@ -40,6 +41,20 @@ TEST_CASE("apply gives a figure for one contribution and for two", "[bench]") {
   const std::vector<Figure> figures = MeasureApply({.model_mib = 2, .rounds = 1});
   REQUIRE(figures.size() == 2);
   CheckSound(figures);
+}
+
+TEST_CASE("all-reduce gives bus bandwidth beside Gloo's and that of plain sockets", "[bench]") {
+  const Result<std::vector<Figure>> figures =
+      MeasureAllReduce({.processes = {2, 3}, .bytes = {4u << 10, 1u << 20}, .repetitions = 1, .seconds = 0.01});
+  if (figures.status().code() == Code::kUnsupported) {
+    WARN("not run: " << figures.status().message());
+    return;
+  }
+  INFO(figures.status().message());
+  REQUIRE(figures.ok());
+  CHECK(figures->size() == 8);
+  CheckSound(*figures);
+  CHECK(Named(*figures, "allreduce/3p/1-mib").limit > 0.0);
 }
 
 TEST_CASE("snapshot gives the speed of the disk, the slowest step beside the median one, and the memory it takes",

@@ -19,7 +19,7 @@ namespace capstan::collective {
 struct GroupOptions {
   // How AllReduce, ReduceScatter and AllGather travel; they are summed as floats. The other calls are always exact.
   Encoding wire = Encoding::kFp32;
-  std::size_t chunk_bytes = 512u << 10;  // on the wire; bits do not depend on it
+  std::size_t chunk_bytes = 2u << 20;  // on the wire; bits do not depend on it
 };
 
 // Which of `count` elements belong to a rank, in ReduceScatter and AllGather.

@@ -1,0 +1,18 @@
+// ConnectGlooAllReduce: Gloo's own ring, for all-reduce beside it.
+//
+// Kind:   owned by one thread.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "common/status.h"
+
+namespace capstan::bench {
+
+// Makes `data` the sum of all ranks'; gone with its last copy. The ranks meet in `folder`, which exists.
+using PlainAllReduce = std::function<Status(std::span<float> data)>;
+Result<PlainAllReduce> ConnectGlooAllReduce(int rank, int size, const std::string& folder);
+
+}  // namespace capstan::bench
