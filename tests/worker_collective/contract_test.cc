@@ -227,6 +227,30 @@ TEST_CASE("ranks 0 and 1 of four, and 3 and 2, reduce among themselves beside th
   });
 }
 
+TEST_CASE("groups of one mesh work beside each other, each on a thread of its own", "[collective]") {
+  Groups groups(GENERATE(from_range(kKinds)), 4, {.chunk_bytes = 4096});
+  groups.RunWell([](Group& group) {
+    const bool is_low = group.rank() < 2;
+    CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Group> low, group.Split({0, 1}));
+    CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Group> high, group.Split({2, 3}));
+    const auto reduce = [](Group& members) -> Status {
+      for (int i = 0; i < 20; ++i) {
+        Floats data(10000, static_cast<float>(i));
+        CAPSTAN_RETURN_IF_ERROR(members.AllReduce(data, In(kPatience)));
+        const auto size = static_cast<float>(members.size());
+        CAPSTAN_RETURN_IF_ERROR(Check(data == Floats(10000, static_cast<float>(i) * size), "AllReduce", members));
+      }
+      return {};
+    };
+    Status of_half;
+    std::thread half([&] { of_half = reduce(is_low ? *low : *high); });
+    const Status of_all = reduce(group);
+    half.join();
+    CAPSTAN_RETURN_IF_ERROR(of_half);
+    return of_all;
+  });
+}
+
 TEST_CASE("what cannot be is refused by name, and the group goes on", "[collective]") {
   Groups groups(GENERATE(from_range(kKinds)), 2);
   groups.RunWell([](Group& group) {

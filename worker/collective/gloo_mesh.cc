@@ -28,6 +28,7 @@ constexpr Tag kControlTag = ~Tag{0};
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 // For a farewell to leave, or to be read here, before the broken connection is taken for a lost rank.
 constexpr milliseconds kFarewellPatience{200};
+constexpr milliseconds kAnswerPatience{500};  // of a rank that is asked who is there
 constexpr Deadline kNever = Deadline::max();
 
 enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2 };
@@ -329,7 +330,7 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
   });
   const auto is_over = [](State& state) { return state.verdict.has_value(); };
   // A rank that knows why it closes its connections has said so before.
-  if (reason == Reason::kLost && size() > 2) state_.AwaitUntil(Clock::now() + kFarewellPatience, is_over);
+  if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + kFarewellPatience, is_over);
   if (!mine) state_.AwaitUntil(Clock::now() + 2 * kAnswerPatience, is_over);
   if (!mine || IsOver()) {
     Conclude({reason, SetOf(peer)});
@@ -346,9 +347,10 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
     }
     return state.verdict || silent.none();
   });
-  if (reason == Reason::kAbsent && (silent | late | lost).none()) late = SetOf(peer);
   if (lost.any())
     Conclude({Reason::kLost, lost | silent});
+  else if ((silent | late).none())
+    Conclude({Reason::kStalled, SetOf(peer)});
   else
     Conclude({Reason::kAbsent, silent | late});
   return Ended();
@@ -391,16 +393,18 @@ void GlooMesh::Close() {
 }
 
 void GlooMesh::SayFarewell(const Verdict& verdict) {
-  std::vector<Buffer*> leaving;
+  const auto is_there = [&](int other) { return !verdict.missing.test(static_cast<std::size_t>(other)); };
+  std::vector<int> told;
   for (const int other : others_) {
-    if (!Tell(other, FarewellOf(verdict)) || verdict.missing.test(static_cast<std::size_t>(other))) continue;
-    leaving.push_back(
-        outboxes_[static_cast<std::size_t>(other)].buffers[static_cast<std::size_t>(Say::kFarewell)].get());
+    if (Tell(other, FarewellOf(verdict))) told.push_back(other);
   }
+  std::stable_partition(told.begin(), told.end(), is_there);  // the missing may never hear it
   const Deadline deadline = Clock::now() + kFarewellPatience;
   try {
-    for (Buffer* buffer : leaving) {
-      buffer->waitSend(nullptr, std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now())));
+    for (const int other : told) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      outboxes_[static_cast<std::size_t>(other)].buffers[static_cast<std::size_t>(Say::kFarewell)]->waitSend(
+          nullptr, std::max(milliseconds(1), left));
     }
   } catch (const std::exception&) {
     return;  // those who did not hear it find out by the closed connection

@@ -19,7 +19,8 @@ namespace capstan::collective {
 struct GroupOptions {
   // How AllReduce, ReduceScatter and AllGather travel; they are summed as floats. The other calls are always exact.
   Encoding wire = Encoding::kFp32;
-  std::size_t chunk_bytes = 2u << 20;  // on the wire; bits do not depend on it
+  // On the wire. Bits do not depend on it; smaller ones cost more wake-ups than they hide of the sums.
+  std::size_t chunk_bytes = 2u << 20;
 };
 
 // Which of `count` elements belong to a rank, in ReduceScatter and AllGather.

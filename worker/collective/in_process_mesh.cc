@@ -79,7 +79,7 @@ class InProcessMesh : public Mesh {
     hub_->AwaitUntil(deadlines_[group], [&](Hub& hub) { return message.done || hub.verdict; });
     return hub_->Change([&](Hub& hub) {
       if (message.done) return Status();
-      if (!hub.verdict) hub.End({Reason::kAbsent, AbsentIn(hub.groups[group], peer)});
+      if (!hub.verdict) hub.End(VerdictOn(hub.groups[group], peer));
       return FailureIn(hub);
     });
   }
@@ -89,12 +89,13 @@ class InProcessMesh : public Mesh {
   }
 
  private:
-  // Who has begun fewer calls; where nobody has, the one that was waited for.
-  RankSet AbsentIn(const GroupState& group, int peer) const {
+  // The deadline has passed in waiting for `peer`: missing is who has begun fewer calls.
+  Verdict VerdictOn(const GroupState& group, int peer) const {
     const auto calls = [&](int rank) { return group.calls[static_cast<std::size_t>(rank)]; };
     RankSet absent;
     for (const int rank : group.members) absent.set(static_cast<std::size_t>(rank), calls(rank) < calls(rank_));
-    return absent.any() ? absent : absent.set(static_cast<std::size_t>(peer));
+    if (absent.any()) return {Reason::kAbsent, absent};
+    return {Reason::kStalled, RankSet().set(static_cast<std::size_t>(peer))};
   }
   Status FailureIn(const Hub& hub) const { return hub.verdict ? StatusOf(*hub.verdict, name_of_) : Status(); }
 

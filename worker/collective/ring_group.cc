@@ -8,11 +8,19 @@ namespace {
 
 enum class Kind : std::uint64_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kGather, kBarrier };
 
-// Group 8 bits, call 24, what is called 12, message 20: calls that differ do not meet, and run out of time.
-Tag TagOf(GroupIndex group, std::uint32_t call, Kind kind, std::size_t count, int root) {
-  const std::uint64_t numbers[] = {static_cast<std::uint64_t>(kind), count, static_cast<std::uint64_t>(root)};
-  const std::uint64_t what = Hash64(std::as_bytes(std::span(numbers))) & 0xFFF;
-  return std::uint64_t{group} << 56 | (std::uint64_t{call} & 0xFFFFFF) << 32 | what << 20;
+struct What {
+  Kind kind;
+  std::size_t count;
+  int root;
+};
+
+// Group 8 bits, call 24, what is called and how 12, message 20: calls that differ do not meet, and run out of time.
+Tag TagOf(GroupIndex group, std::uint32_t call, const What& what, const GroupOptions& options) {
+  const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
+                                   static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),
+                                   options.chunk_bytes};
+  const std::uint64_t hash = Hash64(std::as_bytes(std::span(numbers))) & 0xFFF;
+  return std::uint64_t{group} << 56 | (std::uint64_t{call} & 0xFFFFFF) << 32 | hash << 20;
 }
 
 class RingGroup : public Group {
@@ -66,17 +74,11 @@ class RingGroup : public Group {
   Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks) override;
 
  private:
-  struct What {
-    Kind kind;
-    std::size_t count;
-    int root;
-  };
-
   template <class Run>
   Status Call(const What& what, Deadline deadline, const Run& run) {
     CAPSTAN_RETURN_IF_ERROR(mesh_->failure());
     const std::uint32_t call = mesh_->Enter(index_, deadline);
-    const Status status = run(TagOf(index_, call, what.kind, what.count, what.root));
+    const Status status = run(TagOf(index_, call, what, options_));
     mesh_->Leave(index_);
     return status;
   }

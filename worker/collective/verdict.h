@@ -14,6 +14,7 @@ enum class Reason : std::uint32_t {
   kAbsent = 1,   // a deadline passed and the missing have not begun the call, or do not answer
   kLost = 2,     // connections to the missing broke
   kAborted = 3,  // the missing one aborted
+  kStalled = 4,  // a deadline passed and all are there; "missing" is who was waited for
 };
 
 using RankSet = std::bitset<kRanksMax>;
@@ -37,6 +38,10 @@ inline Status StatusOf(const Verdict& verdict, const NameOfRank& name_of) {
   const std::string names = NamesOf(verdict.missing, name_of);
   const std::string next = "; form the group anew with the ranks that are left";
   switch (verdict.reason) {
+    case Reason::kStalled:
+      return Timeout("a collective's deadline has passed in waiting for " + names +
+                     ", though all members answer and have begun it; let all make the same calls with arrays of one " +
+                     "size and the same options, or give them more time");
     case Reason::kAbsent: return Timeout("a collective's deadline has passed, and missing in it: " + names + next);
     case Reason::kLost: return Unreachable("the connection broke to " + names + next);
     case Reason::kAborted: return Unreachable("the group was aborted by " + names + next);
