@@ -24,35 +24,38 @@ using Buffer = gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr Tag kControlTag = ~Tag{0};
+constexpr Tag kControlTag = ~Tag{0};  // of no group's call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
-// For a farewell to leave, or to be read here, before the broken connection is taken for a lost rank.
+// For a farewell to be read here before the broken connection is taken for a lost rank, and to reach the missing.
 constexpr milliseconds kFarewellPatience{200};
-constexpr milliseconds kAnswerPatience{500};  // of a rank that is asked who is there
+constexpr milliseconds kAnswerPatience{500};  // of a rank that should be there: to answer, or to hear a farewell
+// Gloo tells nobody that a connection broke in the middle of his message, so long waits look up this often.
+constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
 
-enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2 };
-constexpr std::size_t kSayings = 3;
+enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2, kNothing = 3 };
+constexpr std::size_t kSayings = 3;  // beside kNothing
 
-// What ranks say to each other beside the payload; each says each of them to another once at most.
+// What ranks say to each other beside the payload; each says each of them to another once at most, but kNothing, which
+// only finds out whether the connection stands.
 struct Control {
   Say say;
   GroupIndex group = 0;
-  std::uint32_t number = 0;  // kAsk: the call; kAnswer: 1 if it has begun; kFarewell: the reason
+  std::uint64_t number = 0;  // kAsk: the call; kAnswer: 1 if it has begun; kFarewell: the reason
   std::array<std::uint8_t, kRanksMax / 8> missing{};
 };
 
 Control FarewellOf(const Verdict& verdict) {
-  Control control{Say::kFarewell, 0, static_cast<std::uint32_t>(verdict.reason), {}};
+  Control control{Say::kFarewell, 0, static_cast<std::uint64_t>(verdict.reason), {}};
   for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
     control.missing[rank / 8] |= static_cast<std::uint8_t>(verdict.missing.test(rank) << rank % 8);
   }
   return control;
 }
 
-Verdict VerdictOf(const Control& farewell) {
+Verdict VerdictOf(const Control& farewell, int size) {
   Verdict verdict{static_cast<Reason>(farewell.number), {}};
-  for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank) {
     verdict.missing.set(rank, (farewell.missing[rank / 8] >> rank % 8 & 1) != 0);
   }
   return verdict;
@@ -62,9 +65,11 @@ enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
 
 struct CallState {
   std::vector<int> members;
-  std::uint32_t number = 0;
+  std::uint64_t number = 0;
   Deadline deadline = kNever;  // of the call that is under way
-  bool is_watched = false;     // by the keeper: its waits were not interrupted yet
+  bool is_under_way = false;
+  bool is_watched = false;          // by the keeper: the deadline has not interrupted its waits yet
+  std::uint64_t number_before = 0;  // at the last pulse
 };
 
 class GlooTransfer;
@@ -73,11 +78,11 @@ struct State {
   std::array<CallState, kGroupsMax> calls;
   std::vector<GlooTransfer*> transfers;
   std::optional<Verdict> verdict;
-  bool was_told = false;  // by another rank
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
   bool closing = false, closed = false;  // the connections
   Deadline keeper_wakes = kNever;
+  Buffer* ear = nullptr;  // the listener's, while it listens
   bool stopping = false;
 };
 
@@ -94,9 +99,12 @@ class GlooMesh : public Mesh {
     state_.With([&](State& state) { state.calls[group].members = std::move(members); });
   }
   std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override;
-  std::uint32_t Enter(GroupIndex group, Deadline deadline) override;
+  std::uint64_t Enter(GroupIndex group, Deadline deadline) override;
   void Leave(GroupIndex group) override {
-    state_.With([&](State& state) { state.calls[group].deadline = kNever; });
+    state_.With([&](State& state) {
+      state.calls[group].deadline = kNever;
+      state.calls[group].is_under_way = false;
+    });
   }
   void Abort() override {
     Conclude({Reason::kAborted, SetOf(rank())});
@@ -123,6 +131,7 @@ class GlooMesh : public Mesh {
   bool IsOverdue(GroupIndex group) {
     return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
   }
+  bool IsConnectedTo(int rank);
   // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
   Status TakeRoll(GroupIndex group, int peer, Reason reason);
   // The failure; the connections are closed, so nothing writes to anybody's memory any more.
@@ -142,11 +151,12 @@ class GlooMesh : public Mesh {
   Status ConnectTo(int peer, const std::string& addresses);
   void Conclude(const Verdict& verdict);
   bool Tell(int rank, const Control& control);
-  RankSet Ask(GroupIndex group, std::uint32_t call, const RankSet& but, RankSet* asked);
+  RankSet Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked);
   void SayFarewell(const Verdict& verdict);
   void Close();
   void CloseConnections();
   void Listen();
+  bool ListenTo(const std::vector<int>& speakers);
   void Hear(int from, const Control& control);
   void KeepDeadlines();
 
@@ -156,8 +166,8 @@ class GlooMesh : public Mesh {
   Guarded<State> state_;
   std::vector<int> others_;
   std::vector<Outbox> outboxes_;  // by rank; kAnswer belongs to the listener, the others to who asks and who closes
-  Control heard_{};
-  std::unique_ptr<Buffer> ear_;
+  Control nothing_{Say::kNothing};
+  std::unique_ptr<Buffer> probe_;  // of `nothing_`
   std::thread listener_, keeper_;
 };
 
@@ -186,6 +196,7 @@ class GlooTransfer : public Transfer {
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
+      if (!mesh_->IsConnectedTo(peer_)) return mesh_->TakeRoll(group_, peer_, Reason::kLost);
     }
   }
 
@@ -241,6 +252,10 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                            rendezvous->Exchange(rank(), std::move(addresses), deadline));
+  if (all.size() != static_cast<std::size_t>(size())) {
+    return Invalid("the ranks' exchange of addresses gave " + std::to_string(all.size()) + " of them to " +
+                   std::to_string(size()) + " ranks; start all workers with one number of ranks");
+  }
   for (const int peer : others_) CAPSTAN_RETURN_IF_ERROR(ConnectTo(peer, all[static_cast<std::size_t>(peer)]));
   outboxes_.resize(static_cast<std::size_t>(size()));
   for (const int peer : others_) {
@@ -250,7 +265,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
     }
   }
   if (others_.empty()) return {};
-  ear_ = context_->createUnboundBuffer(&heard_, sizeof heard_);
+  probe_ = context_->createUnboundBuffer(&nothing_, sizeof nothing_);
   listener_ = std::thread([this] { Listen(); });
   keeper_ = std::thread([this] { KeepDeadlines(); });
   return {};
@@ -274,10 +289,13 @@ Status GlooMesh::ConnectTo(int peer, const std::string& addresses) {
 }
 
 GlooMesh::~GlooMesh() {
-  state_.Change([](State& state) { state.stopping = true; });
-  if (ear_) ear_->abortWaitRecv();
+  state_.Change([](State& state) {
+    state.stopping = true;
+    if (state.ear) state.ear->abortWaitRecv();
+  });
   if (listener_.joinable()) listener_.join();
   if (keeper_.joinable()) keeper_.join();
+  if (context_) CloseConnections();  // before what they read from and write to goes
 }
 
 // --------------------------------------------------------------------------------------------------------- the calls
@@ -286,11 +304,11 @@ std::unique_ptr<Transfer> GlooMesh::CreateTransfer(GroupIndex group) {
   return std::make_unique<GlooTransfer>(this, group);
 }
 
-std::uint32_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
+std::uint64_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
   bool is_next = false;
-  const std::uint32_t number = state_.With([&](State& state) {
+  const std::uint64_t number = state_.With([&](State& state) {
     state.calls[group].deadline = deadline;
-    state.calls[group].is_watched = true;
+    state.calls[group].is_under_way = state.calls[group].is_watched = true;
     is_next = deadline < state.keeper_wakes;
     return ++state.calls[group].number;
   });
@@ -298,7 +316,7 @@ std::uint32_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
   return number;
 }
 
-// Wakes at the first deadline that was known when it went to rest: later ones need no waking.
+// Wakes at the first deadline that was known when it went to rest, later ones need no waking; and with every pulse.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
   const auto first = [](const State& state) {
@@ -309,12 +327,18 @@ void GlooMesh::KeepDeadlines() {
     return earliest;
   };
   for (bool stopping = false; !stopping;) {
-    const Deadline wake = state_.With([&](State& state) { return state.keeper_wakes = first(state); });
+    const Deadline wake =
+        state_.With([&](State& state) { return state.keeper_wakes = std::min(first(state), Clock::now() + kPulse); });
     state_.AwaitUntil(wake, [&](State& state) { return state.stopping || first(state) < wake; });
     stopping = state_.With([&](State& state) {
       const Deadline now = Clock::now();
-      if (first(state) <= now) InterruptAll(state);
-      for (CallState& call : state.calls) call.is_watched = call.is_watched && call.deadline > now;
+      bool some_stand = first(state) <= now;
+      for (CallState& call : state.calls) {
+        some_stand = some_stand || (call.is_under_way && call.number == call.number_before);
+        call.number_before = call.number;
+        call.is_watched = call.is_watched && call.deadline > now;
+      }
+      if (some_stand) InterruptAll(state);
       return state.stopping;
     });
   }
@@ -323,7 +347,7 @@ void GlooMesh::KeepDeadlines() {
 // ------------------------------------------------------------------------------------------------------- the failure
 
 Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
-  std::uint32_t call = 0;
+  std::uint64_t call = 0;
   const bool mine = state_.With([&](State& state) {
     call = state.calls[group].number;
     return !std::exchange(state.asking, true);
@@ -331,11 +355,8 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
   const auto is_over = [](State& state) { return state.verdict.has_value(); };
   // A rank that knows why it closes its connections has said so before.
   if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + kFarewellPatience, is_over);
-  if (!mine) state_.AwaitUntil(Clock::now() + 2 * kAnswerPatience, is_over);
-  if (!mine || IsOver()) {
-    Conclude({reason, SetOf(peer)});
-    return Ended();
-  }
+  if (!mine) state_.AwaitUntil(kNever, is_over);  // who asks concludes
+  if (IsOver()) return Ended();
   RankSet asked;
   RankSet lost = Ask(group, call, reason == Reason::kLost ? SetOf(peer) : RankSet(), &asked);
   RankSet silent, late;
@@ -357,7 +378,7 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
 }
 
 // Asks the group's other members whether they have begun the call. Returns those that no question can be sent to.
-RankSet GlooMesh::Ask(GroupIndex group, std::uint32_t call, const RankSet& but, RankSet* asked) {
+RankSet GlooMesh::Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked) {
   RankSet lost = but;
   const std::vector<int> members = state_.With([&](State& state) { return state.calls[group].members; });
   for (const int member : members) {
@@ -377,21 +398,20 @@ void GlooMesh::Conclude(const Verdict& verdict) {
 
 // After a verdict. Returns when the connections are closed, whoever closes them.
 void GlooMesh::Close() {
-  bool was_told = false;
   Verdict verdict;
   const bool mine = state_.With([&](State& state) {
-    was_told = state.was_told;
     verdict = *state.verdict;
     return !std::exchange(state.closing, true);
   });
   if (mine) {
-    if (!was_told) SayFarewell(verdict);
+    SayFarewell(verdict);
     CloseConnections();
     state_.Change([](State& state) { state.closed = true; });
   }
   state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
 }
 
+// Also by a rank that was told: then who finds its connection broken has heard why, from it too.
 void GlooMesh::SayFarewell(const Verdict& verdict) {
   const auto is_there = [&](int other) { return !verdict.missing.test(static_cast<std::size_t>(other)); };
   std::vector<int> told;
@@ -399,15 +419,16 @@ void GlooMesh::SayFarewell(const Verdict& verdict) {
     if (Tell(other, FarewellOf(verdict))) told.push_back(other);
   }
   std::stable_partition(told.begin(), told.end(), is_there);  // the missing may never hear it
-  const Deadline deadline = Clock::now() + kFarewellPatience;
-  try {
-    for (const int other : told) {
-      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-      outboxes_[static_cast<std::size_t>(other)].buffers[static_cast<std::size_t>(Say::kFarewell)]->waitSend(
-          nullptr, std::max(milliseconds(1), left));
+  const Deadline start = Clock::now();
+  for (const int other : told) {
+    const Deadline deadline = start + (is_there(other) ? kAnswerPatience : kFarewellPatience);
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    const Outbox& outbox = outboxes_[static_cast<std::size_t>(other)];
+    try {
+      outbox.buffers[static_cast<std::size_t>(Say::kFarewell)]->waitSend(nullptr, std::max(milliseconds(1), left));
+    } catch (const std::exception&) {
+      continue;  // closed by the other side, or it finds out when this one closes
     }
-  } catch (const std::exception&) {
-    return;  // those who did not hear it find out by the closed connection
   }
 }
 
@@ -436,18 +457,43 @@ bool GlooMesh::Tell(int rank, const Control& control) {
   }
 }
 
+bool GlooMesh::IsConnectedTo(int rank) {
+  try {
+    probe_->send(rank, kControlTag, 0, sizeof(Control));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// A connection that breaks with something said on it that was not heard yet is taken out, so that the others are heard.
 void GlooMesh::Listen() {
   pthread_setname_np(pthread_self(), "mesh-listener");
+  for (std::vector<int> speakers = others_; !speakers.empty();) {
+    if (ListenTo(speakers)) return;
+    std::erase_if(speakers, [this](int other) { return !IsConnectedTo(other); });  // Gloo does not say which one
+  }
+}
+
+// True when the mesh stops, false when a connection broke.
+bool GlooMesh::ListenTo(const std::vector<int>& speakers) {
+  Control heard{};
+  const std::unique_ptr<Buffer> ear = context_->createUnboundBuffer(&heard, sizeof heard);
+  bool stopping = state_.With([&](State& state) {
+    state.ear = ear.get();
+    return state.stopping;
+  });
   try {
-    for (;;) {
-      int from = 0;
-      ear_->recv(others_, kControlTag, 0, sizeof(Control));
-      if (!ear_->waitRecv(&from, kForever)) return;
-      Hear(from, heard_);
+    for (int from = 0; !stopping;) {
+      ear->recv(speakers, kControlTag, 0, sizeof(Control));
+      stopping = !ear->waitRecv(&from, kForever);
+      if (!stopping) Hear(from, heard);
     }
   } catch (const std::exception&) {
-    return;  // a connection broke just now: who waits for something of it finds out
+    stopping = false;
   }
+  state_.With([](State& state) { state.ear = nullptr; });
+  return stopping;
 }
 
 void GlooMesh::Hear(int from, const Control& control) {
@@ -455,23 +501,16 @@ void GlooMesh::Hear(int from, const Control& control) {
   switch (control.say) {
     case Say::kAsk: {
       const GroupIndex group = control.group % kGroupsMax;
-      const std::uint32_t begun = state_.With([&](State& state) { return state.calls[group].number; });
-      if (!Tell(from, {Say::kAnswer, group, begun >= control.number, {}})) return;
+      const std::uint64_t begun = state_.With([&](State& state) { return state.calls[group].number; });
+      Tell(from, {Say::kAnswer, group, begun >= control.number, {}});
       break;
     }
     case Say::kAnswer:
       state_.Change(
           [&](State& state) { state.answers[sender] = control.number != 0 ? Answer::kHasBegun : Answer::kHasNot; });
       break;
-    case Say::kFarewell:
-      state_.Change([&](State& state) {
-        if (!state.verdict) {
-          state.verdict = VerdictOf(control);
-          state.was_told = true;
-        }
-        InterruptAll(state);
-      });
-      break;
+    case Say::kFarewell: Conclude(VerdictOf(control, size())); break;
+    case Say::kNothing: break;
   }
 }
 

@@ -1,11 +1,12 @@
 // CreateGlooMesh: a mesh between processes, over Gloo's TCP connections.
 //
-// Kind:   two threads for each mesh, and Gloo's own: one answers other ranks that ask who is there, one keeps
-// deadlines. Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal. Fails:  kTimeout
-// naming the ranks that were not there to form it; kUnreachable; kUnsupported in a build without Gloo.
-//         Where a silent rank has to be told from a slow one, a call ends up to a second after its deadline.
+// Kind:   shared. Two threads for each mesh, and Gloo's own: one hears the other ranks, one keeps deadlines.
+// Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal.
+// Fails:  kTimeout naming the ranks that were not there to form it; kInvalid; kUnreachable; kUnsupported in a build
+//         without Gloo. A broken connection ends a call in about a second. Where a silent rank has to be told from a
+//         slow one, a call ends up to a second after its deadline. Connecting may take the deadline's time again.
 // Why:    Gloo brings connections, and messages that name their memory on both sides. Ranks are peers who trust each
-//         other: nothing is encrypted, and nobody is asked who he is.
+//         other: nothing is encrypted, nobody is asked who he is, and Gloo ends the process on bytes not its own.
 #pragma once
 
 #include "worker/collective/rendezvous.h"

@@ -25,7 +25,7 @@ using GroupIndex = std::uint32_t;  // on one mesh; 0 has all ranks
 using Tag = std::uint64_t;         // a message meets the receive of the same tag
 
 inline constexpr int kRanksMax = 256;
-inline constexpr GroupIndex kGroupsMax = 16;
+inline constexpr GroupIndex kGroupsMax = 15;
 
 // What people call a rank: its worker's name.
 using NameOfRank = std::function<std::string(int rank)>;
@@ -54,7 +54,7 @@ class Mesh {
 
   // This rank begins the group's next collective, whose number it returns. Members that have not begun it when a
   // deadline passes are the missing ones.
-  virtual std::uint32_t Enter(GroupIndex group, Deadline deadline) = 0;
+  virtual std::uint64_t Enter(GroupIndex group, Deadline deadline) = 0;
   virtual void Leave(GroupIndex group) = 0;
 
   // From any thread: ends what waits here, and soon on the other ranks, with kUnreachable.

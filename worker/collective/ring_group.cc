@@ -14,13 +14,13 @@ struct What {
   int root;
 };
 
-// Group 8 bits, call 24, what is called and how 12, message 20: calls that differ do not meet, and run out of time.
-Tag TagOf(GroupIndex group, std::uint32_t call, const What& what, const GroupOptions& options) {
+// Group 4 bits, call 24, what is called and how 16, message 20: calls that differ do not meet, and run out of time.
+Tag TagOf(GroupIndex group, std::uint64_t call, const What& what, const GroupOptions& options) {
   const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
                                    static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),
                                    options.chunk_bytes};
-  const std::uint64_t hash = Hash64(std::as_bytes(std::span(numbers))) & 0xFFF;
-  return std::uint64_t{group} << 56 | (std::uint64_t{call} & 0xFFFFFF) << 32 | hash << 20;
+  const std::uint64_t hash = Hash64(std::as_bytes(std::span(numbers))) & 0xFFFF;
+  return std::uint64_t{group} << 60 | (call & 0xFFFFFF) << 36 | hash << 20;
 }
 
 class RingGroup : public Group {
@@ -77,7 +77,7 @@ class RingGroup : public Group {
   template <class Run>
   Status Call(const What& what, Deadline deadline, const Run& run) {
     CAPSTAN_RETURN_IF_ERROR(mesh_->failure());
-    const std::uint32_t call = mesh_->Enter(index_, deadline);
+    const std::uint64_t call = mesh_->Enter(index_, deadline);
     const Status status = run(TagOf(index_, call, what, options_));
     mesh_->Leave(index_);
     return status;
