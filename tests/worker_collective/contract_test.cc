@@ -227,6 +227,25 @@ TEST_CASE("ranks 0 and 1 of four, and 3 and 2, reduce among themselves beside th
   });
 }
 
+TEST_CASE("a group that is split off has another wire where it is given one, and else that of the whole",
+          "[collective]") {
+  Groups groups(GENERATE(from_range(kKinds)), 3, {.wire = Encoding::kBf16});
+  const std::size_t count = 1001;
+  const Floats exact = SumInOrder(3, count),
+               rounded = ReducedMixed("in process", 3, count, {.wire = Encoding::kBf16})[0];
+  groups.RunWell([&](Group& group) {
+    const std::vector<int> all = {0, 1, 2};
+    CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Group> other, group.Split(all, GroupOptions{}));
+    CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Group> same, group.Split(all));
+    for (Group* one : {other.get(), same.get(), &group}) {
+      Floats data = Mixed(group.rank(), count);
+      CAPSTAN_RETURN_IF_ERROR(one->AllReduce(data, In(kPatience)));
+      CAPSTAN_RETURN_IF_ERROR(Check(SameBits(data, one == other.get() ? exact : rounded), "AllReduce", *one));
+    }
+    return Status();
+  });
+}
+
 TEST_CASE("groups of one mesh work beside each other, each on a thread of its own", "[collective]") {
   Groups groups(GENERATE(from_range(kKinds)), 4, {.chunk_bytes = 4096});
   groups.RunWell([](Group& group) {

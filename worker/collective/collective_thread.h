@@ -1,11 +1,12 @@
-// CollectiveThread: reduces one array after the other on a thread of its own, while its owner goes on computing.
+// CollectiveThread: makes one collective after the other on a thread of its own, while its owner goes on computing.
 //
 // Kind:   Submit and Wait belong to one thread; the group to the thread inside.
-// Limits: `waiting_max` arrays wait; one more gets kBusy.
-// Fails:  the first failure is that of every later array too, which is not begun any more.
+// Limits: `waiting_max` of them wait; one more gets kBusy.
+// Fails:  the first failure is that of every later one too, which is not begun any more.
 // Why:    collectives block and must be called in one order on all members; a backward pass does neither.
 #pragma once
 
+#include <functional>
 #include <thread>
 
 #include "common/mailbox.h"
@@ -23,9 +24,15 @@ class CollectiveThread {
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;
 
-  // `data` is the thread's until Wait has returned for it, or for one behind it. All members submit in one order.
+  // All members submit the same in one order. What is handed in is the thread's until Wait has returned for it, or for
+  // one behind it, with anything but kBusy.
+  //
+  // `work` calls what it wants of the group, or of others that were split off for it, and waits for nothing else.
+  Result<Ticket> Submit(std::function<Status(Group&)> work);
   Result<Ticket> SubmitAllReduce(std::span<float> data, Deadline deadline);
-  // Of that array and those before it. kTimeout when `deadline` passed before it was done: it goes on.
+  // In floats whatever the group's wire is, as Reduce adds them. For a few: all of `data` passes each rank twice.
+  Result<Ticket> SubmitExactAllReduce(std::span<float> data, Deadline deadline);
+  // For that one and those before it. kBusy when `deadline` passed before it was done: it goes on.
   Status Wait(Ticket ticket, Deadline deadline);
 
   int rank() const { return group_->rank(); }
@@ -33,10 +40,7 @@ class CollectiveThread {
   void Abort() { group_->Abort(); }
 
  private:
-  struct Job {
-    std::span<float> data;
-    Deadline deadline;
-  };
+  using Work = std::function<Status(Group&)>;
   struct Progress {
     Ticket done = 0, well_done = 0;
     Status failure;  // of those after `well_done`
@@ -45,7 +49,7 @@ class CollectiveThread {
   void Run();
 
   const std::unique_ptr<Group> group_;
-  Mailbox<Job> jobs_;
+  Mailbox<Work> waiting_;
   Guarded<Progress> progress_;
   Ticket submitted_ = 0;
   std::thread thread_;

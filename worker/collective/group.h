@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,9 +55,11 @@ class Group {
   virtual Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) = 0;
   virtual Status Barrier(Deadline deadline) = 0;
 
-  // A group of some of these ranks, counted anew in the order given. All members call it with the same ranks; those
-  // who are not among them get none. Sends nothing. Only the group of all ranks can be split.
-  virtual Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks) = 0;
+  // A group of some of these ranks, counted anew in the order given, with these options or else those of this group.
+  // All members call it with the same arguments; those who are not among the ranks get none. Sends nothing. Only the
+  // group of all ranks can be split.
+  virtual Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
+                                               const std::optional<GroupOptions>& options = std::nullopt) = 0;
 
   virtual void Abort() = 0;
   // Of payload, by all calls so far; for the owner's thread.

@@ -71,7 +71,8 @@ class RingGroup : public Group {
     return Call({Kind::kBarrier, 0, 0}, deadline, [&](Tag tag) { return RunBarrier(&lanes_, members_, tag); });
   }
 
-  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks) override;
+  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
+                                       const std::optional<GroupOptions>& options) override;
 
  private:
   template <class Run>
@@ -106,7 +107,8 @@ std::unique_ptr<Group> OpenGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, M
   return std::make_unique<RingGroup>(std::move(mesh), index, std::move(members), options);
 }
 
-Result<std::unique_ptr<Group>> RingGroup::Split(const std::vector<int>& ranks) {
+Result<std::unique_ptr<Group>> RingGroup::Split(const std::vector<int>& ranks,
+                                                const std::optional<GroupOptions>& options) {
   if (index_ != 0) return Invalid("Split of a group that was split off; split the group of all ranks");
   if (ranks.empty()) return Invalid("Split into a group of no ranks; name at least one");
   if (groups_ == kGroupsMax) {
@@ -121,7 +123,7 @@ Result<std::unique_ptr<Group>> RingGroup::Split(const std::vector<int>& ranks) {
   const GroupIndex index = groups_++;
   const auto place = std::find(ranks.begin(), ranks.end(), members_.me);
   if (place == ranks.end()) return std::unique_ptr<Group>();
-  return OpenGroup(mesh_, index, {ranks, static_cast<int>(place - ranks.begin())}, options_);
+  return OpenGroup(mesh_, index, {ranks, static_cast<int>(place - ranks.begin())}, options.value_or(options_));
 }
 
 }  // namespace
