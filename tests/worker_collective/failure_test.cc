@@ -11,18 +11,41 @@ using Clock = std::chrono::steady_clock;
 TEST_CASE("a barrier that one rank never reaches ends at its deadline and names the missing rank, on all that wait",
           "[collective]") {
   const std::string kind = GENERATE(from_range(kKinds));
-  Groups groups(kind, 4);
-  const Clock::time_point before = Clock::now();
+  const int ranks = GENERATE(4, 9);
+  Groups groups(kind, ranks);
+  groups.RunWell([](Group& group) { return group.Barrier(In(kPatience)); });
+  const Clock::time_point deadline = In(std::chrono::seconds(1));  // all ask at once, when all have come
   const std::vector<Status> statuses =
-      groups.Run([](Group& group) { return group.rank() == 2 ? Status() : group.Barrier(In(milliseconds(300))); });
-  CHECK(Clock::now() - before >= milliseconds(300));
-  for (const int rank : {0, 1, 3}) {
+      groups.Run([&](Group& group) { return group.rank() == 2 ? Status() : group.Barrier(deadline); });
+  CHECK(Clock::now() >= deadline);
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank == 2) continue;
     const Status& status = statuses[static_cast<std::size_t>(rank)];
-    INFO(kind << ", rank " << rank << ": " << status.ToString());
+    INFO(kind << ", rank " << rank << " of " << ranks << ": " << status.ToString());
     CHECK(status.code() == Code::kTimeout);
-    CHECK_THAT(status.message(),
-               Contains("rank 2 (w-2)") && !Contains("rank 0") && !Contains("rank 1") && !Contains("rank 3"));
+    CHECK_THAT(status.message(), Contains("missing in it: rank 2 (w-2);"));
   }
+}
+
+TEST_CASE("what a failed call was to fill is not touched any more when the others come after all", "[collective]") {
+  Groups groups(GENERATE(from_range(kKinds)), 2);
+  Guarded<bool> has_failed;
+  const std::vector<float> mine(1000, -1.0F);
+  std::vector<float> filled(1000);
+  const std::vector<Status> statuses = groups.Run([&](Group& group) {
+    if (group.rank() == 1) {
+      has_failed.AwaitUntil(In(kPatience), [](bool failed) { return failed; });
+      std::vector<float> data(1000, 7.0F);
+      return group.Broadcast(data, 1, In(kPatience));
+    }
+    const Status status = group.Broadcast(filled, 1, In(milliseconds(100)));
+    filled = mine;
+    has_failed.Change([](bool& failed) { failed = true; });
+    return status;
+  });
+  CHECK_THAT(statuses[0].message(), Contains("missing in it: rank 1 (w-1);"));
+  CHECK_FALSE(statuses[1].ok());
+  CHECK(filled == mine);
 }
 
 TEST_CASE("calls after a failure return the first failure at once, also in groups that were split off",
@@ -48,20 +71,22 @@ TEST_CASE("calls after a failure return the first failure at once, also in group
 
 TEST_CASE("an abort from another thread ends a blocked call, and those of the other ranks, by name", "[collective]") {
   const std::string kind = GENERATE(from_range(kKinds));
+  const bool is_itself_in_it = GENERATE(true, false);
   Groups groups(kind, 3);
   Guarded<int> waiting;
   std::thread aborter([&] {
-    waiting.AwaitUntil(In(kPatience), [](int count) { return count == 2; });
+    waiting.AwaitUntil(In(kPatience), [&](int count) { return count == (is_itself_in_it ? 2 : 1); });
     groups[0].Abort();
   });
   const std::vector<Status> statuses = groups.Run([&](Group& group) {
-    if (group.rank() == 2) return Status();  // so that the others wait
+    if (group.rank() == 2 || (group.rank() == 0 && !is_itself_in_it)) return Status();  // so that the others wait
     waiting.Change([](int& count) { ++count; });
     std::vector<float> data(100000);
     return group.AllReduce(data, In(kPatience));
   });
   aborter.join();
   for (const std::size_t rank : {0u, 1u}) {
+    if (rank == 0 && !is_itself_in_it) continue;
     INFO(kind << ", rank " << rank << ": " << statuses[rank].ToString());
     CHECK(statuses[rank].code() == Code::kUnreachable);
     CHECK_THAT(statuses[rank].message(), Contains("aborted by rank 0 (w-0)"));
@@ -81,33 +106,12 @@ TEST_CASE("ranks that call something else do not get each other's numbers", "[co
   Groups groups(GENERATE(from_range(kKinds)), 2);
   const std::vector<Status> statuses = groups.Run([](Group& group) {
     std::vector<float> data(group.rank() == 0 ? 1000 : 1001);
-    return group.AllReduce(data, In(milliseconds(200)));
+    return group.AllReduce(data, In(std::chrono::seconds(1)));
   });
   for (const Status& status : statuses) {
     CHECK(status.code() == Code::kTimeout);
     CHECK_THAT(status.message(), Contains("all members answer") && Contains("arrays of one size"));
   }
-}
-
-TEST_CASE("a mesh that not all ranks come to is not formed, and says who is missing", "[collective]") {
-  InProcessRendezvous rendezvous(3, NameOfTestRank);
-  std::vector<Status> statuses(2);
-  RunThreads(2, [&](int rank) {
-    statuses[static_cast<std::size_t>(rank)] =
-        CreateGlooMesh({rank, 3, "127.0.0.1", NameOfTestRank}, &rendezvous, In(milliseconds(200))).status();
-  });
-  for (const Status& status : statuses) {
-    CHECK(status.code() == Code::kTimeout);
-    CHECK_THAT(status.message(), Contains("rank 2 (w-2)") && !Contains("rank 0") && !Contains("rank 1"));
-  }
-}
-
-TEST_CASE("an address that is not of this machine is refused by name", "[collective]") {
-  InProcessRendezvous rendezvous(2);
-  const Status status = CreateGlooMesh({0, 2, "192.0.2.1", {}}, &rendezvous, In(kPatience)).status();
-  CHECK(status.code() == Code::kUnreachable);
-  CHECK_THAT(status.message(), Contains("192.0.2.1"));
-  CHECK(CreateGlooMesh({2, 2, "127.0.0.1", {}}, &rendezvous, In(kPatience)).status().code() == Code::kInvalid);
 }
 
 }  // namespace
