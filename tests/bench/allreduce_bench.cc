@@ -144,6 +144,7 @@ Figure FigureOf(std::string name, double value, double limit, std::string limit_
 }  // namespace
 
 Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions& options) {
+  CAPSTAN_RETURN_IF_ERROR(CheckGloo());
   std::vector<Figure> figures;
   std::string others;
   for (const int processes : options.processes) {

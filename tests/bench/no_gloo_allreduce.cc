@@ -3,8 +3,8 @@
 
 namespace capstan::bench {
 
-Result<PlainAllReduce> ConnectGlooAllReduce(int, int, const std::string&) {
-  return Unsupported("this build has no Gloo; install libgloo-dev and build again");
-}
+Status CheckGloo() { return Unsupported("this build has no Gloo; install libgloo-dev and build again"); }
+
+Result<PlainAllReduce> ConnectGlooAllReduce(int, int, const std::string&) { return CheckGloo(); }
 
 }  // namespace capstan::bench
