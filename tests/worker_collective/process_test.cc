@@ -18,19 +18,19 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
-constexpr std::size_t kCount = 1u << 23;  // in few large messages, so that the signal meets one on its way
+constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // many: the signal meets a message on its way
 
 // Reduces until that fails; says its process at first, and at last how it ended and how long the last call took.
-Status RunRank(Channel& parent, int rank, int ranks, milliseconds time) {
+Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);
   const GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }};
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh,
                            CreateGlooMesh(options, &rendezvous, Clock::now() + std::chrono::seconds(30)));
-  const std::unique_ptr<Group> group = CreateGroup(std::move(mesh), {.chunk_bytes = kCount});
-  std::vector<float> data(kCount, 1.0F);
+  const std::unique_ptr<Group> group = CreateGroup(std::move(mesh), {.chunk_bytes = kMany});
+  std::vector<float> data(count, 1.0F);
   CAPSTAN_RETURN_IF_ERROR(group->AllReduce(data, Clock::now() + std::chrono::seconds(30)));
-  if (data != std::vector<float>(kCount, static_cast<float>(ranks))) return Corrupt("the sum is wrong");
+  if (data != std::vector<float>(count, static_cast<float>(ranks))) return Corrupt("the sum is wrong");
   parent.Send(std::to_string(getpid()));
   for (;;) {
     const Clock::time_point before = Clock::now();
@@ -48,10 +48,10 @@ struct End {
 };
 
 // What the ranks but the second say when the second gets `sent`, and a call has this much time.
-std::vector<End> EndsWhenOneGets(int sent, int ranks, milliseconds time) {
+std::vector<End> EndsWhenOneGets(int sent, int ranks, std::size_t count, milliseconds time) {
   std::vector<ChildProcess> children;
   for (int rank = 0; rank < ranks; ++rank) {
-    children.push_back(ChildProcess::Fork([=](Channel& parent) { return RunRank(parent, rank, ranks, time); }));
+    children.push_back(ChildProcess::Fork([=](Channel& parent) { return RunRank(parent, rank, ranks, count, time); }));
   }
   REQUIRE(bench::Introduce(&children).ok());
   std::vector<pid_t> processes;
@@ -73,7 +73,7 @@ std::vector<End> EndsWhenOneGets(int sent, int ranks, milliseconds time) {
 
 TEST_CASE("when a process is killed, the calls of all others end long before their deadline and name it",
           "[collective][process]") {
-  for (const End& end : EndsWhenOneGets(SIGKILL, GENERATE(2, 4), kLongerThanTheTestWaits)) {
+  for (const End& end : EndsWhenOneGets(SIGKILL, GENERATE(2, 4), kMany, kLongerThanTheTestWaits)) {
     INFO(end.status << " after " << end.took << " ms");
     CHECK_THAT(end.status, Contains("the connection broke to rank 1 (w-1);"));
   }
@@ -81,7 +81,7 @@ TEST_CASE("when a process is killed, the calls of all others end long before the
 
 TEST_CASE("when a process is stopped, the calls of all others end at their deadline and name it",
           "[collective][process]") {
-  for (const End& end : EndsWhenOneGets(SIGSTOP, 4, milliseconds(1500))) {
+  for (const End& end : EndsWhenOneGets(SIGSTOP, 4, kFew, milliseconds(2500))) {
     INFO(end.status << " after " << end.took << " ms");
     CHECK_THAT(end.status, Contains("missing in it: rank 1 (w-1);"));
   }

@@ -28,7 +28,7 @@ constexpr Tag kControlTag = ~Tag{0};  // of no group's call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 // For a farewell to be read here before the broken connection is taken for a lost rank, and to reach the missing.
 constexpr milliseconds kFarewellPatience{200};
-constexpr milliseconds kAnswerPatience{500};  // of a rank that should be there: to answer, or to hear a farewell
+constexpr milliseconds kAnswerPatience{1000};  // of a rank that should be there: to answer, or to hear a farewell
 // Gloo tells nobody that a connection broke in the middle of his message, so long waits look up this often.
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();

@@ -4,7 +4,7 @@
 // Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal.
 // Fails:  kTimeout naming the ranks that were not there to form it; kInvalid; kUnreachable; kUnsupported in a build
 //         without Gloo. A broken connection ends a call in about a second. Where a silent rank has to be told from a
-//         slow one, a call ends up to a second after its deadline. Connecting may take the deadline's time again.
+//         slow one, a call ends over a second after its deadline. Connecting may take the deadline's time again.
 // Why:    Gloo brings connections, and messages that name their memory on both sides. Ranks are peers who trust each
 //         other: nothing is encrypted, nobody is asked who he is, and Gloo ends the process on bytes not its own.
 #pragma once
