@@ -41,7 +41,8 @@ constexpr std::size_t kSayings = 3;  // beside kNothing
 struct Control {
   Say say;
   GroupIndex group = 0;
-  std::uint64_t number = 0;  // kAsk: the call; kAnswer: 1 if it has begun; kFarewell: the reason
+  std::uint64_t number =
+      0;  // kAsk: the call; kAnswer: 1 if it has begun, or waits in an earlier one; kFarewell: the reason
   std::array<std::uint8_t, kRanksMax / 8> missing{};
 };
 
@@ -501,8 +502,10 @@ void GlooMesh::Hear(int from, const Control& control) {
   switch (control.say) {
     case Say::kAsk: {
       const GroupIndex group = control.group % kGroupsMax;
-      const std::uint64_t begun = state_.With([&](State& state) { return state.calls[group].number; });
-      Tell(from, {Say::kAnswer, group, begun >= control.number, {}});
+      // Who waits in an earlier call is there too: somebody else keeps him.
+      const bool is_there = state_.With(
+          [&](State& state) { return state.calls[group].number >= control.number || state.calls[group].is_under_way; });
+      Tell(from, {Say::kAnswer, group, is_there, {}});
       break;
     }
     case Say::kAnswer:
