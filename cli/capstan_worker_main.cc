@@ -72,16 +72,6 @@ std::string NoThread(const std::system_error& error) {
          "--threads";
 }
 
-// Where people say that their CUDA is.
-kernels::LibrarySearch CudaPlaces() {
-  kernels::LibrarySearch search;
-  for (const char* const variable : {"CUDA_PATH", "CUDA_HOME"}) {
-    if (const char* const folder = std::getenv(variable)) search.toolkit = folder;
-  }
-  if (const char* const path = std::getenv("PATH")) search.path = path;
-  return search;
-}
-
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   monitoring::ExporterOptions exporter_options;
@@ -99,7 +89,7 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   events.Ready({}, exporter->address());
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
-  arguments->worker.libraries = CudaPlaces();
+  arguments->worker.libraries = kernels::SearchOf(std::getenv);
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }

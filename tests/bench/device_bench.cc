@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -55,7 +56,7 @@ Status PrintFacts() {
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
   kernels::CudaContext context(nullptr);
-  const Result<std::string> products = kernels::LoadProducts({}, &context);
+  const Result<std::string> products = kernels::LoadProducts(kernels::SearchOf(std::getenv), &context);
   const Json facts = {{"device", properties.name},
                       {"sm", properties.major * 10 + properties.minor},
                       {"multiprocessors", properties.multiProcessorCount},
@@ -107,10 +108,12 @@ Result<Precision> PrecisionOf(const Arguments& arguments) {
 
 Status Measure(const Arguments& arguments, const Report& report) {
   const bool small = arguments.options.count("--small") > 0;
+  const kernels::LibrarySearch libraries = kernels::SearchOf(std::getenv);
   if (arguments.words[0] == "kernels") {
-    return MeasureKernels({.batch = arguments.Number("--batch", 32), .is_small = small}, report);
+    return MeasureKernels({.batch = arguments.Number("--batch", 32), .is_small = small, .libraries = libraries},
+                          report);
   }
-  TrainingOptions options{.model = arguments.words.at(1), .is_small = small};
+  TrainingOptions options{.model = arguments.words.at(1), .is_small = small, .libraries = libraries};
   CAPSTAN_ASSIGN_OR_RETURN(options.precision, PrecisionOf(arguments));
   options.batch = arguments.Number("--batch", options.batch);
   options.length = arguments.Number("--length", options.length);

@@ -11,6 +11,7 @@
 
 #include "common/job_config.h"
 #include "common/status.h"
+#include "kernels/cuda/library_search.h"
 
 namespace capstan::bench {
 
@@ -32,6 +33,7 @@ using Report = std::function<void(const DeviceFigure&)>;
 struct KernelOptions {
   std::int64_t batch = 32;
   bool is_small = false;  // shapes for an emulated device
+  kernels::LibrarySearch libraries = {};
 };
 Status MeasureKernels(const KernelOptions& options, const Report& report);
 
@@ -47,6 +49,7 @@ struct TrainingOptions {
   Precision precision = Precision::kBf16;
   int steps = 20;
   bool is_small = false;
+  kernels::LibrarySearch libraries = {};
 };
 Status MeasureSteps(const TrainingOptions& options, const Report& report);
 

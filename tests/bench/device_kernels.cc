@@ -31,14 +31,14 @@ constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 class Bench {
  public:
   Bench(cudaStream_t stream, const KernelOptions& options, const Report& report)
-      : stream_(stream), is_small_(options.is_small), report_(report) {}
+      : stream_(stream), options_(options), report_(report) {}
 
   // Measures a few figures on a context of their own, so that one that fails leaves the others alone.
   void Part(const std::string& name, const Call& measure) {
     context_ = std::make_unique<kernels::CudaContext>(stream_);
-    const Result<std::string> products = kernels::LoadProducts({}, context_.get());
+    const Result<std::string> products = kernels::LoadProducts(options_.libraries, context_.get());
     if (!products.ok()) context_->Fail(products.status());
-    stopwatch_ = std::make_unique<Stopwatch>(*context_, is_small_);
+    stopwatch_ = std::make_unique<Stopwatch>(*context_, options_.is_small);
     measure();
     context_->Note(cudaStreamSynchronize(stream_), "waiting");
     if (context_->status().ok()) return;
@@ -48,7 +48,7 @@ class Bench {
 
   void MeasureLimits() {
     Arrays arrays(context());
-    const std::int64_t bytes = is_small_ ? 1 << 16 : 1 << 30, side = is_small_ ? 64 : 8192;
+    const std::int64_t bytes = options_.is_small ? 1 << 16 : 1 << 30, side = options_.is_small ? 64 : 8192;
     auto* const from = arrays.Numbers<float>(bytes / 4);
     auto* const to = arrays.Unset<float>(bytes / 4);
     double microseconds = stopwatch_->Microseconds([&] {
@@ -102,7 +102,7 @@ class Bench {
   }
 
   const cudaStream_t stream_;
-  const bool is_small_;
+  const KernelOptions& options_;
   const Report& report_;
   std::unique_ptr<kernels::CudaContext> context_;  // of the part in work
   std::unique_ptr<Stopwatch> stopwatch_;

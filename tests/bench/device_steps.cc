@@ -134,8 +134,9 @@ Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchang
 Status MeasureSteps(const TrainingOptions& options, const Report& report) {
   CAPSTAN_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
   std::unique_ptr<HostArrays> arrays;  // outlives the model, which pins its weights
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::JobModel> model,
-                           train::CreateDeviceModel({}, options.precision, subject.shape));
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<train::JobModel> model,
+      train::CreateDeviceModel({.libraries = options.libraries}, options.precision, subject.shape));
   arrays = std::make_unique<HostArrays>(subject, model->tensors(), options);
   HostArrays& host = *arrays;
   if (const std::string unpinned = model->PinWeights(host.View(0)); !unpinned.empty()) return Invalid(unpinned);

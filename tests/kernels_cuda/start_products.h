@@ -1,6 +1,7 @@
 // StartProducts: a device of a test that computes matrix products.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include "kernels/cuda/load_products.h"
@@ -9,8 +10,7 @@
 namespace capstan::kernels {
 
 inline void StartProducts(Device& device) {
-  const LibrarySearch search{.toolkit = "/usr/local/cuda", .path = "/usr/bin:/usr/local/bin"};
-  REQUIRE(LoadProducts(search, &device.context()).status().message() == "");
+  REQUIRE(LoadProducts(SearchOf(std::getenv), &device.context()).status().message() == "");
 }
 
 }  // namespace capstan::kernels

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "common/encoding.h"
 #include "common/hash.h"
@@ -69,6 +70,9 @@ struct Inputs {
   std::vector<std::uint16_t> narrow;
 };
 
+// The first device, and the libraries that this machine has.
+DeviceOptions Here() { return {.libraries = kernels::SearchOf(std::getenv)}; }
+
 constexpr nn::StepKey kKey{.seed = 5, .step = 3, .slot = 1, .micro_batch = 0};
 
 double ToleranceOf(Precision precision) {
@@ -81,7 +85,7 @@ TEST_CASE("a model on a device trains and evaluates as on the CPU", "[device]") 
       CAPTURE(subject.name, static_cast<int>(precision));
       kernels::CpuContext cpu(1);
       const auto reference = CreateJobModel(cpu, precision, subject.shape).value();
-      Result<std::unique_ptr<JobModel>> created = CreateDeviceModel({}, precision, subject.shape);
+      Result<std::unique_ptr<JobModel>> created = CreateDeviceModel(Here(), precision, subject.shape);
       REQUIRE(created.status().message() == "");
       JobModel& device = **created;
       const Inputs data(subject, device.tensors(), precision);
@@ -104,7 +108,7 @@ TEST_CASE("micro-batches add up on the device, and only the last one's gradients
     CAPTURE(subject.name);
     kernels::CpuContext cpu(1);
     const auto reference = CreateJobModel(cpu, Precision::kFp32, subject.shape).value();
-    const auto device = CreateDeviceModel({}, Precision::kFp32, subject.shape).value();
+    const auto device = CreateDeviceModel(Here(), Precision::kFp32, subject.shape).value();
     const Inputs data(subject, device->tensors(), Precision::kFp32);
     auto gradients = kernels::Poison<float>(data.count), expected = gradients;
     const nn::Batch batch = data.Batch(subject.samples);
@@ -124,7 +128,7 @@ TEST_CASE("gradients of 16 bits come as they would travel, statistics as they ar
     const Encoding encoding = precision == Precision::kBf16 ? Encoding::kBf16 : Encoding::kFp16;
     for (const Subject& subject : Subjects()) {
       CAPTURE(subject.name, static_cast<int>(precision));
-      const auto device = CreateDeviceModel({}, precision, subject.shape).value();
+      const auto device = CreateDeviceModel(Here(), precision, subject.shape).value();
       const Inputs data(subject, device->tensors(), precision);
       auto gradients = kernels::Poison<float>(data.count);
       REQUIRE(device->Train(data.View(), gradients.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
@@ -146,7 +150,7 @@ TEST_CASE("gradients of 16 bits come as they would travel, statistics as they ar
 TEST_CASE("weights are asked for before they are copied, and a tensor's gradient is there when it is said to be",
           "[device]") {
   const Subject subject = Subjects()[3];
-  const auto device = CreateDeviceModel({}, Precision::kFp32, subject.shape).value();
+  const auto device = CreateDeviceModel(Here(), Precision::kFp32, subject.shape).value();
   const Inputs data(subject, device->tensors(), Precision::kFp32);
   std::vector<std::size_t> offsets = {0};
   for (const TensorSpec& tensor : device->tensors()) offsets.push_back(offsets.back() + tensor.ElementCount());
@@ -179,7 +183,7 @@ TEST_CASE("weights are asked for before they are copied, and a tensor's gradient
 
 TEST_CASE("weights of a round are copied once, those of the next again", "[device]") {
   const Subject subject = Subjects()[0];
-  const auto device = CreateDeviceModel({}, Precision::kFp32, subject.shape).value();
+  const auto device = CreateDeviceModel(Here(), Precision::kFp32, subject.shape).value();
   Inputs data(subject, device->tensors(), Precision::kFp32);
   const auto loss = [&](std::uint64_t round) {
     return device->Evaluate(data.View(round), data.Batch(subject.samples), {}).value().loss;
@@ -196,8 +200,8 @@ TEST_CASE("the weights' memory is pinned as long as the model lives; where it ca
           "[device]") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     const Subject subject = Subjects()[0];
-    auto first = CreateDeviceModel({}, precision, subject.shape).value();
-    const auto second = CreateDeviceModel({}, precision, subject.shape).value();
+    auto first = CreateDeviceModel(Here(), precision, subject.shape).value();
+    const auto second = CreateDeviceModel(Here(), precision, subject.shape).value();
     const Inputs data(subject, first->tensors(), precision);
     const WeightsView view = data.View();
     void* const copied = const_cast<void*>(view.narrow != nullptr ? static_cast<const void*>(view.narrow) : view.wide);
@@ -214,8 +218,8 @@ TEST_CASE("the weights' memory is pinned as long as the model lives; where it ca
 }
 
 TEST_CASE("a fingerprint is the device's own, and the same each time", "[device]") {
-  const auto first = CreateDeviceModel({}, Precision::kFp32, Subjects()[0].shape).value();
-  const auto second = CreateDeviceModel({}, Precision::kFp32, Subjects()[3].shape).value();
+  const auto first = CreateDeviceModel(Here(), Precision::kFp32, Subjects()[0].shape).value();
+  const auto second = CreateDeviceModel(Here(), Precision::kFp32, Subjects()[3].shape).value();
   kernels::CpuContext cpu(1);
   const auto on_cpu = CreateJobModel(cpu, Precision::kFp32, Subjects()[0].shape).value();
   const std::uint64_t fingerprint = first->NumericFingerprint().value();
@@ -229,7 +233,9 @@ TEST_CASE("a device that is not there is said so, and workers take the devices i
   const Status none = CreateDeviceModel({.index = 99}, Precision::kFp32, shape).status();
   CHECK(none.code() == Code::kUnsupported);
   CHECK_THAT(none.message(), Catch::Contains("names device 99, counted from 0; there is"));
-  CHECK(CreateDeviceModel({.local_rank = 3}, Precision::kFp32, shape).ok());
+  DeviceOptions fourth = Here();
+  fourth.local_rank = 3;
+  CHECK(CreateDeviceModel(fourth, Precision::kFp32, shape).ok());
 }
 
 }  // namespace
