@@ -22,10 +22,10 @@ std::vector<fs::path> In(const fs::path& folder, const std::string& prefix) {
   return found;
 }
 
-// The folders of NVIDIA's packages beside the python3 in `bin`: PREFIX/lib/python3.X/site-packages/nvidia/...
+// The folders of NVIDIA's packages beside `bin`: PREFIX/lib/python3.X/site-packages/nvidia/... Whether it has a python3
+// says nothing: Debian's pip installs below /usr/local and below ~/.local for that of /usr/bin.
 void AddPackages(const fs::path& bin, std::vector<std::string>* places) {
   std::error_code error;
-  if (!fs::exists(bin / "python3", error)) return;
   for (const fs::path& python : In(bin.parent_path() / "lib", "python3")) {
     for (const char* packages : {"site-packages", "dist-packages"}) {
       for (const char* package : {"nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib"}) {

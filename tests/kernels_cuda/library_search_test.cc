@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 namespace capstan::kernels {
@@ -34,23 +35,38 @@ struct Folder {
   const fs::path path;
 };
 
-TEST_CASE("a library is looked for in what is given, by the loader, in the toolkit, beside each python3", "[library]") {
+TEST_CASE("a library is looked for in what is given, by the loader, in the toolkit, beside each folder of PATH",
+          "[library]") {
   const Folder folder;
   fs::create_directories(folder.path / "venv/bin");
   std::ofstream(folder.path / "venv/bin/python3") << "";
-  fs::create_directories(folder.path / "empty/bin");  // no python3
+  fs::create_directories(folder.path / "local/bin");  // whose python3 is elsewhere
   const std::string packages = (folder.path / "venv/lib/python3.11/site-packages/nvidia").string();
   fs::create_directories(packages + "/cublas/lib");
   fs::create_directories(packages + "/cudnn/lib");
   fs::create_directories(packages + "/cu13/lib");
-  fs::create_directories(folder.path / "empty/lib/python3.11/site-packages/nvidia/cu13/lib");
+  const std::string local = (folder.path / "local/lib/python3.11/dist-packages/nvidia/cu13/lib/").string();
+  fs::create_directories(local);
   const std::string root = folder.path.string();
   const LibrarySearch search{.folders = {"/given"},
                              .toolkit = "/opt/toolkit",
-                             .path = "relative:" + root + "/empty/bin:" + root + "/venv/bin"};
+                             .path = "relative:" + root + "/local/bin:" + root + "/venv/bin"};
   CHECK(LibraryPlaces(search) == std::vector<std::string>{"/given/", "", "/opt/toolkit/lib64/",
-                                                          "/usr/local/cuda/lib64/", packages + "/cu13/lib/",
+                                                          "/usr/local/cuda/lib64/", local, packages + "/cu13/lib/",
                                                           packages + "/cublas/lib/", packages + "/cudnn/lib/"});
+}
+
+TEST_CASE("CUDA_HOME comes before CUDA_PATH, and what the environment lacks is not looked for", "[library]") {
+  std::map<std::string, const char*> environment;
+  const auto variable = [&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second;
+  };
+  CHECK(SearchOf(variable).toolkit + SearchOf(variable).path == "");
+  environment = {{"CUDA_PATH", "/path"}, {"PATH", "/bin"}};
+  CHECK(SearchOf(variable).toolkit + SearchOf(variable).path == "/path/bin");
+  environment["CUDA_HOME"] = "/home";
+  CHECK(SearchOf(variable).toolkit == "/home");
 }
 
 TEST_CASE("the first place that has a library wins, and a broken one is passed over", "[library]") {
