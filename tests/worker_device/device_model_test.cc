@@ -2,7 +2,9 @@
 #include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "common/encoding.h"
 #include "common/hash.h"
@@ -36,6 +38,11 @@ std::vector<Subject> Subjects() {
            nn::GptShape{
                .vocabulary = kVocabulary, .context = kContext, .layers = 2, .heads = 2, .width = 48, .dropout = 0.1},
            3, 0, kVocabulary}};
+}
+
+Subject Named(std::string_view name) {
+  const std::vector<Subject> all = Subjects();
+  return *std::find_if(all.begin(), all.end(), [&](const Subject& subject) { return subject.name == name; });
 }
 
 // Data for a subject, and weights as they would come.
@@ -149,7 +156,7 @@ TEST_CASE("gradients of 16 bits come as they would travel, statistics as they ar
 
 TEST_CASE("weights are asked for before they are copied, and a tensor's gradient is there when it is said to be",
           "[device]") {
-  const Subject subject = Subjects()[3];
+  const Subject subject = Named("gpt");
   const auto device = CreateDeviceModel(Here(), Precision::kFp32, subject.shape).value();
   const Inputs data(subject, device->tensors(), Precision::kFp32);
   std::vector<std::size_t> offsets = {0};
@@ -182,7 +189,7 @@ TEST_CASE("weights are asked for before they are copied, and a tensor's gradient
 }
 
 TEST_CASE("weights of a round are copied once, those of the next again", "[device]") {
-  const Subject subject = Subjects()[0];
+  const Subject subject = Named("mlp");
   const auto device = CreateDeviceModel(Here(), Precision::kFp32, subject.shape).value();
   Inputs data(subject, device->tensors(), Precision::kFp32);
   const auto loss = [&](std::uint64_t round) {
@@ -199,7 +206,7 @@ TEST_CASE("weights of a round are copied once, those of the next again", "[devic
 TEST_CASE("the weights' memory is pinned as long as the model lives; where it cannot be, all works as before",
           "[device]") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    const Subject subject = Subjects()[0];
+    const Subject subject = Named("mlp");
     auto first = CreateDeviceModel(Here(), precision, subject.shape).value();
     const auto second = CreateDeviceModel(Here(), precision, subject.shape).value();
     const Inputs data(subject, first->tensors(), precision);
@@ -218,10 +225,10 @@ TEST_CASE("the weights' memory is pinned as long as the model lives; where it ca
 }
 
 TEST_CASE("a fingerprint is the device's own, and the same each time", "[device]") {
-  const auto first = CreateDeviceModel(Here(), Precision::kFp32, Subjects()[0].shape).value();
-  const auto second = CreateDeviceModel(Here(), Precision::kFp32, Subjects()[3].shape).value();
+  const auto first = CreateDeviceModel(Here(), Precision::kFp32, Named("mlp").shape).value();
+  const auto second = CreateDeviceModel(Here(), Precision::kFp32, Named("gpt").shape).value();
   kernels::CpuContext cpu(1);
-  const auto on_cpu = CreateJobModel(cpu, Precision::kFp32, Subjects()[0].shape).value();
+  const auto on_cpu = CreateJobModel(cpu, Precision::kFp32, Named("mlp").shape).value();
   const std::uint64_t fingerprint = first->NumericFingerprint().value();
   CHECK(fingerprint == second->NumericFingerprint().value());
   CHECK(first->NumericClass() == second->NumericClass());
@@ -229,7 +236,7 @@ TEST_CASE("a fingerprint is the device's own, and the same each time", "[device]
 }
 
 TEST_CASE("a device that is not there is said so, and workers take the devices in turn", "[device]") {
-  const nn::ModelShape shape = Subjects()[0].shape;
+  const nn::ModelShape shape = Named("mlp").shape;
   const Status none = CreateDeviceModel({.index = 99}, Precision::kFp32, shape).status();
   CHECK(none.code() == Code::kUnsupported);
   CHECK_THAT(none.message(), Catch::Contains("names device 99, counted from 0; there is"));
