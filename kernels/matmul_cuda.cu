@@ -19,13 +19,16 @@ constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
                                  : std::is_same_v<T, Half> ? CUDA_R_16F
                                                            : CUDA_R_32F;
 
-// activated = f(c), for what no epilogue does. A thread computes one element; c once and activated once.
+// activated = f(c), and c + bias before that unless bias is null, for what no epilogue does. A thread computes one
+// element; c once, activated once.
 template <class T>
 __global__ void __launch_bounds__(kThreads) Activate(Activation activation, std::int64_t count, std::int64_t columns,
-                                                     std::int64_t stride, const T* c, T* activated) {
+                                                     std::int64_t stride, const T* bias, T* c, T* activated) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const std::int64_t at = i / columns * stride + i % columns;
+  if (bias != nullptr) c[at] = Rounded<T>(ToFloat(c[at]) + ToFloat(bias[i % columns]));
+  if (activation == Activation::kNone) return;
   const float x = ToFloat(c[at]);
   const float u = 1.59576912160573071176F * x * fmaf(0.044715F * x, x, 1.0F);  // gelu(x) = x sigmoid(u)
   const float gelu = x / (1.0F + expf(-u));
@@ -79,17 +82,21 @@ void Matmul(CudaContext& context, const Product<T, Out>& p) {
   if (p.m == 0 || p.n == 0 || !CanMultiply(context)) return;
   CAPSTAN_CHECK((std::is_same_v<T, Out>) || p.bias == nullptr);
   ProductShape shape = ShapeOf(p);
-  shape.epilogue = EpilogueOf(p, shape.alignment);
-  constexpr unsigned kActivations = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU_AUX;
-  if ((shape.epilogue & kActivations) != 0 && !context.products()->Has(shape)) {
-    shape.epilogue = static_cast<unsigned>(p.bias == nullptr ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS);
+  constexpr unsigned kBias = CUBLASLT_EPILOGUE_BIAS, kNothing = CUBLASLT_EPILOGUE_DEFAULT;
+  // The most that cuBLASLt has a way for; it has none for a bias of some shapes of one row or column.
+  for (const unsigned epilogue : {EpilogueOf(p, shape.alignment), p.bias == nullptr ? kNothing : kBias, kNothing}) {
+    shape.epilogue = epilogue;
+    if (context.products()->Has(shape)) break;
   }
+  constexpr unsigned kActivations = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU_AUX;
   const bool activates = (shape.epilogue & kActivations) != 0, keeps = (shape.epilogue & kWithAux) != 0;
+  const Out* bias_left = nullptr;
+  if constexpr (std::is_same_v<T, Out>) bias_left = (shape.epilogue & kBias) != 0 ? nullptr : p.bias;
   const Products::Pointers pointers{
       .left = p.b.data, .right = p.a.data, .out = keeps ? p.activated : p.c, .bias = p.bias, .aux = p.c};
   context.products()->Run(context, shape, pointers, p.alpha, p.beta);
-  if (p.activation == Activation::kNone || activates) return;
-  Launch(context, Activate<Out>, GridFor(p.m * p.n, kThreads), p.activation, p.m * p.n, p.n, p.c_stride, p.c,
+  if (bias_left == nullptr && (p.activation == Activation::kNone || activates)) return;
+  Launch(context, Activate<Out>, GridFor(p.m * p.n, kThreads), p.activation, p.m * p.n, p.n, p.c_stride, bias_left, p.c,
          p.activated);
 }
 

@@ -120,10 +120,12 @@ void Compute(const Call& call) {
 std::uintptr_t Bits(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 // What cuBLASLt's reference asks of an epilogue's arrays, and that tensor cores read whole packs: others find nothing.
+// Nor does a bias where the weights have one row or column, for which PyTorch does not ask it either.
 bool HasEpilogue(const cublasLtMatmulDescOpaque_t& operation, const cublasLtMatrixLayoutOpaque_t& a,
                  const cublasLtMatrixLayoutOpaque_t& d, std::uint32_t alignment) {
   const bool has_bias = (operation.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   if (has_bias && (a.type != d.type || operation.bias_type != d.type || operation.bias == nullptr)) return false;
+  if (has_bias && std::min(a.rows, a.columns) == 1) return false;
   if ((operation.epilogue & 128) != 0) {
     const bool fits = operation.aux_stride % 8 == 0 && operation.aux_stride >= d.rows;
     if (a.type != d.type || !fits || operation.aux == nullptr || Bits(operation.aux) % 16 != 0) return false;

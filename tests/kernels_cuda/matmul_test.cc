@@ -113,6 +113,16 @@ TEMPLATE_TEST_CASE("products on a device are those of double, with bias, activat
   }
 }
 
+TEMPLATE_TEST_CASE("a bias is added whether cuBLASLt has a way to or not", "[cuda]", float, Bf16, Half) {
+  Device device;
+  StartProducts(device);
+  for (const Shape& s : std::vector<Shape>{{90, 33, 1}, {90, 1, 33}, {1, 33, 9}}) {
+    CheckProduct<TestType, TestType>(device, s, {.b = Transpose::kYes, .bias = true});
+    CheckProduct<TestType, TestType>(
+        device, s, {.b = Transpose::kYes, .bias = true, .activation = Activation::kRelu, .in_place = false});
+  }
+}
+
 // The gradients of a layer [rows m, in n, out k]: those before the activation, of the weights, of the bias.
 template <class T>
 struct Gradients {
