@@ -55,7 +55,8 @@ Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std
   std::string looked;
   for (const std::string& place : LibraryPlaces(search)) {
     for (const std::string& name : names) {
-      void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      // Not taken out again: it may have threads, and code on the device, of which it does not say when they end.
+      void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (library != nullptr) return std::shared_ptr<void>(library, [](void* open) { (void)dlclose(open); });
       // One that is there and cannot be opened says why.
       const char* const reason = dlerror();

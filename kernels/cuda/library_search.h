@@ -31,7 +31,7 @@ LibrarySearch SearchOf(const Variable& variable) {
 // In the order in which they are looked in, with a "/" at the end; "" is where the system's loader looks.
 std::vector<std::string> LibraryPlaces(const LibrarySearch& search);
 
-// Open until the last copy goes. The first place with one of `names` (file names) wins, and in it the first name.
+// Stays until the process ends. The first place with one of `names` (file names) wins, and in it the first name.
 Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std::vector<std::string>& names);
 
 }  // namespace capstan::kernels

@@ -1,6 +1,7 @@
 // Where a library of CUDA is looked for, in which order, and what is said when it is nowhere.
 #include "kernels/cuda/library_search.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -79,6 +80,13 @@ TEST_CASE("the first place that has a library wins, and a broken one is passed o
   CHECK(OpenLibrary({.toolkit = toolkit}, {kName}).ok());
   CHECK(OpenLibrary({.toolkit = toolkit}, {"libcapstan_sought.so.14", kName}).ok());
   CHECK_FALSE(OpenLibrary({}, {kName}).ok());
+}
+
+TEST_CASE("a library that was found stays, for what it has begun", "[library]") {
+  const char* const unused = "libBrokenLocale.so.1";  // by this program
+  REQUIRE(dlopen(unused, RTLD_NOW | RTLD_NOLOAD) == nullptr);
+  REQUIRE(OpenLibrary({}, {unused}).ok());
+  CHECK(dlopen(unused, RTLD_NOW | RTLD_NOLOAD) != nullptr);
 }
 
 TEST_CASE("a library that is nowhere is said to be, with every place, and why one did not open", "[library]") {
