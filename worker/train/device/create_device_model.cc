@@ -45,7 +45,6 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
                        (devices == 1 ? "is 1" : "are " + std::to_string(devices)));
   }
   const auto device = static_cast<int>(options.index.value_or(options.local_rank % devices));
-  if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) return CudaFailure(status, "the device");
   cudaDeviceProp properties{};
   if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) {
     return CudaFailure(status, "the device's properties");
@@ -58,6 +57,8 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
                        "0 or later is needed; name another one in worker.device, or set "
                        "it to \"cpu\"");
   }
+  // Not before it is known to be fit: this is what makes the driver set it up.
+  if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) return CudaFailure(status, name);
   return name;
 }
 
