@@ -47,8 +47,14 @@ def check_good(arguments, folder):
     assert train["train/gpt2/2-workers"]["value"] > 0, train
 
 
+def write_program(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, stat.S_IRWXU)
+
+
 def check_bad(arguments, folder):
-    """A test that fails, one that dies, and one for which there is no time."""
+    """A test that fails, one that dies, one for which there is no time, and a part that breaks in the middle."""
     build, out = os.path.join(folder, "build"), os.path.join(folder, "bad.json")
     programs = {"bin/capstan": None, "tests/bench/device_bench_emulated": None,
                 "tests/kernels_cuda/kernels_emulated_test": FAILS, "tests/worker_device/worker_device_test": DIES}
@@ -58,9 +64,7 @@ def check_bad(arguments, folder):
         if text is None:
             os.symlink(os.path.join(arguments.build, os.path.relpath(path, build)), path)
             continue
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(path, stat.S_IRWXU)
+        write_program(path, text)
     bad = argparse.Namespace(gpu_check=arguments.gpu_check, build=build)
     code, report = gpu_check(bad, out, "--device", "emulated", "--part", "parity")
     parity = figures(report, "parity")
@@ -71,6 +75,15 @@ def check_bad(arguments, folder):
     assert parity["parity/models"]["failed"] and parity["parity/models"]["last_lines"] == ["it broke"], parity
     code, report = gpu_check(bad, out, "--device", "emulated", "--part", "kernels", "--minutes", "0.01")
     assert code == 1 and all("failed" in figure for figure in figures(report, "kernels").values()), report
+    for path, text in ("tests/bench/device_bench_emulated", BABBLES), ("bin/capstan", FORGETS):
+        os.remove(os.path.join(build, path))
+        write_program(os.path.join(build, path), text)
+    code, report = gpu_check(bad, out, "--device", "emulated", "--part", "kernels", "--part", "train")
+    assert code == 1 and report["capstan"].startswith("capstan "), report
+    kernels = figures(report, "kernels")
+    assert kernels["kernels"]["failed"].startswith("a line is no figure"), kernels
+    assert kernels["good"]["value"] == 2 and kernels["good"]["PATH"] == os.path.dirname(sys.executable), kernels
+    assert figures(report, "train")["train"]["failed"].startswith("gpu-check itself: "), report
 
 
 # What stands for a test: as Catch, but for `alone`, where it says how it was called.
@@ -82,6 +95,16 @@ cat >"$4" <<END
 </Catch>
 END
 exit 1
+"""
+# Figures, of which one is cut.
+BABBLES = """#!/bin/sh
+case $1 in facts) echo '{"device": "emulated on the CPU"}'; exit 0;; esac
+echo '[{"name": "cut", "val'
+echo ',{"name": "good", "value": 2, "unit": "s", "PATH": "'${PATH%%:*}'"}'
+"""
+# A job that ends well and leaves nothing.
+FORGETS = """#!/bin/sh
+case $1 in --version) echo "capstan 0";; esac
 """
 DIES = """#!/bin/sh
 echo "<Catch><TestCase name='begins'>" >"$4"
