@@ -1,13 +1,14 @@
 // Figures of a device, each on a line of its own as soon as it is there, together a JSON array as `capstan bench` has
 // it:
 //
+//   device_bench libraries                                         who computes products, or where it was looked for
 //   device_bench facts                                             the device, its driver, who computes products
 //   device_bench kernels [--batch B] [--small]
 //   device_bench steps gpt|resnet18|convnet|mlp [--batch B] [--length T] [--vocabulary V] [--precision bf16] [--steps
 //   N]
 //                      [--small]
 //
-// --small: shapes for the emulated device. Exits 77 where there is no device.
+// --small: shapes for the emulated device. Exits 77 where there is no device, which `libraries` does not need.
 #include "tests/bench/device_bench.h"
 
 #include <cuda_runtime.h>
@@ -49,14 +50,24 @@ class JsonPrinter {
   int count_ = 0;
 };
 
+Result<std::string> Products() {
+  kernels::CudaContext context(nullptr);
+  return kernels::LoadProducts(kernels::SearchOf(std::getenv), &context);
+}
+
+Status PrintLibraries() {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string products, Products());
+  std::printf("%s\n", products.c_str());
+  return {};
+}
+
 Status PrintFacts() {
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0;
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return Unsupported("the device does not say what it is");
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
-  kernels::CudaContext context(nullptr);
-  const Result<std::string> products = kernels::LoadProducts(kernels::SearchOf(std::getenv), &context);
+  const Result<std::string> products = Products();
   const Json facts = {{"device", properties.name},
                       {"sm", properties.major * 10 + properties.minor},
                       {"multiprocessors", properties.multiProcessorCount},
@@ -125,7 +136,13 @@ Status Measure(const Arguments& arguments, const Report& report) {
   return MeasureSteps(options, report);
 }
 
+int Finish(const Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "device_bench: %s\n", status.message().c_str());
+  return status.ok() ? kDone : kFailed;
+}
+
 int Run(const Arguments& arguments) {
+  if (arguments.words[0] == "libraries") return Finish(PrintLibraries());
   int devices = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
     std::fprintf(stderr, "device_bench: SKIPPED, no CUDA device (%s)\n", cudaGetErrorString(status));
@@ -139,8 +156,7 @@ int Run(const Arguments& arguments) {
     status = Measure(arguments, [&](const DeviceFigure& figure) { printer.Print(figure); });
     printer.End();
   }
-  if (!status.ok()) std::fprintf(stderr, "device_bench: %s\n", status.message().c_str());
-  return status.ok() ? kDone : kFailed;
+  return Finish(status);
 }
 
 }  // namespace
@@ -151,9 +167,11 @@ int main(int argc, char** argv) {
   const capstan::Result<capstan::bench::Arguments> arguments = capstan::bench::Read(argc, argv);
   const std::size_t words = arguments.ok() ? arguments->words.size() : 0;
   const std::string what = words == 0 ? "" : arguments->words[0];
-  if (!((words == 1 && (what == "facts" || what == "kernels")) || (words == 2 && what == "steps"))) {
+  const bool stands_alone = what == "libraries" || what == "facts" || what == "kernels";
+  if (!((words == 1 && stands_alone) || (words == 2 && what == "steps"))) {
     std::fprintf(stderr,
-                 "device_bench: say facts, kernels or steps MODEL; the head of tests/bench/device_bench.cc has more\n");
+                 "device_bench: say libraries, facts, kernels or steps MODEL; the head of tests/bench/device_bench.cc "
+                 "has more\n");
     return capstan::bench::kUsage;
   }
   return capstan::bench::Run(*arguments);

@@ -28,6 +28,8 @@ def figures(program, *arguments):
 
 
 def check(program):
+    libraries = run(program, 'libraries')
+    assert bool(libraries.stdout) == (libraries.returncode == 0) and 'no CUDA device' not in libraries.stderr, libraries
     facts = run(program, 'facts')
     if facts.returncode == NO_DEVICE:
         assert 'no CUDA device' in facts.stderr and not facts.stdout, facts

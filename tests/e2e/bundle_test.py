@@ -17,6 +17,10 @@ SKIP = 77
 SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
           "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
 FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
+# Of cuBLASLt, beside the one that says its version.
+FUNCTIONS = ["Create", "Destroy", "GetStatusString", "Matmul", "MatmulAlgoGetHeuristic", "MatmulDescCreate",
+             "MatmulDescDestroy", "MatmulDescSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy",
+             "MatmulPreferenceSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy"]
 # Its arguments are the root folder and a command.
 IN_ROOT = 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && root=$1 && shift && exec chroot "$root" "$@"'
 
@@ -38,7 +42,7 @@ def make_root(root):
 
 def in_root(root, *command):
     """With an empty environment, and mounts that go with the process."""
-    return run("unshare", "--mount", "sh", "-c", IN_ROOT, "sh", root, *command, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    return run("unshare", "--mount", "sh", "-c", IN_ROOT, "sh", root, *command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
 def check_starts(root, top):
@@ -52,6 +56,25 @@ def check_starts(root, top):
     done = in_root(root, program, "launch", job, "--run-dir", "/run", "--set", "job.steps=20")
     assert done.returncode == 0, done
     assert os.path.getsize(os.path.join(root, "run", "final.safetensors")) > 0, done
+
+
+def check_cublaslt(root, top):
+    """Where it is nowhere, each place is said; beside a PyTorch that Debian's pip has installed it is found."""
+    program = f"/somewhere else/{top}/bin/device_bench_cuda"
+    missing = in_root(root, program, "libraries")
+    assert missing.returncode == 1, missing
+    for word in ("libcublasLt.so.13 was not found", "the system's folders", "/usr/local/cuda/lib64/", "set CUDA_HOME"):
+        assert word in missing.stdout, (word, missing)
+    folder = os.path.join(root, "usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib")
+    os.makedirs(folder)
+    source = os.path.join(root, "stub.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("long cublasLtGetVersion(void) { return 130100; }\n" +
+                   "".join(f"int cublasLt{name}(void) {{ return 0; }}\n" for name in FUNCTIONS))
+    made = run("gcc", "-shared", "-fPIC", "-o", os.path.join(folder, "libcublasLt.so.13"), source)
+    assert made.returncode == 0, made
+    found = in_root(root, program, "libraries")
+    assert found.returncode == 0 and found.stdout == "cublaslt 130100\n", found
 
 
 def check_libraries(folder):
@@ -92,6 +115,7 @@ def main():
         folder = os.path.join(root, "somewhere else", top)
         check_libraries(folder)
         check_starts(root, top)
+        check_cublaslt(root, top)
         check_gpu_check(folder)
     return 0
 
