@@ -10,10 +10,10 @@
 #include "cli/server_processes.h"
 #include "cli/trace_file.h"
 #include "monitoring/exporter.h"
-#include "server/optimizer.h"
 #include "server/shard_loop.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "update/optimizer.h"
 
 namespace capstan::cli {
 namespace {
@@ -38,7 +38,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.staleness = config.job.staleness;
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
-  options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+  options.shard.optimizer = MakeOptimizerRule(config.optimizer);
   options.shard.encoding = EncodingOf(config);
   options.listen = ShiftPort(config.cluster.listen, shard % config.cluster.shards_per_server);
   options.advertise = config.cluster.advertise;

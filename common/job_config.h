@@ -18,7 +18,15 @@
 
 namespace capstan {
 
-enum class Mode : std::uint8_t { kSync, kAsync, kBounded };
+// kAllReduce: the workers add up gradients among themselves and update weights that each of them has; the servers have
+// those versions that are kept.
+enum class Mode : std::uint8_t { kSync, kAsync, kBounded, kAllReduce };
+
+// Whether steps of this mode are prepared by all shards and committed by the coordinator.
+inline bool HasGlobalSteps(Mode mode) { return mode == Mode::kSync || mode == Mode::kAllReduce; }
+// Whether workers run the optimizer: then shards have the blocks of kept versions alone.
+inline bool WorkersUpdate(Mode mode) { return mode == Mode::kAllReduce; }
+
 // When a shard of a mode without global steps says that it has a push: when it is applied, or when it is on disk too.
 enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
@@ -185,6 +193,13 @@ struct SnapshotSection {
   bool enabled() const { return every_steps > 0 || every_seconds > 0; }
 };
 
+// Mode allreduce: how gradients travel among the workers. Both change the order or rounding of sums.
+struct AllReduceSection {
+  double bucket_mib = 4;            // of gradients that are added up at a time, while backward goes on
+  Encoding wire = Encoding::kFp32;  // kBf16: half the bytes, sums rounded at each worker that they pass
+  bool operator==(const AllReduceSection&) const = default;
+};
+
 struct MetricsSection {
   std::string listen = "127.0.0.1:0";
   bool operator==(const MetricsSection&) const = default;
@@ -200,6 +215,7 @@ struct JobConfig {
   WorkerSection worker;
   SnapshotSection snapshot;
   LimitsSection limits;
+  AllReduceSection allreduce;
   MetricsSection metrics;
   bool operator==(const JobConfig&) const = default;
 
@@ -222,7 +238,8 @@ std::string PrintJobConfig(const JobConfig& config);
 std::uint64_t HashJobConfig(const JobConfig& config);
 
 // "[optimizer]: it was begun with lr = 0.1, now lr = 0.2": the first thing that the bits of the weights depend on and
-// that differs; empty when there is none. The number of servers and where the data lies may change.
+// that differs; empty when there is none. The number of servers and where the data lies may change, and sync may become
+// allreduce or the other way round: what is on disk is the same in both.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 }  // namespace capstan

@@ -141,6 +141,11 @@ std::optional<Problem> FindModelProblem(const JobConfig& c) {
 }
 
 std::optional<Problem> FindStepProblem(const JobConfig& c) {
+  if (WorkersUpdate(c.job.mode) && !c.model.built_in()) {
+    return Problem{"job", "mode",
+                   "mode \"allreduce\" is built for the models of capstan-worker; programs of [model] kind \"client\" "
+                   "train in mode \"sync\", \"async\" or \"bounded\""};
+  }
   if (c.job.slots > c.job.global_batch) {
     return Problem{
         "job", "global_batch",
@@ -159,12 +164,12 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
     return Problem{"worker", "precision",
                    "precision \"fp16\" of a model.kind \"client\" is built for mode \"sync\" only, so far"};
   }
-  if (TakesTrustRatio(c.optimizer.kind) && c.job.mode != Mode::kSync) {
+  if (TakesTrustRatio(c.optimizer.kind) && !HasGlobalSteps(c.job.mode)) {
     return Problem{
         "optimizer", "kind",
         std::string("kind \"") + (c.optimizer.kind == OptimizerKind::kLars ? "lars" : "lamb") +
-            "\" takes one ratio for each tensor from the verdict on a whole step, and only mode \"sync\" has "
-            "whole steps; set [job] mode = \"sync\", or take kind \"momentum\" or \"adamw\""};
+            "\" takes one ratio for each tensor from the verdict on a whole step, and only modes \"sync\" and "
+            "\"allreduce\" have whole steps; set [job] mode = \"sync\", or take kind \"momentum\" or \"adamw\""};
   }
   if (c.optimizer.nesterov && c.optimizer.momentum == 0) {
     return Problem{"optimizer", "nesterov", "nesterov needs a momentum above 0"};

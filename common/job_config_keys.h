@@ -58,8 +58,9 @@ struct Words {
   std::span<const std::string_view> later;
 };
 
-inline constexpr Word<Mode> kModes[] = {{"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}};
-inline constexpr std::string_view kModesLater[] = {"local", "allreduce"};
+inline constexpr Word<Mode> kModes[] = {
+    {"sync", Mode::kSync}, {"async", Mode::kAsync}, {"bounded", Mode::kBounded}, {"allreduce", Mode::kAllReduce}};
+inline constexpr std::string_view kModesLater[] = {"local"};
 inline constexpr Word<Acknowledge> kAcknowledges[] = {{"received", Acknowledge::kReceived},
                                                       {"durable", Acknowledge::kDurable}};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
@@ -90,7 +91,9 @@ inline constexpr Word<DeviceKind> kDevices[] = {
 inline constexpr Word<Precision> kPrecisions[] = {
     {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
 inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
-inline constexpr std::string_view kSectionsLater[] = {"allreduce", "security"};
+inline constexpr std::string_view kSectionsLater[] = {"security"};
+inline constexpr Word<Encoding> kWires[] = {{"fp32", Encoding::kFp32}, {"bf16", Encoding::kBf16}};
+inline constexpr std::string_view kWiresLater[] = {"fp16"};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -125,8 +128,8 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Integer({"eval_every"}, s.eval_every, {});
   v.Choice({"on_nonfinite"}, s.on_nonfinite, {kPolicies, {}});
   v.Integer({"staleness", {s.mode == Mode::kBounded, "mode = \"bounded\""}}, s.staleness, {0, std::int64_t{1} << 40});
-  v.Choice({"acknowledge", {s.mode != Mode::kSync, "mode = \"async\" or \"bounded\""}}, s.acknowledge,
-           {kAcknowledges, {}});
+  const bool by_slot = s.mode == Mode::kAsync || s.mode == Mode::kBounded;
+  v.Choice({"acknowledge", {by_slot, "mode = \"async\" or \"bounded\""}}, s.acknowledge, {kAcknowledges, {}});
   v.Later("sync_every");
   v.End();
 }
@@ -278,6 +281,15 @@ void VisitLimits(Visitor& v, LimitsSection& s) {
 }
 
 template <class Visitor>
+void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // of any mode: a job may change it when it is resumed
+  v.Begin("allreduce");
+  v.Number({"bucket_mib"}, s.bucket_mib, {0.0625, 1024});
+  v.Choice({"wire"}, s.wire, {kWires, kWiresLater});
+  v.Later("local_reduce");
+  v.End();
+}
+
+template <class Visitor>
 void VisitMetrics(Visitor& v, MetricsSection& s) {
   v.Begin("metrics");
   v.Endpoint({"listen"}, s.listen);
@@ -296,6 +308,7 @@ void VisitJobConfig(Visitor& v, JobConfig& config) {
   VisitWorker(v, config.worker, built_in, {config.model.can_recompute(), "[model] kind = \"gpt\" or \"resnet\""});
   VisitSnapshot(v, config.snapshot);
   VisitLimits(v, config.limits);
+  VisitAllReduce(v, config.allreduce);
   VisitMetrics(v, config.metrics);
 }
 

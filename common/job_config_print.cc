@@ -123,6 +123,7 @@ JobConfig TrainingPart(JobConfig config) {
   config.worker.recompute = WorkerSection().recompute;
   config.snapshot = {};
   config.limits = {};
+  if (!WorkersUpdate(config.job.mode)) config.allreduce = {};
   config.metrics = {};
   return config;
 }
@@ -147,6 +148,8 @@ std::uint64_t HashJobConfig(const JobConfig& config) {
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
   const auto print = [](JobConfig config) {
     config.data.path = config.data.labels = "";
+    if (WorkersUpdate(config.job.mode)) config.job.mode = Mode::kSync;
+    config.allreduce = {};
     return PrintJobConfig(TrainingPart(std::move(config)));
   };
   const std::string old_text = print(begun), new_text = print(now);

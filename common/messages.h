@@ -39,6 +39,10 @@ struct StepParameters {
   // Opaque: what the program gave with the newest step that it gave one with; kept, and handed to workers, with the
   // version. Empty: none was given.
   std::string program_state;
+  // allreduce: the version that this step makes is to be given to the shards, as part of the step.
+  bool keep = false;
+  // Whether the shards have the blocks of the version that this step begins with; false in allreduce alone.
+  bool held = true;
   bool operator==(const StepParameters&) const = default;
 };
 
@@ -148,6 +152,10 @@ struct SlotReport {
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
   std::vector<Metric> metrics;  // what the program measured beside
+  // allreduce: what this slot's worker has of the whole step, the same bits on all of them: the sum of squares of the
+  // averaged gradient before clipping, and a hash of that and of some block of the weights that it made.
+  double gradient_squares = 0.0;
+  std::uint64_t replica_hash = 0;
   bool operator==(const SlotReport&) const = default;
 };
 
@@ -261,6 +269,18 @@ struct ShardAddress {
 
 enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
 
+// One of the workers that reduce gradients among themselves in a generation.
+struct GroupMember {
+  SessionId session;
+  std::string worker;
+  std::string address;  // opaque: how the others reach it; all are empty until all are known
+};
+
+// How far a worker is in forming the group of its generation. kLost: nobody in it has the version that the job is at.
+enum class GroupState : std::uint8_t { kNone = 0, kOffered = 1, kFormed = 2, kBroken = 3, kLost = 4 };
+
+inline constexpr std::size_t kGroupTextBytesMax = std::size_t{64} << 10;
+
 struct View {  // a hint, never a right
   JobId job;
   Term term;
@@ -277,6 +297,7 @@ struct View {  // a hint, never a right
   bool founder = false;             // the job's first weights are to come from this worker
   std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
   std::uint64_t barrier = 0;        // the newest that was passed, in this term
+  std::vector<GroupMember> group;   // allreduce: of `generation`, in order of ranks; empty: this worker is none of it
 };
 
 struct Beat {
@@ -284,10 +305,12 @@ struct Beat {
   std::uint64_t nonce = 0;
   Generation generation;
   Step step;
-  bool computing = false;           // false: all it has of `step` is staged, it waits for others
-  std::uint64_t view_sequence = 0;  // the newest view held
-  std::vector<ShardIndex> missing;  // shards that do not answer
-  std::uint64_t barrier = 0;        // the one it waits for; 0: none
+  bool computing = false;                // false: all it has of `step` is staged, it waits for others
+  std::uint64_t view_sequence = 0;       // the newest view held
+  std::vector<ShardIndex> missing;       // shards that do not answer
+  std::uint64_t barrier = 0;             // the one it waits for; 0: none
+  GroupState group = GroupState::kNone;  // of `generation`
+  std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: why
 };
 
 struct Leave {
@@ -314,20 +337,25 @@ struct Push {
   float loss_scale = 1.0F;              // of the payload; sync: the step's, else the slot's own
 };
 
-// Payload: the first weights of a block that has tensors of kGiven. Answered with Assigned; the first one counts.
+// Payload: an array of a block that a worker gives. The first weights, where a block has tensors of kGiven; or, in
+// allreduce, all arrays of the version that `step` makes. Answered with Assigned when all arrays of the block are
+// there; the first one counts.
 struct Assign {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
   BlockIndex block = 0;
   std::uint64_t payload_hash = 0;
+  Step step;                // 0 for first weights
+  std::uint32_t array = 0;  // 0: weights, then the optimizer's states
 };
 
 struct Assigned {
   Generation generation;
   Incarnation incarnation;
   ShardIndex shard = 0;
-  std::vector<BlockIndex> blocks;  // whose first weights this shard has
+  std::vector<BlockIndex> blocks;  // whose arrays this shard has
+  Step step;                       // of the Assigns; of those that are over, all blocks count as given
 };
 
 struct EndSlot {
@@ -392,6 +420,10 @@ struct Published {
   float loss_scale = 1.0F;
   std::uint64_t updates = 0;
   std::string program_state;  // from the shard that has block 0
+  // allreduce: of the step that begins with this version.
+  float learning_rate = 0.0F;
+  bool keep = false, held = true;
+  Generation made_in;  // the generation in which the step before was committed; 0: none was in this history
 };
 
 // Payload: an array of the block: its weights, or one of the optimizer's states.

@@ -48,6 +48,12 @@ class Faults {
          std::to_string(kProgramStateBytesMax) + " are allowed");
     return {};
   }
+  std::string_view GroupText(std::string_view text) {
+    if (text.size() <= kGroupTextBytesMax) return text;
+    Note("a group's address has " + std::to_string(text.size()) + " bytes, at most " +
+         std::to_string(kGroupTextBytesMax) + " are allowed");
+    return {};
+  }
   template <class Out, class In>
   Out Enum(In value, Out last, const char* what) {
     if (static_cast<unsigned>(value) <= static_cast<unsigned>(last)) return static_cast<Out>(value);
@@ -66,6 +72,10 @@ class Faults {
 
 capnp::Text::Reader ToText(std::string_view text) { return {text.empty() ? "" : text.data(), text.size()}; }
 
+capnp::Data::Reader ToData(std::string_view bytes) {
+  return {reinterpret_cast<const capnp::byte*>(bytes.data()), bytes.size()};
+}
+
 void WriteJob(const JobId& job, wire::JobId::Builder out) {
   out.setHigh(job.high);
   out.setLow(job.low);
@@ -75,7 +85,7 @@ void WriteJob(const JobId& job, wire::JobId::Builder out) {
 template <class Builder>
 void WriteProgramState(std::string_view state, Builder out, Faults& faults) {
   state = faults.ProgramState(state);
-  if (!state.empty()) out.setProgramState({reinterpret_cast<const capnp::byte*>(state.data()), state.size()});
+  if (!state.empty()) out.setProgramState(ToData(state));
 }
 
 void WriteParameters(const StepParameters& parameters, wire::StepParameters::Builder out, Faults& faults) {
@@ -86,6 +96,8 @@ void WriteParameters(const StepParameters& parameters, wire::StepParameters::Bui
   out.setSnapshot(parameters.snapshot);
   out.setStop(parameters.stop);
   WriteProgramState(parameters.program_state, out, faults);
+  out.setKeep(parameters.keep);
+  out.setUnheld(!parameters.held);
 }
 
 void WriteHyperParameters(const HyperParameters& hyper, wire::HyperParameters::Builder out) {
@@ -111,6 +123,8 @@ void WriteSlotReport(const SlotReport& report, wire::SlotReport::Builder out, Fa
   out.setValidationLossSum(report.validation_loss_sum);
   out.setValidationPredictions(report.validation_predictions);
   out.setValidationCorrect(report.validation_correct);
+  out.setGradientSquares(report.gradient_squares);
+  out.setReplicaHash(report.replica_hash);
   if (report.metrics.empty()) return;
   auto metrics = out.initMetrics(faults.Count(report.metrics.size(), kListEntriesMax, "metrics"));
   for (unsigned i = 0; i < metrics.size(); ++i) {
@@ -361,6 +375,14 @@ struct HeaderWriter {
     out.setFounder(m.founder);
     WriteCatalog(m.catalog, out, faults);
     out.setBarrier(m.barrier);
+    if (m.group.empty()) return;
+    auto group = out.initGroup(faults.Count(m.group.size(), kListEntriesMax, "members of a group"));
+    for (unsigned i = 0; i < group.size(); ++i) {
+      group[i].setSession(m.group[i].session.value);
+      group[i].setWorker(ToText(faults.Text(m.group[i].worker, "a worker's name")));
+      const std::string_view address = faults.GroupText(m.group[i].address);
+      if (!address.empty()) group[i].setAddress(ToData(address));
+    }
   }
   void operator()(const Beat& m) {
     auto out = root.initBeat();
@@ -372,6 +394,8 @@ struct HeaderWriter {
     out.setViewSequence(m.view_sequence);
     WriteNumbers(m.missing, out.initMissing(faults.Count(m.missing.size(), kListEntriesMax, "missing shards")));
     out.setBarrier(m.barrier);
+    out.setGroup(static_cast<wire::GroupState>(m.group));
+    if (const std::string_view text = faults.GroupText(m.group_text); !text.empty()) out.setGroupText(ToData(text));
   }
   void operator()(const Leave& m) {
     auto out = root.initLeave();
@@ -403,6 +427,8 @@ struct HeaderWriter {
     out.setSession(m.session.value);
     out.setBlock(m.block);
     out.setPayloadHash(m.payload_hash);
+    out.setStep(m.step.value);
+    out.setArray(m.array);
   }
   void operator()(const Assigned& m) {
     auto out = root.initAssigned();
@@ -410,6 +436,7 @@ struct HeaderWriter {
     out.setIncarnation(m.incarnation.value);
     out.setShard(m.shard);
     WriteNumbers(m.blocks, out.initBlocks(faults.Count(m.blocks.size(), kListEntriesMax, "blocks")));
+    out.setStep(m.step.value);
   }
   void operator()(const EndSlot& m) {
     auto out = root.initEndSlot();
@@ -469,6 +496,10 @@ struct HeaderWriter {
     out.setLossScale(m.loss_scale);
     out.setUpdates(m.updates);
     WriteProgramState(m.program_state, out, faults);
+    out.setLearningRate(m.learning_rate);
+    out.setKeep(m.keep);
+    out.setUnheld(!m.held);
+    out.setMadeIn(m.made_in.value);
   }
   void operator()(const Weights& m) {
     auto out = root.initWeights();
@@ -548,6 +579,9 @@ struct HeaderReader {
   std::string ProgramState(capnp::Data::Reader state) {
     return std::string(faults.ProgramState({reinterpret_cast<const char*>(state.begin()), state.size()}));
   }
+  std::string GroupText(capnp::Data::Reader text) {
+    return std::string(faults.GroupText({reinterpret_cast<const char*>(text.begin()), text.size()}));
+  }
   StepParameters Read(wire::StepParameters::Reader in) {
     return {in.getUpdates(),
             in.getLearningRate(),
@@ -555,19 +589,25 @@ struct HeaderReader {
             in.getGoodSteps(),
             in.getSnapshot(),
             in.getStop(),
-            ProgramState(in.getProgramState())};
+            ProgramState(in.getProgramState()),
+            in.getKeep(),
+            !in.getUnheld()};
   }
   SlotReport Read(wire::SlotReport::Reader in) {
-    return {in.getSlot(),
-            in.getSamples(),
-            in.getLossSum(),
-            in.getPredictions(),
-            in.getValidationLossSum(),
-            in.getValidationPredictions(),
-            in.getValidationCorrect(),
-            Entries<Metric>(in.getMetrics(), "metrics", [this](wire::Metric::Reader metric) {
-              return Metric{Text(metric.getName(), "a metric's name"), metric.getSum(), metric.getWeight()};
-            })};
+    return {
+        in.getSlot(),
+        in.getSamples(),
+        in.getLossSum(),
+        in.getPredictions(),
+        in.getValidationLossSum(),
+        in.getValidationPredictions(),
+        in.getValidationCorrect(),
+        Entries<Metric>(in.getMetrics(), "metrics",
+                        [this](wire::Metric::Reader metric) {
+                          return Metric{Text(metric.getName(), "a metric's name"), metric.getSum(), metric.getWeight()};
+                        }),
+        in.getGradientSquares(),
+        in.getReplicaHash()};
   }
   Ping Read(wire::Ping::Reader in) { return {{in.getTerm()}, {in.getGeneration()}}; }
   Reset Read(wire::Reset::Reader in) {
@@ -707,6 +747,10 @@ struct HeaderReader {
     m.founder = in.getFounder();
     m.catalog = Tensors(in.getCatalog());
     m.barrier = in.getBarrier();
+    m.group = Entries<GroupMember>(in.getGroup(), "members of a group", [this](wire::GroupMember::Reader member) {
+      return GroupMember{
+          {member.getSession()}, Text(member.getWorker(), "a worker's name"), GroupText(member.getAddress())};
+    });
     return m;
   }
   Beat Read(wire::Beat::Reader in) {
@@ -717,7 +761,9 @@ struct HeaderReader {
             in.getComputing(),
             in.getViewSequence(),
             Numbers<ShardIndex>(in.getMissing(), "missing shards"),
-            in.getBarrier()};
+            in.getBarrier(),
+            faults.Enum(in.getGroup(), GroupState::kLost, "a beat's group"),
+            GroupText(in.getGroupText())};
   }
   Leave Read(wire::Leave::Reader in) { return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")}; }
   Push Read(wire::Push::Reader in) {
@@ -734,10 +780,15 @@ struct HeaderReader {
             in.getLossScale()};
   }
   Assign Read(wire::Assign::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, in.getBlock(), in.getPayloadHash()};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, in.getBlock(),
+            in.getPayloadHash(),  {in.getStep()},        in.getArray()};
   }
   Assigned Read(wire::Assigned::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, in.getShard(), Numbers<BlockIndex>(in.getBlocks(), "blocks")};
+    return {{in.getGeneration()},
+            {in.getIncarnation()},
+            in.getShard(),
+            Numbers<BlockIndex>(in.getBlocks(), "blocks"),
+            {in.getStep()}};
   }
   EndSlot Read(wire::EndSlot::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()},
@@ -782,7 +833,11 @@ struct HeaderReader {
             in.getStop(),
             in.getLossScale(),
             in.getUpdates(),
-            ProgramState(in.getProgramState())};
+            ProgramState(in.getProgramState()),
+            in.getLearningRate(),
+            in.getKeep(),
+            !in.getUnheld(),
+            {in.getMadeIn()}};
   }
   Weights Read(wire::Weights::Reader in) {
     return {{in.getGeneration()}, {in.getIncarnation()},

@@ -105,7 +105,8 @@ struct alignas(64) WorkerMetrics {
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
 
-  Gauge unstaged_pushes;  // kept until they are staged
+  Gauge unstaged_pushes;                                  // kept until they are staged
+  Counter reduced_bytes, group_bytes_out, groups_formed;  // mode allreduce
   OptionalGauge loss;
   Gauge generation;
 };

@@ -60,6 +60,8 @@ struct StepParameters {
   snapshot @4 :Bool;
   stop @5 :Bool;
   programState @6 :Data;
+  keep @7 :Bool;
+  unheld @8 :Bool;
 }
 
 struct SnapshotId {
@@ -121,6 +123,8 @@ struct SlotReport {
   validationPredictions @5 :UInt64;
   validationCorrect @6 :UInt64;
   metrics @7 :List(Metric);
+  gradientSquares @8 :Float64;
+  replicaHash @9 :UInt64;
 }
 
 struct PrepareReport {
@@ -303,6 +307,20 @@ enum JobPhase {
   failed @3;
 }
 
+struct GroupMember {
+  session @0 :UInt64;
+  worker @1 :Text;
+  address @2 :Data;
+}
+
+enum GroupState {
+  none @0;
+  offered @1;
+  formed @2;
+  broken @3;
+  lost @4;
+}
+
 struct View {
   job @0 :JobId;
   term @1 :UInt64;
@@ -319,6 +337,7 @@ struct View {
   founder @12 :Bool;
   catalog @13 :List(TensorSpec);
   barrier @14 :UInt64;
+  group @15 :List(GroupMember);
 }
 
 struct Beat {
@@ -330,6 +349,8 @@ struct Beat {
   viewSequence @5 :UInt64;
   missing @6 :List(UInt32);
   barrier @7 :UInt64;
+  group @8 :GroupState;
+  groupText @9 :Data;
 }
 
 struct Leave {
@@ -367,6 +388,8 @@ struct Assign {
   session @2 :UInt64;
   block @3 :UInt32;
   payloadHash @4 :UInt64;
+  step @5 :UInt64;
+  array @6 :UInt32;
 }
 
 struct Assigned {
@@ -374,6 +397,7 @@ struct Assigned {
   incarnation @1 :UInt64;
   shard @2 :UInt32;
   blocks @3 :List(UInt32);
+  step @4 :UInt64;
 }
 
 struct EndSlot {
@@ -433,6 +457,10 @@ struct Published {
   lossScale @6 :Float32;
   updates @7 :UInt64;
   programState @8 :Data;
+  learningRate @9 :Float32;
+  keep @10 :Bool;
+  unheld @11 :Bool;
+  madeIn @12 :UInt64;
 }
 
 struct Weights {

@@ -22,7 +22,7 @@ enum class PushAdmission {
 // `step`: the push's step (sync) or sequence number (async); `current`: the shard's step; `last`: the newest sequence
 // number of that slot applied to that block.
 inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t last) {
-  if (mode == Mode::kSync) {
+  if (HasGlobalSteps(mode)) {
     if (step < current) return PushAdmission::kPassed;
     return step == current ? PushAdmission::kStage : PushAdmission::kTooEarly;
   }
@@ -50,8 +50,5 @@ inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std
 
 // Whether what a pull may see depends on the slowest slot's clock.
 inline bool PullsAreBounded(Mode mode) { return mode == Mode::kBounded; }
-
-// Whether steps of this mode are prepared by all shards and committed by the coordinator.
-inline bool HasGlobalSteps(Mode mode) { return mode == Mode::kSync; }
 
 }  // namespace capstan::server

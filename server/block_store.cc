@@ -94,15 +94,32 @@ void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rule
   entry.next.narrow = {};
 }
 
+bool BlockStore::PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values) {
+  Entry& entry = blocks_[local];
+  CAPSTAN_CHECK(array < array_count() && values.size() == entry.count * sizeof(float));
+  if (!entry.next.weights) entry.next = TakeVersion();
+  const std::uint32_t bit = 1U << array;
+  if ((entry.next_arrays & bit) == 0) {
+    BufferRef& place = array == 0 ? entry.next.weights : entry.next.state[array - 1];
+    std::memcpy(place->data(), values.data(), values.size());
+    entry.next_arrays |= bit;
+  }
+  return entry.next_arrays == (1U << array_count()) - 1;
+}
+
 void BlockStore::PublishPrepared() {
   for (Entry& entry : blocks_) {
     if (!entry.next.weights) continue;
     entry.published = std::exchange(entry.next, {});
+    entry.next_arrays = 0;
   }
 }
 
 void BlockStore::DropPrepared() {
-  for (Entry& entry : blocks_) entry.next = {};
+  for (Entry& entry : blocks_) {
+    entry.next = {};
+    entry.next_arrays = 0;
+  }
 }
 
 void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,

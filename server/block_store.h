@@ -14,8 +14,8 @@
 
 #include "common/buffer.h"
 #include "common/catalog.h"
-#include "server/block_update.h"
 #include "server/storage/snapshot.h"
+#include "update/block_update.h"
 
 namespace capstan::server {
 
@@ -50,6 +50,10 @@ class BlockStore {
   // Updates one block alone from one contribution; in place when nobody else holds its version.
   void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
+
+  // An array of the next version that a worker made. Returns whether all arrays of the block are there; an array that
+  // was there before stays as it is.
+  bool PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values);
 
   // Weights of version 0 that do not follow from the seed, before anybody has seen it: in place.
   void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
@@ -93,6 +97,7 @@ class BlockStore {
     Encoding encoding = Encoding::kFp32;
     std::vector<SegmentRange> segments;
     BlockVersion published, next;
+    std::uint32_t next_arrays = 0;  // of `next`, that a worker gave, by bit
     BufferRef sum;
   };
 

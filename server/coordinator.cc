@@ -150,6 +150,7 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 void Coordinator::Advance(Instant now, Outbox* out) {
   if (state_ == State::kCollecting) LeaveCollecting(now, out);
   if (state_ == State::kRunning) KeepFounder(now, out);
+  if (state_ == State::kRunning && regroup_) FormGroupAnew(now, out);
   if (state_ == State::kResetting) {
     const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.reset_done; });
     if (all) EnterRunning(now, out);
@@ -219,6 +220,10 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   pending_backoff_.Restart();
   SendPending(now, out);
+  // Who has which slots and ranks in the group, only the coordinator before knew.
+  if (WorkersUpdate(options_.config.job.mode)) {
+    return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
+  }
   Reassign(out);
 }
 
@@ -233,7 +238,8 @@ std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) con
 
 void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (parameters_.stop) return FinishWhenCommitted(out);
-  if (stop_requested_) return;
+  if (stop_requested_ && parameters_.held) return;
+  if (regroup_) return;
   // A shard that a former coordinator asked to redo may already stand at a later attempt.
   const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
   if (prepared.empty()) return;
@@ -251,7 +257,13 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
     case Verdict::Kind::kCommit: break;
   }
   (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
-  verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), now);
+  if (WorkersUpdate(options_.config.job.mode)) {
+    verdict.next.held = parameters_.keep;
+    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), now);
+    verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
+  } else {
+    verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), now);
+  }
   if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
@@ -477,9 +489,11 @@ std::string Coordinator::WaitingFor(Instant now) const {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
       const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
-      if (worker.slots.empty() || (!at_work && worker.missing.empty())) continue;
-      AddName(&who, "\"" + worker.name + "\" (step " + std::to_string(worker.step.value) + ", last heard " +
-                        WholeSeconds(now - worker.last_heard) + " ago" + UnreachableFrom(worker) + ")");
+      const bool forms = WorkersUpdate(options_.config.job.mode) && worker.group != GroupState::kFormed;
+      if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
+      AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
+                        std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +
+                        " ago" + UnreachableFrom(worker) + ")");
     }
   }
   return who;

@@ -29,7 +29,7 @@
 #include "server/followers.h"
 #include "server/membership.h"
 #include "server/ranks.h"
-#include "server/verdict.h"
+#include "update/verdict.h"
 
 namespace capstan::server {
 
@@ -152,9 +152,9 @@ class Coordinator {
   void LeaveCollecting(Instant now, Outbox* out);
   bool ShardsLiveOn() const;
   void ResumeRunning(Instant now, Outbox* out);
-  enum class Recovery { kGoOn, kGoBack };
+  enum class Recovery { kGoOn, kGoBack, kRegroup };
   // kGoOn: where acknowledgements are durable, nothing goes back that is not lost; else, and when it cannot be,
-  // kGoBack.
+  // kGoBack. kRegroup: the shards go on where they are, the workers form another group.
   void StartRecovery(Recovery recovery, Instant now, Outbox* out);
   bool MustGoOn() const;
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
@@ -187,6 +187,17 @@ class Coordinator {
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
   void Reassign(Outbox* out);
+  void DealSlots(Outbox* out);
+  // Where workers update: they are a group as long as a generation lasts.
+  bool GroupChanges() const;
+  void AskForGroup(std::string reason, Recovery recovery, Outbox* out);
+  void FormGroupAnew(Instant now, Outbox* out);
+  void BeginGroup();
+  void HearOfGroup(const Worker& worker, Outbox* out);
+  bool GroupOffered() const;
+  std::vector<GroupMember> GroupOf(const Worker& worker) const;
+  // Whether the version that `step` makes is to be given to the shards.
+  bool KeepDue(Step step, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
   Worker* FindIdleWorker();
   void ForgetBackups();
@@ -239,6 +250,12 @@ class Coordinator {
   StepParameters parameters_;       // of step_
   std::uint32_t attempt_ = 0;
   std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
+  struct GroupWish {
+    std::string reason;
+    Recovery recovery = Recovery::kRegroup;
+  };
+  std::optional<GroupWish> regroup_;  // another group is to be formed, as soon as a step's Commit is everywhere
+  Instant last_group_{};              // when the present one was begun
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
   struct PendingSnapshot {

@@ -30,7 +30,8 @@ void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
 }
 
 void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
-  const bool goes_on = recovery == Recovery::kGoOn && MustGoOn();
+  const bool regroups = recovery == Recovery::kRegroup;
+  const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
   const std::size_t before = goes_on ? running_->incarnations.size() : 0;  // 0: the log does not say
   if (before != 0 && before != shards_.size()) {
     return EndHistory(
@@ -45,7 +46,14 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     recover_->snapshot = manifests_.back().id;
     recover_->parameters = manifests_.back().parameters;
   }
-  if (goes_on) recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
+  if (regroups) {
+    recover_->parameters = parameters_;
+  } else if (goes_on) {
+    recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
+  } else if (WorkersUpdate(options_.config.job.mode)) {
+    snapshot_.reset();
+    recover_->parameters.keep = KeepDue(Step{recover_->snapshot.version.value}, now);
+  }
   running_.reset();
   founder_.reset();
   pending_.reset();
@@ -65,6 +73,7 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const SnapshotId& from = recover_->snapshot;
   const std::string start =
       from.IsNone() ? "version 0" : "the snapshot of version " + std::to_string(from.version.value);
+  if (regroups) return;  // FormGroupAnew has said it
   out->Say(Severity::kInfo,
            "generation " + std::to_string(generation_.value) +
                (goes_on ? " goes on where the one before was; what was lost comes back from " + start + " and the logs"
@@ -85,6 +94,10 @@ Step Coordinator::StepOfShards() const {
 // The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
 // history cannot go on, that snapshot is tried alone first.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
+  if (GoingOn() && WorkersUpdate(options_.config.job.mode)) {  // a shard was lost as well
+    out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
+    return StartRecovery(Recovery::kGoBack, now, out);
+  }
   if (GoingOn()) return EndHistory(reason, now, out);
   const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
   while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
@@ -143,7 +156,11 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   running_ = std::move(running);
   state_ = State::kRunning;
   step_ = GoingOn() ? StepOfShards() : Step{recover_->snapshot.version.value};
-  parameters_ = GoingOn() ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
+  const bool regrouped = GoingOn() && WorkersUpdate(options_.config.job.mode);
+  parameters_ = GoingOn() && !regrouped ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
+  for (ShardState& shard : shards_) {
+    if (regrouped && step_.value > 0) shard.committed = Step{step_.value - 1};
+  }
   attempt_ = 0;
   last_progress_ = last_commit_ = now;
   out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
@@ -152,7 +169,9 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
     for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
   }
   ChooseFounder();
-  Reassign(out);
+  BeginGroup();
+  last_group_ = now;
+  DealSlots(out);
 }
 
 }  // namespace capstan::server

@@ -89,7 +89,8 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
            Fits(prepared.report, hello.shard);
   }
   if (hello.last_commit) {
-    fits = fits && hello.last_commit->generation == hello.generation &&
+    const bool regrouped = WorkersUpdate(options_.config.job.mode) && hello.last_commit->generation < hello.generation;
+    fits = fits && (regrouped || hello.last_commit->generation == hello.generation) &&
            hello.last_commit->step.Next().value == hello.version.value;
   } else if (HasGlobalSteps(options_.config.job.mode)) {
     const bool begun = hello.serving && recover_ && hello.generation == generation_;

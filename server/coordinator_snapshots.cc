@@ -59,7 +59,8 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
     const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
     const bool first = AwaitsFirstWeights() && !stop_requested_;
     const bool still = by_slot || ended || first || (stop_requested_ && AllCommitted());
-    const bool wanted = ended || stop_requested_ ? !SnapshotsSettled() : first || (by_slot && SnapshotDue(step_, now));
+    const bool last = (ended || stop_requested_) && parameters_.held && !SnapshotsSettled();
+    const bool wanted = last || (!ended && !stop_requested_ && (first || (by_slot && SnapshotDue(step_, now))));
     const SnapshotId id{generation_, Version{step_.value}};
     if (!snapshot_ && still && wanted && id > Settled()) {
       BeginSnapshot(id, now);
@@ -70,7 +71,9 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   if (!stop_requested_ || state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed) return;
   const bool late = now - stop_since_ >= kLastSnapshotMax;
   if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(kLastSnapshotMax));
-  if (late || state_ != State::kRunning || SnapshotsSettled()) state_ = State::kStopped;
+  const bool kept = parameters_.held && SnapshotsSettled();
+  const bool nobody = !parameters_.held && !options_.config.snapshot.enabled();
+  if (late || state_ != State::kRunning || kept || nobody) state_ = State::kStopped;
 }
 
 // Asks the shards whose part is missing: for versions that no Commit asked for, and where an answer was lost.
@@ -129,7 +132,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   if (!HasGlobalSteps(options_.config.job.mode)) {  // there, shards hear of them one after the other
     manifest.parameters = ParametersOf(options_.config, Step{manifest.id.version.value}, manifest.id.version.value);
   }
-  manifest.parameters.snapshot = false;
+  manifest.parameters.snapshot = manifest.parameters.keep = false;
   for (const std::optional<SnapshotDone>& part : snapshot_->parts) {
     manifest.digests.push_back(part->digest);
     manifest.bytes += part->bytes;

@@ -118,6 +118,13 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   worker->barrier = beat.barrier;
+  if (beat.generation == generation_ && (worker->group != beat.group || worker->group_text != beat.group_text)) {
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    HearOfGroup(*worker, out);
+    Advance(now, out);
+    worker = members_.Find(beat.session);
+  }
   PassBarrierWhenComplete(out);
   SendView(worker, out);
 }
@@ -143,6 +150,13 @@ void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
 }
 
 void Coordinator::Reassign(Outbox* out) {
+  if (!WorkersUpdate(options_.config.job.mode) || state_ != State::kRunning) return DealSlots(out);
+  if (GroupChanges()) AskForGroup("its workers are others", Recovery::kRegroup, out);
+  ++view_sequence_;
+  SendViews(out);
+}
+
+void Coordinator::DealSlots(Outbox* out) {
   metrics_->slots_moved.Add(members_.Assign(slot_count_));
   metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
   ++view_sequence_;
@@ -170,7 +184,8 @@ Worker* Coordinator::FindIdleWorker() {
 
 // Whoever is first counts; the other's push is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  if (state_ != State::kRunning || !HasGlobalSteps(options_.config.job.mode) || ranks_.in_use()) return;
+  const Mode mode = options_.config.job.mode;
+  if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& [session, slow] : members_.workers()) {
     const bool late = slow.computing && slow.generation == generation_ && slow.step == step_ && !slow.slots.empty() &&
@@ -255,6 +270,7 @@ View Coordinator::MakeView(const Worker* worker) const {
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // one may be its own by now
+    view.group = GroupOf(*worker);
   }
   return view;
 }

@@ -33,7 +33,9 @@ struct Worker {
   std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
-  std::uint64_t barrier = 0;  // the one it waits for
+  std::uint64_t barrier = 0;             // the one it waits for
+  GroupState group = GroupState::kNone;  // of the present generation
+  std::string group_text;                // as in its Beat
 };
 
 class Membership {

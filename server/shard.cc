@@ -409,6 +409,11 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
 }
 
 void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
+  if (!parameters_.held && !pull.blocks.empty()) {
+    return Refuse(peer, Code::kStale,
+                  "version " + std::to_string(version_.value) + " is with the workers alone; servers have kept ones",
+                  out);
+  }
   if (pull.follows && HasGlobalSteps(options_.mode)) SendPublished(peer, out);
   for (BlockIndex block : pull.blocks) {
     const std::size_t local = local_of_[block];

@@ -181,6 +181,8 @@ class Shard {
   void On(PeerId from, const Pull& pull, Instant now, Outbox* out);
   void On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
 
+  void OnMade(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
+  Status CheckMade(const Assign& assign, const Slice& payload) const;
   Status CheckAssign(const Assign& assign, const Slice& payload) const;
   void PinFirstWeights(Instant now, Outbox* out);
   void FirstWeightsAreKept(Instant now, Outbox* out);
@@ -216,6 +218,7 @@ class Shard {
   void PrepareBlock(std::size_t local);
   TrustSquares TrustSquaresOf(std::size_t local);
   void MoveWindow();
+  bool BlocksComplete() const;
   void PrepareStepWhenComplete(Instant now, Outbox* out);
   void Publish(const Commit& commit, Instant now, Outbox* out);
   void BeginStep();
@@ -272,8 +275,8 @@ class Shard {
   bool snapshot_settled_ = false;              // the coordinator has taken note of it
   std::size_t peer_reads_ = 0;                 // under way
   FirstWeights first_weights_;
-  bool first_pin_waits_ = false;                        // version 0 is to be kept when it is whole
-  std::map<PeerId, std::vector<BlockIndex>> assigned_;  // to be acknowledged
+  bool first_pin_waits_ = false;                                         // version 0 is to be kept when it is whole
+  std::map<std::pair<PeerId, Step>, std::vector<BlockIndex>> assigned_;  // to be acknowledged
 
   std::vector<LogWork> log_work_;
   LogQueue log_queue_;

@@ -56,11 +56,12 @@ Status Shard::CheckAssign(const Assign& assign, const Slice& payload) const {
 }
 
 void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out) {
+  if (WorkersUpdate(options_.mode)) return OnMade(from, assign, payload, now, out);
   if (Status status = CheckAssign(assign, payload); !status.ok()) {
     (status.code() == Code::kCorrupt ? metrics_->pushes_corrupt : metrics_->pushes_invalid).Add(1);
     return Refuse(from, status.code(), status.message(), out, assign.block);
   }
-  assigned_[from].push_back(assign.block);
+  assigned_[{from, Step{0}}].push_back(assign.block);
   if (!first_weights_.is_missing(assign.block)) return;
   const std::size_t local = local_of_[assign.block];
   ForEachGiven(*catalog_, assign.block, [&](const TensorSpec&, const Segment& segment) {
@@ -87,8 +88,8 @@ void Shard::FirstWeightsAreKept(Instant now, Outbox* out) {
 }
 
 void Shard::SendAssigned(Outbox* out) {
-  for (auto& [peer, blocks] : assigned_) {
-    out->Send(peer, Assigned{generation_, options_.incarnation, options_.shard, std::move(blocks)});
+  for (auto& [key, blocks] : assigned_) {
+    out->Send(key.first, Assigned{generation_, options_.incarnation, options_.shard, std::move(blocks), key.second});
   }
   assigned_.clear();
 }

@@ -133,10 +133,12 @@ void Shard::RememberLifeNow(const Reset& reset) {
 // ---- another generation, the same history --------------------------------------------------------------------------
 
 bool Shard::GoesOn(const Reset& reset) const {
-  return Durable() && serving() && reset.history < reset.generation && reset.history == history_;
+  const bool can = Durable() || WorkersUpdate(options_.mode);
+  return can && serving() && reset.history < reset.generation && reset.history == history_;
 }
 
-// A shard was lost, not this one: nothing here goes back. What was asked in the generation before is asked again.
+// A shard was lost, not this one, or the workers form another group: nothing here goes back. What was asked in the
+// generation before is asked again; a step under way begins anew.
 void Shard::GoOn(const Reset& reset) {
   generation_ = reset.generation;
   going_on_ = true;
@@ -149,6 +151,12 @@ void Shard::GoOn(const Reset& reset) {
   acks_.clear();
   assigned_.clear();
   log_queue_.ForgetSenders();
+  if (HasGlobalSteps(options_.mode)) {
+    store_->DropPrepared();
+    next_reports_.clear();
+    next_program_state_ = {};
+    BeginStep();
+  }
   progress_changed_ = true;
   prepared_backoff_.Restart();
   reset_digest_ = store_->Digest();

@@ -42,6 +42,7 @@ void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
   if (id.version < version_ || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
     return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
   }
+  if (!parameters_.held) return out->Send(options_.coordinator, NoSnapshot(id, "the workers alone have that version"));
   if (writing_) return FinishSnapshot(NoSnapshot(id, "the one before it is still being written"), now, out);
   if (Durable()) log_begins_[id] = next_record_;
   writing_ = Writing{id, std::make_shared<std::atomic<bool>>(false)};

@@ -89,6 +89,10 @@ void Shard::SendPublished(PeerId peer, Outbox* out) const {
   published.loss_scale = parameters_.loss_scale;
   published.updates = parameters_.updates;
   if (local_of_.contains(0)) published.program_state = parameters_.program_state;
+  published.learning_rate = parameters_.learning_rate;
+  published.keep = parameters_.keep;
+  published.held = parameters_.held;
+  published.made_in = last_commit_ ? last_commit_->generation : Generation{};
   out->Send(peer, std::move(published));
 }
 

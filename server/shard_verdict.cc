@@ -18,7 +18,7 @@ std::size_t Shard::home_slot_count() const {
 }
 
 void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
-  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || lowest_incomplete_ < progress_.size() ||
+  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || !BlocksComplete() ||
       reports_.size() < home_slot_count())
     return;
   prepared_ = true;
@@ -33,7 +33,9 @@ Prepared Shard::MakePrepared() const {
   message.report.weight_squares = weight_squares_;
   message.report.direction_squares = direction_squares_;
   for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
-  for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
+  if (!WorkersUpdate(options_.mode)) {
+    for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
+  }
   message.report.hyper_hash = hyper_parameters_.hash();
   if (!hyper_parameters_.groups().empty()) {
     message.report.learning_rate = hyper_parameters_.groups().front().learning_rate;
@@ -45,13 +47,13 @@ Prepared Shard::MakePrepared() const {
 
 void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == generation_);
-  if (commit.action == StepAction::kApply) {
+  const bool applied = commit.action == StepAction::kApply;
+  if (applied || WorkersUpdate(options_.mode)) {  // a version that workers made of a skipped step is the one before
     store_->PublishPrepared();
-    metrics_->steps_applied.Add(1);
   } else {
     store_->DropPrepared();
-    metrics_->steps_skipped.Add(1);
   }
+  (applied ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
   version_ = version_.Next();
   parameters_ = commit.next;
   last_commit_ = commit;

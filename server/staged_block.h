@@ -14,7 +14,7 @@
 #include "common/buffer.h"
 #include "common/reduction_tree.h"
 #include "common/status.h"
-#include "server/block_update.h"
+#include "update/block_update.h"
 
 namespace capstan::server {
 

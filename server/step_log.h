@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "server/verdict.h"
+#include "update/verdict.h"
 
 namespace capstan::server {
 

@@ -17,10 +17,10 @@
 #include "cli/snapshot/run_snapshots.h"
 #include "common/safetensors.h"
 #include "server/admission.h"
-#include "server/optimizer.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_store.h"
-#include "server/verdict.h"
+#include "update/optimizer.h"
+#include "update/verdict.h"
 
 namespace capstan::cli {
 
@@ -122,7 +122,7 @@ class FirstSnapshot {
         zeros_(LargestBlock(catalog)),
         placement_(PlaceBlocks(catalog, config.shard_count())) {
     manifest_.id = kFirst;
-    manifest_.parameters = server::ParametersOf(config, Step{0}, 0);
+    manifest_.parameters = ParametersOf(config, Step{0}, 0);
     job_ = job;
   }
 
@@ -158,10 +158,10 @@ class FirstSnapshot {
     header.part = shard;
     header.part_count = config_.shard_count();
     header.catalog_hash = catalog_.hash();
-    header.array_count = 1 + static_cast<std::uint32_t>(server::StateCount(config_.optimizer.kind));
+    header.array_count = 1 + static_cast<std::uint32_t>(StateCount(config_.optimizer.kind));
     header.parameters = manifest_.parameters;
     header.slot_count = config_.job.slots;
-    const bool by_slot = !server::HasGlobalSteps(config_.job.mode);
+    const bool by_slot = !HasGlobalSteps(config_.job.mode);
     if (by_slot) header.ended.assign(header.slot_count, 0);
     for (BlockIndex i = 0; i < placement_.size(); ++i) {
       if (placement_[i] != shard) continue;

@@ -46,7 +46,7 @@ inline std::string HexOf(std::string_view bytes) {
   }
   return hex;
 }
-// The program's state comes last, and only where there is one.
+// The program's state, and what only mode allreduce has, come last, and only where there is any.
 inline Json ToJson(const StepParameters& p) {
   Json json = {{"updates", p.updates},
                {"learning_rate_bits", FloatBits(p.learning_rate)},
@@ -55,6 +55,8 @@ inline Json ToJson(const StepParameters& p) {
                {"snapshot", p.snapshot},
                {"stop", p.stop}};
   if (!p.program_state.empty()) json["program_state"] = HexOf(p.program_state);
+  if (p.keep) json["keep"] = true;
+  if (!p.held) json["held"] = false;
   return json;
 }
 // The metrics come last, and only where there are any.
@@ -156,6 +158,12 @@ inline bool ReadHex(const Json* json, std::string* bytes, std::size_t bytes_max)
 inline bool ReadParameters(const Json* json, StepParameters* p) {
   const Json* state = json != nullptr ? Member(*json, "program_state") : nullptr;
   if (state != nullptr && !ReadHex(state, &p->program_state, kProgramStateBytesMax)) return false;
+  if (const Json* keep = json != nullptr ? Member(*json, "keep") : nullptr;
+      keep != nullptr && !ReadBool(keep, &p->keep))
+    return false;
+  if (const Json* held = json != nullptr ? Member(*json, "held") : nullptr;
+      held != nullptr && !ReadBool(held, &p->held))
+    return false;
   return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
          ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
          ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&

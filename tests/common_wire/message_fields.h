@@ -23,9 +23,9 @@ inline auto Fields(Node& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Init& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(TensorSpec& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(HyperParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
-inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(StepParameters& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
 inline auto Fields(Metric& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
-inline auto Fields(SlotReport& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
+inline auto Fields(SlotReport& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 inline auto Fields(PrepareReport& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
 inline auto Fields(ShardAddress& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Ping& m) { auto& [a, b] = m; return std::tie(a, b); }
@@ -50,18 +50,19 @@ inline auto Fields(ResetBad& m) { auto& [a, b, c, d] = m; return std::tie(a, b, 
 inline auto Fields(Progress::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Progress& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(Join& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
-inline auto Fields(View& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p); }
-inline auto Fields(Beat& m) { auto& [a, b, c, d, e, f, g, h] = m; return std::tie(a, b, c, d, e, f, g, h); }
+inline auto Fields(GroupMember& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
+inline auto Fields(View& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q); }
+inline auto Fields(Beat& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 inline auto Fields(Leave& m) { auto& [a, b, c] = m; return std::tie(a, b, c); }
 inline auto Fields(Push& m) { auto& [a, b, c, d, e, f, g, h, i, j, k] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k); }
-inline auto Fields(Assign& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
-inline auto Fields(Assigned& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
+inline auto Fields(Assign& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
+inline auto Fields(Assigned& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e); }
 inline auto Fields(EndSlot& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
 inline auto Fields(CoverageQuery& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
 inline auto Fields(Staged::Entry& m) { auto& [a, b] = m; return std::tie(a, b); }
 inline auto Fields(Staged& m) { auto& [a, b, c, d, e, f, g, h, i, j] = m; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 inline auto Fields(Pull& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
-inline auto Fields(Published& m) { auto& [a, b, c, d, e, f, g, h, i] = m; return std::tie(a, b, c, d, e, f, g, h, i); }
+inline auto Fields(Published& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n); }
 inline auto Fields(Weights& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o); }
 inline auto Fields(Error& m) { auto& [a, b, c, d, e, f, g] = m; return std::tie(a, b, c, d, e, f, g); }
 // clang-format on
@@ -73,6 +74,7 @@ inline unsigned CountOf(StepAction) { return 2; }
 inline unsigned CountOf(JobPhase) { return 4; }
 inline unsigned CountOf(Encoding) { return 3; }
 inline unsigned CountOf(TensorKind) { return 2; }
+inline unsigned CountOf(GroupState) { return 5; }
 inline unsigned CountOf(Code) { return 9; }
 
 // ---- random contents -----------------------------------------------------------------------------------------------

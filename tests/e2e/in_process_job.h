@@ -8,9 +8,9 @@
 
 #include "common/mailbox.h"
 #include "server/coordinator_loop.h"
-#include "server/optimizer.h"
 #include "server/shard_loop.h"
 #include "tests/temp_folder.h"
+#include "update/optimizer.h"
 
 namespace capstan::e2e {
 
@@ -35,7 +35,7 @@ struct InProcessJob {
     options.shard.incarnation = Incarnation{++incarnations};
     options.shard.mode = config.job.mode;
     options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
-    options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+    options.shard.optimizer = MakeOptimizerRule(config.optimizer);
     options.shard.encoding = EncodingOf(config);
     options.listen = "127.0.0.1:0";
     options.coordinator = address();

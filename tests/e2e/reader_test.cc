@@ -13,8 +13,8 @@
 #include <limits>
 #include <string>
 
-#include "server/optimizer.h"
 #include "tests/e2e/in_process_job.h"
+#include "update/optimizer.h"
 #include "worker/client/reader_core.h"
 
 namespace capstan {
@@ -341,7 +341,7 @@ TEST_CASE("in a child of fork() a reader answers nothing and ends without a word
 TEST_CASE("a reader knows as many states of every optimizer as a shard keeps", "[reader]") {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam,
                                    OptimizerKind::kAdamW, OptimizerKind::kAdagrad}) {
-    CHECK(client::StateNames(kind).size() == static_cast<std::size_t>(server::StateCount(kind)));
+    CHECK(client::StateNames(kind).size() == static_cast<std::size_t>(StateCount(kind)));
   }
 }
 

@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "server/block_store.h"
-#include "server/verdict.h"
 #include "tests/parity/local_job.h"
+#include "update/verdict.h"
 #include "worker/client/slot_sums.h"
 #include "worker/train/slot_computer.h"
 
@@ -29,20 +29,20 @@ class LocalTraining {
       : job_(job),
         catalog_(*job.catalog),
         computer_(job.config, *job.data, *job.model),
-        store_(catalog_, Numbers(catalog_.blocks().size()), server::MakeOptimizerRule(job.config.optimizer),
+        store_(catalog_, Numbers(catalog_.blocks().size()), MakeOptimizerRule(job.config.optimizer),
                job.config.job.seed, server::BlockStore::Begin::kVersion0, EncodingOf(job.config)),
         order_(catalog_, 1),
         gradients_(catalog_.element_count() * sizeof(float)),
         weights_(catalog_.element_count()),
         narrow_weights_(EncodingOf(job.config) == Encoding::kFp32 ? 0 : catalog_.element_count()),
-        parameters_(server::ParametersOf(job.config, Step{0}, 0)) {
+        parameters_(ParametersOf(job.config, Step{0}, 0)) {
     CopyWeights();
   }
 
   bool done() const { return parameters_.stop; }
   std::span<const float> weights() const { return weights_; }
 
-  Result<server::StepRecord> RunStep() {
+  Result<StepRecord> RunStep() {
     Prepared prepared;
     prepared.step = step_;
     for (std::vector<double>* squares : AllSquares(&prepared.report)) squares->resize(catalog_.segments().size());
@@ -81,12 +81,12 @@ class LocalTraining {
     if (!TakesTrustRatio(job_.config.optimizer.kind)) return {&report->segment_squares};
     return {&report->segment_squares, &report->weight_squares, &report->direction_squares};
   }
-  static server::TrustSquares TrustSquaresOf(const Block& block, PrepareReport* report) {
+  static TrustSquares TrustSquaresOf(const Block& block, PrepareReport* report) {
     if (report->weight_squares.empty()) return {};
     return {std::span(report->weight_squares).subspan(block.first_segment, block.segment_count),
             std::span(report->direction_squares).subspan(block.first_segment, block.segment_count)};
   }
-  server::UpdateScalars Scalars(float clip = 1.0F, std::span<const float> trust_ratios = {}) const {
+  UpdateScalars Scalars(float clip = 1.0F, std::span<const float> trust_ratios = {}) const {
     return {.step = parameters_.updates + 1,
             .mean_scale =
                 static_cast<float>(1.0 / (static_cast<double>(samples_) * static_cast<double>(parameters_.loss_scale))),
@@ -94,35 +94,34 @@ class LocalTraining {
             .clip = clip,
             .trust_ratios = trust_ratios};
   }
-  std::vector<server::GroupRule> Rules() const {
-    return server::MakeGroupRules(server::MakeOptimizerRule(job_.config.optimizer), parameters_.learning_rate, {});
+  std::vector<GroupRule> Rules() const {
+    return MakeGroupRules(MakeOptimizerRule(job_.config.optimizer), parameters_.learning_rate, {});
   }
 
   void PrepareBlocks(const client::SlotSums::Part& whole, PrepareReport* report) {
     samples_ = whole.samples;
     for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
       const Block& block = catalog_.blocks()[i];
-      const server::StagedInput input{whole.node, whole.samples,
-                                      whole.gradient->data() + block.flat_offset * sizeof(float)};
+      const StagedInput input{whole.node, whole.samples, whole.gradient->data() + block.flat_offset * sizeof(float)};
       store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Rules(), Scalars(),
                      std::span(report->segment_squares).subspan(block.first_segment, block.segment_count),
                      TrustSquaresOf(block, report));
     }
   }
 
-  Result<server::StepRecord> Finish(Prepared prepared) {
+  Result<StepRecord> Finish(Prepared prepared) {
     const auto decide = [&](std::uint32_t attempt) {
-      return server::Decide(job_.config, catalog_, order_, {&prepared}, attempt, parameters_);
+      return Decide(job_.config, catalog_, order_, {&prepared}, attempt, parameters_);
     };
-    server::Verdict verdict = decide(0);
-    for (std::uint32_t attempt = 1; verdict.kind == server::Verdict::Kind::kRedo; ++attempt) {
+    Verdict verdict = decide(0);
+    for (std::uint32_t attempt = 1; verdict.kind == Verdict::Kind::kRedo; ++attempt) {
       for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
         store_.PrepareAgain(i, Rules(), Scalars(verdict.clip, verdict.trust_ratios),
                             TrustSquaresOf(catalog_.blocks()[i], &prepared.report));
       }
       verdict = decide(attempt);
     }
-    if (verdict.kind == server::Verdict::Kind::kStop) return Invalid(verdict.reason);
+    if (verdict.kind == Verdict::Kind::kStop) return Invalid(verdict.reason);
     verdict.action == StepAction::kApply ? store_.PublishPrepared() : store_.DropPrepared();
     CopyWeights();
     parameters_ = verdict.next;
@@ -145,7 +144,7 @@ class LocalTraining {
   const Catalog& catalog_;
   train::SlotComputer computer_;
   server::BlockStore store_;
-  const server::SegmentOrder order_;
+  const SegmentOrder order_;
   BufferPool gradients_;
   std::vector<float> weights_;
   std::vector<std::uint16_t> narrow_weights_;  // the same, as they travel; empty: fp32
@@ -160,7 +159,7 @@ Status LocalTrain(LocalJob& job, const std::string& folder) {
   std::ofstream metrics(folder + "/metrics.jsonl");
   metrics.precision(17);
   while (!training.done()) {
-    CAPSTAN_ASSIGN_OR_RETURN(const server::StepRecord record, training.RunStep());
+    CAPSTAN_ASSIGN_OR_RETURN(const StepRecord record, training.RunStep());
     metrics << "{\"step\": " << record.step.value << ", \"loss\": " << record.loss
             << ", \"lr\": " << record.learning_rate << ", \"grad_norm\": " << record.gradient_norm
             << ", \"samples\": " << record.samples << "}\n";

@@ -1,5 +1,5 @@
 // Trust ratios: from a block's squares to the verdict, to Redo, and to the next version of a shard's blocks.
-#include "server/trust_ratios.h"
+#include "update/trust_ratios.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "server/verdict.h"
+#include "update/verdict.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "common/loss_scale.h"
 #include "common/random.h"
-#include "server/schedule.h"
+#include "update/schedule.h"
 
 namespace capstan::server {
 namespace {

@@ -166,7 +166,11 @@ inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   header.part %= header.part_count;
   header.slot_count = 1 + static_cast<SlotIndex>(random.Below(9));
   header.ended.resize(random.Below(2) * header.slot_count);
-  for (Progress::Entry& entry : header.reports) entry.report.slot %= header.slot_count;
+  for (Progress::Entry& entry : header.reports) {
+    entry.report.slot %= header.slot_count;
+    entry.report.gradient_squares = 0.0;  // of a mode whose reports are never stored
+    entry.report.replica_hash = 0;
+  }
   BlockIndex next = 0;
   for (server::SnapshotHeader::Block& block : header.blocks) {
     block.block = next + static_cast<BlockIndex>(random.Below(5));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/random.h"
-#include "server/block_update.h"
+#include "update/block_update.h"
 
 namespace capstan::server {
 

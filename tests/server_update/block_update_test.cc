@@ -1,4 +1,4 @@
-#include "server/block_update.h"
+#include "update/block_update.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "server/schedule.h"
+#include "update/schedule.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "server/block_update.h"
 #include "tests/server_update/block_fixture.h"
+#include "update/block_update.h"
 
 namespace capstan::server {
 namespace {

@@ -32,7 +32,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
     lowest = std::min(lowest, shards[i]->version().value);
     highest = std::max(highest, shards[i]->version().value);
   }
-  if (server::HasGlobalSteps(options_.mode) && lowest != UINT64_MAX && highest - lowest > 1) {
+  if (HasGlobalSteps(options_.mode) && lowest != UINT64_MAX && highest - lowest > 1) {
     Fail("I2: shards differ by more than one step");
   }
   if (coordinator == nullptr) return;
@@ -51,7 +51,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (options_.durable) SeeLogged(index, shard);
   if (shard.awaits_first_weights()) return;  // nothing is decided
   if (options_.given) SeeFirstWeights(shard);
-  if (!server::HasGlobalSteps(options_.mode)) return;
+  if (!HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
   if (generation == shard.generation() && version == shard.version()) return;
   if (generation == shard.generation() && shard.version() < version) Fail("a version fell within a generation");
@@ -78,7 +78,7 @@ void Checks::SeeWeights(const Shard& shard) {
 
 // What a worker computes with is the published version, bit for bit.
 void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights) {
-  if (!server::HasGlobalSteps(options_.mode)) return;
+  if (!HasGlobalSteps(options_.mode)) return;
   const auto known = published_.find({version, index});
   if (known == published_.end()) return Fail("a worker computes with weights that nobody has published");
   const Encoding encoding = catalog_.blocks()[index].EncodingIn(weights);
@@ -104,7 +104,7 @@ void Checks::SeeStaleness(const Shard& shard) {
 void Checks::SeeFirstWeights(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const Block& block = catalog_.blocks()[shard.store().blocks()[local]];
-    const bool first = server::HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.updates(local) == 0;
+    const bool first = HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.updates(local) == 0;
     if (!first) continue;
     const Slice weights = shard.store().Weights(local);
     const auto* values = reinterpret_cast<const float*>(weights.data);
@@ -188,7 +188,7 @@ void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& s
 
 void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push) {
   if (push.generation != shard.generation() || push.incarnation != life) Fail("I3: a push of another life was counted");
-  if (server::HasGlobalSteps(options_.mode)) {
+  if (HasGlobalSteps(options_.mode)) {
     if (push.step.value != before.value) Fail("I3: a push of another step was counted");
     return;
   }
@@ -239,9 +239,9 @@ void Checks::SeeManifest(const Coordinator& coordinator, const std::vector<SimDi
   }
 }
 
-void Checks::Take(std::vector<server::StepRecord> records) {
-  for (server::StepRecord& record : records) {
-    if (server::HasGlobalSteps(options_.mode)) {
+void Checks::Take(std::vector<StepRecord> records) {
+  for (StepRecord& record : records) {
+    if (HasGlobalSteps(options_.mode)) {
       const auto [known, added] = losses_.try_emplace(record.step, record.loss);
       if (!added && known->second != record.loss) Fail("a replayed step has another loss");
     }

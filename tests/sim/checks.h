@@ -26,7 +26,7 @@ class Checks {
   // `shards`: null where one is dead.
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
            const std::vector<SimDisk>& disks);
-  void Take(std::vector<server::StepRecord> records);
+  void Take(std::vector<StepRecord> records);
   // Sync: a version has had so many updates, as a Commit or a worker has it.
   void SeeUpdates(Step step, std::uint64_t updates);
   // Another number of shards begins.

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "server/admission.h"
-#include "server/optimizer.h"
 #include "tests/sim/cluster_state.h"
 #include "tests/sim/model.h"
+#include "update/optimizer.h"
 
 namespace capstan::sim {
 
@@ -99,7 +99,7 @@ void Cluster::StartShard(std::uint32_t index) {
   options.log_records_max = options_.log_records_max;
   options.seed = 5;
   options.config_hash = HashJobConfig(config_);
-  options.optimizer = server::MakeOptimizerRule(config_.optimizer);
+  options.optimizer = MakeOptimizerRule(config_.optimizer);
   options.encoding = EncodingOf(config_);
   options.window_blocks = options_.window_blocks;
   options.block_elements = options_.block_elements;
@@ -271,7 +271,7 @@ void Cluster::Finish() {
     if (outcome_.violation.empty()) outcome_.violation = WhoIsMissing();
     return;
   }
-  if (!server::HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Look().shards);
+  if (!HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Look().shards);
   outcome_.weights.assign(catalog_->element_count(), NAN);
   for (const SimShard& shard : shards_) {
     for (std::size_t local = 0; local < shard.core->store().size(); ++local) {

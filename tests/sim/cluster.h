@@ -15,7 +15,7 @@
 
 #include "common/job_config.h"
 #include "common/types.h"
-#include "server/verdict.h"
+#include "update/verdict.h"
 
 namespace capstan::sim {
 
@@ -88,7 +88,7 @@ struct Outcome {
   bool finished = false;       // in time, and with nothing violated
   std::string violation;       // empty: none
   std::vector<float> weights;  // flat space, final
-  std::vector<server::StepRecord> records;
+  std::vector<StepRecord> records;
   std::map<std::string, std::uint64_t> counts;  // of faults, and of the cases that they led to
   Instant ended_at{};
 };

@@ -32,7 +32,7 @@ std::string Judge::Try(const RunName& name, const Mutant* mutant, std::function<
 std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome) {
   if (!outcome.violation.empty()) return outcome.violation;
   if (!outcome.finished) return "not finished";
-  if (server::HasGlobalSteps(options.mode)) {
+  if (HasGlobalSteps(options.mode)) {
     ClusterOptions undisturbed = Undisturbed(options);
     for (std::uint32_t kind = 0; kind < (options.given ? options.given_kinds : 1); ++kind) {
       undisturbed.given_from = options.given_from + kind;
@@ -43,7 +43,7 @@ std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome
     return "other weights";
   }
   std::set<std::uint64_t> steps;  // a new coordinator may report the newest ones again
-  for (const server::StepRecord& record : outcome.records) steps.insert(record.step.value);
+  for (const StepRecord& record : outcome.records) steps.insert(record.step.value);
   return steps.size() == options.steps ? "" : "steps without a record";
 }
 

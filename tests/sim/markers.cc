@@ -133,7 +133,7 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
       "fallback to an older snapshot",
   };
   if (mode == Mode::kBounded) return bounded;
-  return server::HasGlobalSteps(mode) ? sync : async;
+  return HasGlobalSteps(mode) ? sync : async;
 }
 
 void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
@@ -215,13 +215,13 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
           if (body.generation < shard.generation()) Count("push of an older generation refused");
           if (body.generation != shard.generation()) return;
           if (body.samples == 0) Count("push of an empty slot");
-          if (server::HasGlobalSteps(options_.mode) && body.step.value < shard.version().value) {
+          if (HasGlobalSteps(options_.mode) && body.step.value < shard.version().value) {
             Count("push of a passed step acknowledged");
           }
         }
         if constexpr (std::is_same_v<Body, CoverageQuery>) {
           const bool now = body.generation == shard.generation();
-          if (now && !server::HasGlobalSteps(options_.mode)) Count("coverage asked by a new owner");
+          if (now && !HasGlobalSteps(options_.mode)) Count("coverage asked by a new owner");
           if (now && body.step.value == shard.version().value && shard.staged_bytes() > 0) {
             Count("coverage asked of a half-staged step");
           }
@@ -229,7 +229,7 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
         if constexpr (std::is_same_v<Body, Pull>) {
           if (body.generation != shard.generation()) return;
           if (shard.awaits_first_weights()) Count("pull waits for first weights");
-          if (!server::HasGlobalSteps(options_.mode)) return;
+          if (!HasGlobalSteps(options_.mode)) return;
           if (body.version < shard.version()) Count("pull of a version that is gone refused");
           if (body.version == shard.version().Next()) Count("pull waits for the next version");
         }
@@ -241,7 +241,7 @@ void Markers::Staged(std::uint64_t from, std::size_t index, const Push& push) {
   Pushes& pushes = pushes_[from];
   if (pushes.generation != push.generation || pushes.step != push.step) pushes = {push.generation, push.step, {}};
   pushes.shards.insert(index);
-  if (!server::HasGlobalSteps(options_.mode)) return;
+  if (!HasGlobalSteps(options_.mode)) return;
   std::map<Node, std::uint64_t>& nodes = nodes_[{{push.generation, push.step}, push.block}];
   for (const auto& [node, worker] : nodes) {
     if (node != push.node && push.node.Contains(node)) Count("push of a node replaces what is held inside");
@@ -250,7 +250,7 @@ void Markers::Staged(std::uint64_t from, std::size_t index, const Push& push) {
 }
 
 void Markers::Repeated(std::uint64_t from, const Push& push) {
-  if (!server::HasGlobalSteps(options_.mode)) return Count("push that was applied before acknowledged");
+  if (!HasGlobalSteps(options_.mode)) return Count("push that was applied before acknowledged");
   const auto nodes = nodes_.find({{push.generation, push.step}, push.block});
   if (nodes == nodes_.end()) return;
   for (const auto& [node, worker] : nodes->second) {

@@ -57,6 +57,7 @@ class SimWorker {
   void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
   void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
+  void OnEvent(client::Session::GroupKnown&, Instant, Outbox*) {}
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);

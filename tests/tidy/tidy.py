@@ -19,15 +19,16 @@ LAYERS = {
     "common": ["schema"],
     "kernels": ["common"],
     "monitoring": ["common"],
-    "server": ["common", "kernels", "monitoring"],
+    "update": ["common", "kernels"],
+    "server": ["common", "kernels", "monitoring", "update"],
     "worker/client": ["common", "monitoring"],
     "worker/collective": ["common", "kernels", "monitoring"],
     "worker/nn": ["common", "kernels", "monitoring"],
-    "worker/train": ["common", "kernels", "monitoring", "worker/client", "worker/collective", "worker/nn"],
+    "worker/train": ["common", "kernels", "monitoring", "update", "worker/client", "worker/collective", "worker/nn"],
     "worker/python": ["worker/client"],
-    "cli": ["common", "kernels", "monitoring", "server", "worker/client", "worker/collective", "worker/nn", "worker/train"],
+    "cli": ["common", "kernels", "monitoring", "update", "server", "worker/client", "worker/collective", "worker/nn", "worker/train"],
     "examples": ["worker/client", "worker/train"],
-    "tests": ["schema", "common", "kernels", "monitoring", "server", "worker/client", "worker/collective", "worker/nn",
+    "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker/client", "worker/collective", "worker/nn",
               "worker/train", "cli", "examples", "tests"],
 }
 
@@ -61,7 +62,7 @@ GENERATED = {"schema/wire.capnp.h": ["common/wire_codec.cc"]}
 PUBLIC = ["common/include", "worker/client/include"]
 
 # The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
-CORES = ["server/shard.*", "server/coordinator*", "server/verdict.*", "server/membership.*", "server/admission.*",
+CORES = ["server/shard.*", "server/coordinator*", "update/verdict.*", "server/membership.*", "server/admission.*",
          "server/staged_block.*", "server/block_store.*", "server/log_queue.*", "server/followers.*",
          "common/weights_reader.*", "worker/client/session.*", "worker/client/reader_core.*"]
 NOT_CORES = ["server/coordinator_loop.*"]  # what gives a core its thread

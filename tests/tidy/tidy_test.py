@@ -74,7 +74,7 @@ PLANTED = [
     ("public header", "worker/client/include/capstan/inner.h", '#pragma once\n#include "common/status.h"\n', 2),
     ("core", "server/coordinator.h", "#pragma once\n#include <thread>\n", 2),
     ("core", "server/coordinator_shards.h", "#pragma once\n#include <mutex>\n", 2),
-    ("core", "server/verdict.h", "#pragma once\n#include <random>\n", 2),
+    ("core", "update/verdict.h", "#pragma once\n#include <random>\n", 2),
     ("core", "server/membership.h", "#pragma once\n#include <unistd.h>\n", 2),
     ("core", "server/admission.h", "#pragma once\n#include <condition_variable>\n", 2),
     ("core", "server/staged_block.h", '#pragma once\n#include "common/mailbox.h"\n', 2),

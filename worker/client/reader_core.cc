@@ -106,7 +106,7 @@ Status ReaderCore::TakeJob(const View& view) {
     job_ = view.job;
     job_file_ = view.job_file;
     steps_ = config.job.steps;
-    has_global_steps_ = config.job.mode == Mode::kSync;
+    has_global_steps_ = HasGlobalSteps(config.job.mode);
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));

@@ -157,6 +157,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   if (view.phase != JobPhase::kRunning || view.shards.empty()) return;
   if (view.generation > generation_) EnterGeneration(view, now);
+  HearOfGroup();
   if (view.founder && view.generation == generation_) GiveFirstWeights(now, out);
   if (ended_) return;
   if (std::exchange(slots_changed_, false)) {
@@ -196,6 +197,10 @@ void Session::EnterGeneration(const View& view, Instant now) {
   step_before_.reset();
   coverage_sure_ = weights_complete_ = stop_ = false;
   first_weights_.Forget();
+  made_ = {};
+  group_ = GroupState::kNone;
+  group_text_.clear();
+  group_known_ = false;
   for (auto& [shard, link] : links_) {
     const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
       return address.endpoint == link.address.endpoint;
@@ -265,6 +270,11 @@ void Session::SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool a
 }
 
 void Session::On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out) {
+  if (Replicated()) {
+    if (assigned.step != made_.step || !made_.owed.Acknowledge(link->address.shard, assigned.blocks)) return;
+    link->retry.Restart();
+    return SendMade(link, now, out, false);
+  }
   if (!first_weights_.Acknowledge(link->address.shard, assigned.blocks)) return;
   link->retry.Restart();  // only repetition waits longer and longer
   link->retry.Sent(now);
@@ -408,6 +418,8 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.step = oldest ? oldest->step : step_;
   beat.view_sequence = view_ ? view_->sequence : 0;
   beat.barrier = in_barrier_ ? barrier_ : 0;
+  beat.group = group_;
+  beat.group_text = group_text_;
   for (const auto& [shard, link] : links_) {
     if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
   }
@@ -449,6 +461,7 @@ void Session::Tick(Instant now, Outbox* out) {
       out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
     SendAllowed(&link, now, out, true);
     SendFirstWeights(&link, now, out, true);
+    SendMade(&link, now, out, true);
     for (const PendingEnd& end : ends_) {
       if (end.shard == shard) out->Send(link.peer, end.header);
     }
@@ -458,7 +471,8 @@ void Session::Tick(Instant now, Outbox* out) {
 
 bool Session::AwaitsShard(const ShardLink& link) const {
   if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return AwaitsWeights(link) || !link.pushes.empty() || first_weights_.owes(link.address.shard);
+  return AwaitsWeights(link) || !link.pushes.empty() || first_weights_.owes(link.address.shard) ||
+         made_.owed.owes(link.address.shard);
 }
 
 bool Session::AwaitsWeights(const ShardLink& link) const {

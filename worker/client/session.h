@@ -58,6 +58,18 @@ struct Declaration {
   BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
 };
 
+// Where workers update: what a step's commit says of the weights, which the worker makes itself.
+struct StepTerms {
+  Version version;  // that the round computes with
+  // How it was made: by the step before, in this generation; kSkip: it is the version before.
+  StepAction action = StepAction::kApply;
+  Generation made_in;
+  bool held = true;  // the shards have it
+  // Of the step that begins with it.
+  float learning_rate = 0.0F;
+  bool keep = false;  // the version that the step makes is to be given to the shards
+};
+
 // One round: these slots of this step, with the weights that have been pulled.
 struct Work {
   Generation generation;
@@ -66,6 +78,10 @@ struct Work {
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
   std::uint64_t updates = 0;  // sync: that the weights have had; else 0
+  // Where workers update: the version, and the group of the generation, without addresses.
+  StepTerms terms;
+  std::vector<GroupMember> group;
+  int rank = 0;
 };
 
 class Session {
@@ -98,12 +114,17 @@ class Session {
     std::string missing;  // for people
   };
   struct BarrierPassed {};
+  struct GroupKnown {  // where workers update: all members have offered addresses
+    Generation generation;
+    std::vector<GroupMember> members;  // by rank
+    int rank = 0;
+  };
   struct Finished {};
   struct Failed {
     Status status;
   };
-  using Event =
-      std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed, Finished, Failed>;
+  using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
+                             GroupKnown, Finished, Failed>;
 
   explicit Session(SessionOptions options);
 
@@ -122,6 +143,12 @@ class Session {
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
+  // Where workers update. Gives blocks of the version that the round's step makes to their shards: `arrays` hold the
+  // weights and then the states of the whole catalog, and do not change until the version is published.
+  void Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
+            Outbox* out);
+  // How far this worker is in forming the group of that generation; `text` as in Beat.
+  void SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
   // Waits for all members of the job; ends with BarrierPassed. Beside whatever else is under way.
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
@@ -159,6 +186,8 @@ class Session {
   void OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
   void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
+  void HearOfGroup();
+  void SendMade(ShardLink* link, Instant now, Outbox* out, bool again);
   void GiveFirstWeights(Instant now, Outbox* out);
   void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
   void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
@@ -193,7 +222,8 @@ class Session {
   void AskCoverage(Instant now, Outbox* out);
   void SayNothingIsHeld(Outbox* out);
   Encoding EncodingOf(BlockIndex block) const { return catalog_->blocks()[block].EncodingIn(declaration_->encoding); }
-  bool Synchronous() const { return declaration_->mode == Mode::kSync; }
+  bool Synchronous() const { return HasGlobalSteps(declaration_->mode); }
+  bool Replicated() const { return WorkersUpdate(declaration_->mode); }
   // The number that names a push: the step, or the sequence number of the slot.
   Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }
   void SendJoin(Instant now, Outbox* out);
@@ -242,6 +272,16 @@ class Session {
   std::vector<PendingEnd> ends_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   FirstWeights first_weights_;
+  StepTerms terms_;  // of step_, where workers update
+  struct Made {      // of the version that `step` makes
+    Step step;
+    std::vector<Slice> arrays;
+    OwedBlocks owed;
+  };
+  Made made_;
+  GroupState group_ = GroupState::kNone;  // of generation_
+  std::string group_text_;
+  bool group_known_ = false;  // has been said
   std::vector<Event> events_;
   bool in_barrier_ = false;
   std::uint64_t barrier_ = 0;    // its number; 0: not known yet, no view has come

@@ -107,6 +107,10 @@ void SessionLoop::Carry(Command& command, Instant now) {
     session_->SetHyperParameters(std::move(hyper->groups));
   } else if (std::holds_alternative<ReadyCommand>(command)) {
     session_->Ready(now, &out_);
+  } else if (auto* give = std::get_if<GiveCommand>(&command)) {
+    session_->Give(give->round, std::move(give->arrays), give->blocks, now, &out_);
+  } else if (auto* group = std::get_if<GroupCommand>(&command)) {
+    session_->SayGroup(group->generation, group->state, std::move(group->text), now, &out_);
   } else if (std::holds_alternative<BarrierCommand>(command)) {
     session_->Barrier(now, &out_);
   } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {

@@ -52,12 +52,23 @@ struct EndSlotCommand {
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
 };
+// Where workers update; as Session::Give and Session::SayGroup.
+struct GiveCommand {
+  std::uint64_t round = 0;
+  std::vector<Slice> arrays;
+  std::vector<BlockIndex> blocks;
+};
+struct GroupCommand {
+  Generation generation;
+  GroupState state = GroupState::kNone;
+  std::string text;
+};
 struct BarrierCommand {};
 struct LeaveCommand {
   std::string reason;
 };
 using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
-                             BarrierCommand, LeaveCommand>;
+                             GiveCommand, GroupCommand, BarrierCommand, LeaveCommand>;
 
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {
@@ -65,7 +76,8 @@ struct BlockArrived {
   std::string program_state;  // with block 0
 };
 using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
-                               Session::BarrierWaits, Session::BarrierPassed, Session::Finished, Session::Failed>;
+                               Session::BarrierWaits, Session::BarrierPassed, Session::GroupKnown, Session::Finished,
+                               Session::Failed>;
 
 class SessionLoop {
  public:

@@ -133,10 +133,15 @@ void Session::BeginPull(Instant now, Outbox* out) {
   round_state_ = RoundState::kPulling;
   announced_ = false;
   for (auto& [shard, link] : links_) {
-    link.pull.Begin(link.blocks.size(), Synchronous());
     link.retry.Restart();
     link.retry.Sent(now);
-    AskForBlocks(&link, now, out);
+    if (Replicated()) {
+      link.pull.BeginBare();
+      SendPull(&link, {}, now, out);
+    } else {
+      link.pull.Begin(link.blocks.size(), Synchronous());
+      AskForBlocks(&link, now, out);
+    }
   }
 }
 
@@ -165,7 +170,8 @@ void Session::AnnounceWork(float loss_scale) {
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
-  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_};
+  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_, terms_, view_->group, 0};
+  while (work.rank < static_cast<int>(work.group.size()) && work.group[work.rank].session != session_) ++work.rank;
   events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 

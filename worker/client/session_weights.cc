@@ -23,6 +23,7 @@ std::optional<std::size_t> Session::PlaceOf(const ShardLink& link, const Weights
 }
 
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
+  if (Replicated()) return;  // nobody has asked
   if (weights.tentative) return OnTentative(link, weights, payload, now, out);
   if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
   const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
@@ -50,12 +51,15 @@ void Session::OnTentative(ShardLink* link, const Weights& weights, const Slice& 
 void Session::On(ShardLink* link, const Published& published, Instant now, Outbox* out) {
   if (!Synchronous()) return;
   if (published.version.value > 0) DropPassed(link->address.shard, Step{published.version.value - 1});
+  if (published.version.value > made_.step.value) made_ = {};
   if (round_state_ != RoundState::kPulling || published.version.value != step_.value) return;
   if (published.stop) return EndAtStop();
   link->retry.Restart();
   link->retry.Sent(now);
   loss_scale_ = published.loss_scale;
   updates_ = published.updates;
+  terms_ = {published.version, published.action,        published.made_in,
+            published.held,    published.learning_rate, published.keep};
   const bool kept = published.action == StepAction::kApply;
   for (const ShardPull::Held& held : link->pull.Publish(published.attempt, kept)) {
     const BlockIndex block = link->blocks[held.index];
@@ -73,6 +77,7 @@ void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
   if (PullComplete()) {
     weights_complete_ = Synchronous();
     round_state_ = RoundState::kComputing;
+    if (!announced_) AnnounceWork(loss_scale_);  // where the word was all
   } else {
     AskForBlocks(link, now, out);
   }

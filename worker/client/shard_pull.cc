@@ -9,8 +9,14 @@ void ShardPull::Begin(std::size_t blocks, bool follows) {
   state_.assign(blocks, State::kMissing);
   next_ = asked_ = arrived_ = 0;
   follows_ = follows;
+  bare_ = false;
   attempt_ = 0;
   held_.clear();
+}
+
+void ShardPull::BeginBare() {
+  Begin(0, true);
+  bare_ = true;
 }
 
 std::vector<std::size_t> ShardPull::AskFor(std::size_t first_window, std::size_t window) {

@@ -26,16 +26,18 @@ class ShardPull {
 
   // Another version: nothing of it is here. `follows`: whether its publishing is waited for.
   void Begin(std::size_t blocks, bool follows);
+  // The same where blocks are nobody's business: the word that the version is published is all that is waited for.
+  void BeginBare();
   // What was held is dropped: the round is over.
   void LetGo() { held_.clear(); }
 
-  bool complete() const { return arrived_ == state_.size(); }
+  bool complete() const { return bare_ ? !follows_ : arrived_ == state_.size(); }
   // Whether the version's publishing is waited for: blocks may come as tentative ones.
   bool follows() const { return follows_; }
   // Whether the pull waits at the shard as a whole, so that a further one takes its place.
   bool waits() const { return follows_ && arrived_ == 0; }
   // Whether this shard owes an answer: blocks that were asked for, or the word on those that are held.
-  bool awaits() const { return asked_ > 0 || !held_.empty(); }
+  bool awaits() const { return asked_ > 0 || !held_.empty() || (bare_ && follows_); }
 
   // Further blocks to ask for, so that `window` of them have no answer; none while more than half of those have none.
   std::vector<std::size_t> AskFor(std::size_t first_window, std::size_t window);
@@ -62,6 +64,7 @@ class ShardPull {
   std::size_t next_ = 0;  // none is missing in front of it
   std::size_t asked_ = 0, arrived_ = 0;
   bool follows_ = false;
+  bool bare_ = false;
   std::uint32_t attempt_ = 0;  // of all that is held
   std::map<std::size_t, Slice> held_;
 };

@@ -49,6 +49,7 @@ void CollectiveThread::Run() {
     progress_.Change([&](Progress& progress) {
       progress.failure = failure;
       ++progress.done;
+      progress.bytes_sent = group_->bytes_sent();
       if (failure.ok()) progress.well_done = progress.done;
     });
   }

@@ -35,6 +35,10 @@ class CollectiveThread {
   // For that one and those before it. kBusy when `deadline` passed before it was done: it goes on.
   Status Wait(Ticket ticket, Deadline deadline);
 
+  // Of payload, by what is done.
+  std::uint64_t bytes_sent() {
+    return progress_.With([](Progress& progress) { return progress.bytes_sent; });
+  }
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
   void Abort() { group_->Abort(); }
@@ -44,6 +48,7 @@ class CollectiveThread {
   struct Progress {
     Ticket done = 0, well_done = 0;
     Status failure;  // of those after `well_done`
+    std::uint64_t bytes_sent = 0;
   };
 
   void Run();

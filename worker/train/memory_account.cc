@@ -7,6 +7,7 @@
 
 #include "common/buffer.h"
 #include "kernels/matmul.h"
+#include "update/optimizer.h"
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
 #include "worker/train/data/sampler.h"
@@ -50,9 +51,10 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   return most;
 }
 
-// Without global steps a round is one slot.
+// Without global steps a round is one slot. Where workers update, slots are added to one sum.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
-  if (config.job.mode != Mode::kSync) return GradientBuffers({0, 1}, config.job.slots);
+  if (WorkersUpdate(config.job.mode)) return config.job.slots > config.cluster.workers ? 2 : 1;
+  if (!HasGlobalSteps(config.job.mode)) return GradientBuffers({0, 1}, config.job.slots);
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
   std::uint64_t most = 0;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
@@ -152,10 +154,16 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
     account.never_written = wide_bytes - count.statistics * sizeof(float);
   }
+  if (WorkersUpdate(config.job.mode)) {  // two versions of all that a server has, as wide and as they are read
+    const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind));
+    const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
+    account.weights = 2 * (arrays * wide_bytes + narrow);
+    account.never_written = 0;
+  }
   account.gradient_buffers = GradientBuffersMax(config);
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
-  account.messages = std::min(count.all, window) * BytesPerNumber(encoding);
+  account.messages = WorkersUpdate(config.job.mode) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);

@@ -12,6 +12,8 @@
 #include "worker/train/load_device.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/model_factory.h"
+#include "worker/train/own_address.h"
+#include "worker/train/replica/replica_client.h"
 #include "worker/train/trainer.h"
 
 namespace capstan::train {
@@ -43,6 +45,17 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
       [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
 }
 
+// The one that the job's mode asks for.
+Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
+                                           const WorkerOptions& options) {
+  if (!WorkersUpdate(config.job.mode)) return client::CreateNetworkClient(std::move(connection));
+  ReplicaClientOptions replica{options.coordinator, options.name, options.address, options.say};
+  if (replica.host.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(replica.host, OwnAddress(options.coordinator));
+  }
+  return CreateReplicaClient(std::move(connection), std::move(replica));
+}
+
 }  // namespace
 
 Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
@@ -53,8 +66,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.worker = options.name;
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(client_options));
-  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(client->job_file(), "the coordinator's job file"));
+  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, MakeClient(std::move(connection), config, options));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> data, OpenDataset(config, options.data_root));
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
@@ -73,6 +87,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
+    metrics->reduced_bytes.AdvanceTo(counters.reduced_bytes);
+    metrics->group_bytes_out.AdvanceTo(counters.group_bytes_out);
+    metrics->groups_formed.AdvanceTo(counters.groups_formed);
     if (const std::string notice = model->TakeNotice(); !notice.empty()) options.say(notice);
     return options.stop_requested();
   };
@@ -80,8 +97,10 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
     CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // takes the weights' memory
-    const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
-    if (!unpinned.empty()) options.say(unpinned);
+    if (!WorkersUpdate(config.job.mode)) {                  // else they change places from step to step
+      const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
+      if (!unpinned.empty()) options.say(unpinned);
+    }
     model->ReserveActivations(account.activations);
     return trainer.Run();
   } catch (const std::bad_alloc&) {

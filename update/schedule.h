@@ -8,7 +8,7 @@
 
 #include "common/job_config.h"
 
-namespace capstan::server {
+namespace capstan {
 
 using capstan::ScheduleKind;
 
@@ -24,4 +24,4 @@ ScheduleRule MakeScheduleRule(const ScheduleSection& section);
 // warmup_steps updates; then it stays (constant), or falls to min_lr at total_steps along half a cosine or a line.
 float LearningRate(const ScheduleRule& rule, double base_lr, std::uint64_t updates, std::uint64_t total_steps);
 
-}  // namespace capstan::server
+}  // namespace capstan

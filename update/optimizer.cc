@@ -1,6 +1,6 @@
-#include "server/optimizer.h"
+#include "update/optimizer.h"
 
-namespace capstan::server {
+namespace capstan {
 
 int StateCount(OptimizerKind kind) {
   switch (kind) {
@@ -43,4 +43,4 @@ std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_r
   return rules;
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

@@ -16,7 +16,7 @@
 #include "common/job_config.h"
 #include "common/messages.h"
 
-namespace capstan::server {
+namespace capstan {
 
 // What a committed step looked like: one line of metrics.jsonl.
 struct StepRecord {
@@ -68,6 +68,9 @@ class SegmentOrder {
 // Parameters of step `step` after `updates` applied ones.
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
+// Where workers update, the reports of their slots say what they have, which is to be the same, and each of them has
+// asked this function about its own replica, as about a job of mode sync with one shard.
+//
 // Every attempt of a step is decided in turn: 0; where the norm is above the limit, one more with the clip factor;
 // where the optimizer takes trust ratios, one more with these. `prepared`: one report per shard, all prepared at
 // `attempt` or later. What reports of later attempts say otherwise is the direction's squares, which change with the
@@ -79,4 +82,4 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
 // Sums of slot reports in slot order: loss, samples, validation figures and metrics of a step's record.
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
 
-}  // namespace capstan::server
+}  // namespace capstan

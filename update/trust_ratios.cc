@@ -1,9 +1,9 @@
-#include "server/trust_ratios.h"
+#include "update/trust_ratios.h"
 
 #include <cmath>
 #include <limits>
 
-namespace capstan::server {
+namespace capstan {
 
 namespace {
 
@@ -36,4 +36,4 @@ std::vector<float> TrustRatios(const OptimizerSection& optimizer, const Catalog&
   return ratios;
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

@@ -11,7 +11,7 @@
 
 #include "common/job_config.h"
 
-namespace capstan::server {
+namespace capstan {
 
 using capstan::OptimizerKind;
 
@@ -41,4 +41,4 @@ struct GroupRule {
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);
 
-}  // namespace capstan::server
+}  // namespace capstan

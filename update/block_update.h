@@ -17,9 +17,9 @@
 #include "common/catalog.h"
 #include "common/reduction_tree.h"
 #include "common/types.h"
-#include "server/optimizer.h"
+#include "update/optimizer.h"
 
-namespace capstan::server {
+namespace capstan {
 
 inline constexpr int kStatesMax = 2;
 
@@ -97,4 +97,4 @@ void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalar
                    std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                    const TrustSquares& trust = {});
 
-}  // namespace capstan::server
+}  // namespace capstan

@@ -1,15 +1,16 @@
-#include "server/verdict.h"
+#include "update/verdict.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "common/loss_scale.h"
 #include "common/metrics_check.h"
-#include "server/schedule.h"
-#include "server/trust_ratios.h"
+#include "update/schedule.h"
+#include "update/trust_ratios.h"
 
-namespace capstan::server {
+namespace capstan {
 
 SegmentOrder::SegmentOrder(const Catalog& catalog, std::uint32_t shard_count) : counts_(shard_count, 0) {
   const std::vector<ShardIndex> placement = PlaceBlocks(catalog, shard_count);
@@ -73,8 +74,34 @@ namespace {
 
 struct GradientNorm {
   double norm = 0.0;
-  std::string non_finite_tensor;  // the first in catalog order
+  std::string non_finite_tensor;  // the first in catalog order; empty where workers add gradients up
 };
+
+// As the workers have it, all of them the same.
+GradientNorm NormOfReplicas(const std::vector<SlotReport>& reports) {
+  return {reports.empty() ? 0.0 : std::sqrt(reports.front().gradient_squares), {}};
+}
+
+std::uint64_t BitsOf(double number) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
+// What is wrong where workers that each have all weights do not have the same.
+std::string TwoReplicas(const std::vector<SlotReport>& reports) {
+  for (const SlotReport& report : reports) {
+    const SlotReport& first = reports.front();
+    const bool same =
+        BitsOf(report.gradient_squares) == BitsOf(first.gradient_squares) && report.replica_hash == first.replica_hash;
+    if (same) continue;
+    return "the workers of slots " + std::to_string(first.slot) + " and " + std::to_string(report.slot) +
+           " have other sums of the gradient, or other weights; one of their machines may compute or remember "
+           "wrongly; " +
+           "--resume goes on from the newest snapshot";
+  }
+  return "";
+}
 
 GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std::vector<const Prepared*>& prepared) {
   GradientNorm result;
@@ -147,6 +174,9 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     if (!std::isfinite(report.loss_sum)) verdict.suspects.push_back(report.slot);
   }
   std::sort(verdict.suspects.begin(), verdict.suspects.end());
+  const bool replicas = WorkersUpdate(config.job.mode);
+  const std::string differing = replicas ? TwoReplicas(reports) : "";
+  const GradientNorm of_replicas = NormOfReplicas(reports);
   AddSlotReports(std::move(reports), &record);
   for (const Prepared* one : prepared) {
     for (std::uint64_t samples : one->report.block_samples) {
@@ -158,22 +188,23 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
       return verdict;
     }
   }
-  for (const std::string& difference : {TwoSets(prepared), TwoStates(prepared)}) {
+  for (const std::string& difference : {TwoSets(prepared), TwoStates(prepared), differing}) {
     if (difference.empty()) continue;
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": " + difference;
     return verdict;
   }
 
-  const GradientNorm gradient = NormOf(catalog, order, prepared);
+  const GradientNorm gradient = replicas ? of_replicas : NormOf(catalog, order, prepared);
   record.gradient_norm = gradient.norm;
   const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
   const bool scaled = config.worker.precision == Precision::kFp16;  // then the scale may be what is too large
   const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale;
   if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;
-    verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient of tensor \"" +
-                     gradient.non_finite_tensor + "\" is not finite" +
+    verdict.reason = "step " + std::to_string(first.step.value) + ": the gradient" +
+                     (gradient.non_finite_tensor.empty() ? "" : " of tensor \"" + gradient.non_finite_tensor + "\"") +
+                     " is not finite" +
                      (scaled ? ", even with the least loss scale: the model's own numbers may be too large for fp16; "
                                "worker.precision = \"bf16\" has the range of fp32"
                              : "") +
@@ -191,7 +222,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     verdict.next.loss_scale = scale.scale;
     verdict.next.good_steps = scale.good_steps;
   }
-  if (!apply) return verdict;
+  if (!apply || replicas) return verdict;  // the workers have done what else there is to decide
   const double clip_norm = config.optimizer.clip_norm;
   const auto clip = clip_norm > 0 ? static_cast<float>(clip_norm / (gradient.norm + 1e-6)) : 1.0F;
   const std::uint32_t clipped_at = clip < 1.0F ? 1 : 0;  // the first attempt with the final clip factor
@@ -203,4 +234,4 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   return verdict;
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

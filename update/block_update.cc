@@ -1,4 +1,4 @@
-#include "server/block_update.h"
+#include "update/block_update.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "kernels/stream_store.h"
 
-namespace capstan::server {
+namespace capstan {
 
 namespace {
 
@@ -591,4 +591,4 @@ void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalar
   }
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

@@ -1,8 +1,8 @@
-#include "server/schedule.h"
+#include "update/schedule.h"
 
 #include "kernels/elementary.h"
 
-namespace capstan::server {
+namespace capstan {
 
 namespace {
 
@@ -28,4 +28,4 @@ float LearningRate(const ScheduleRule& rule, double base_lr, std::uint64_t updat
   return static_cast<float>(rule.min_lr + (base_lr - rule.min_lr) * height);
 }
 
-}  // namespace capstan::server
+}  // namespace capstan

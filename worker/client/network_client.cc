@@ -1,5 +1,4 @@
-#include <capstan/client.h>
-
+// A client whose weights are on the servers.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,34 +11,17 @@
 #include "common/job_config.h"
 #include "common/loss_scale.h"
 #include "common/metrics_check.h"
-#include "worker/client/fork_guard.h"
+#include "worker/client/describe.h"
 #include "worker/client/gradient_check.h"
-#include "worker/client/session_loop.h"
+#include "worker/client/session_client.h"
 #include "worker/client/slot_sums.h"
 
 namespace capstan {
 
 namespace {
 
-using client::LoopEvent;
 using client::Session;
-using client::SessionLoop;
 using client::SlotSums;
-
-// Weight decay spares what the program or the job file says.
-std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer) {
-  std::vector<TensorSpec> specs;
-  specs.reserve(tensors.size());
-  for (const TensorDeclaration& tensor : tensors) {
-    specs.push_back({tensor.name,
-                     tensor.shape,
-                     {static_cast<InitKind>(tensor.initial), tensor.scale},
-                     tensor.weight_decay && DecayApplies(optimizer, tensor.name),
-                     tensor.group,
-                     tensor.statistic ? TensorKind::kStatistic : TensorKind::kParameter});
-  }
-  return specs;
-}
 
 // A copy of those that count, flat as the catalog.
 Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPool* pool) {
@@ -62,22 +44,12 @@ Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPo
   return weights;
 }
 
-class NetworkClient : public Client {
+class NetworkClient : public client::SessionClient {
  public:
-  explicit NetworkClient(std::unique_ptr<SessionLoop> loop) : loop_(std::move(loop)) {}
-  ~NetworkClient() override {
-    if (!ended_) (void)Leave("the client was closed").ok();
-    loop_.reset();  // first: its thread writes into the weights until it has stopped
-  }
+  explicit NetworkClient(client::Connection connection) : SessionClient(std::move(connection)) {}
+  ~NetworkClient() override { Close(); }
 
-  Status WaitForJobFile(Deadline deadline) {
-    while (job_file_.empty()) CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "the coordinator's job file"));
-    return {};
-  }
-
-  const std::string& job_file() const override { return job_file_; }
   Status Declare(const WorkerDescription& description) override;
-  Result<std::optional<Work>> NextWork(Deadline deadline) override;
   const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
   const std::uint16_t* narrow_weights() const override {
     return narrow_weights_ ? narrow_weights_.As<const std::uint16_t>() : nullptr;
@@ -90,33 +62,17 @@ class NetworkClient : public Client {
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
-  Status Barrier(Deadline deadline) override;
-  Status Leave(const std::string& reason) override {
-    loop_->Send(client::LeaveCommand{reason});
-    ended_ = true;
-    if (failure_.ok()) failure_ = Invalid("the client has left the job; connect another one to take part again");
-    return {};
-  }
-  ClientCounters counters() const override { return loop_->counters(); }
 
  private:
-  Status TakeEvent(Deadline deadline, const char* what);
-  void On(Session::JobFile& file) { job_file_ = std::move(file.text); }
-  void On(Session::Joined&) {}
-  void On(Session::WorkReady& ready);
-  void On(client::BlockArrived& block) {
+  void GiveUpRound() override {
+    slot_open_ = hyper_parameters_settled_ = false;
+    sums_.reset();
+    state_after_step_.clear();
+  }
+  void BeginRound(const Session::WorkReady& ready) override;
+  void TakeBlock(client::BlockArrived& block) override {
     arrived_[block.block] = true;
     if (block.block == 0) program_state_ = std::move(block.program_state);
-  }
-  void On(Session::WorkVoid& ended) {
-    if (has_work_ && ended.round == round_) void_ = true;
-  }
-  void On(Session::BarrierWaits& waits) { barrier_missing_ = std::move(waits.missing); }
-  void On(Session::BarrierPassed&) { barrier_state_ = BarrierState::kPassed; }
-  void On(Session::Finished&) { finished_ = ended_ = true; }
-  void On(Session::Failed& failed) {
-    failure_ = failed.status;
-    ended_ = true;
   }
   Status SettleHyperParameters(const char* call);
   void FinishBlock(BlockIndex block);
@@ -126,21 +82,15 @@ class NetworkClient : public Client {
   }
   Status CheckWholeGradient(double loss_sum);
   void RefuseGradient();
-  Status Misuse(const std::string& what);
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
     return catalog_ && first <= last && last < catalog_->tensors().size();
   }
 
-  std::unique_ptr<SessionLoop> loop_;
-  std::string job_file_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
   Encoding encoding_ = Encoding::kFp32;  // the job's
   BufferRef narrow_weights_;             // null: fp32
-
-  bool finished_ = false, ended_ = false;
-  Status failure_;
 
   // Modes without global steps: no verdict on all slots together comes, so each push is checked by itself.
   bool checks_ = false;
@@ -154,14 +104,7 @@ class NetworkClient : public Client {
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
 
-  enum class BarrierState { kNone, kWaiting, kPassed } barrier_state_ = BarrierState::kNone;
-  std::string barrier_missing_;  // whom it waits for
-
   // The round.
-  bool asked_ = false;  // for work, and it has not come yet
-  bool has_work_ = false, void_ = false;
-  std::uint64_t round_ = 0;
-  Work work_;
   std::vector<bool> arrived_;
   std::string program_state_;     // of the weights, once block 0 is there
   std::string state_after_step_;  // that the program gave in this round
@@ -175,8 +118,11 @@ class NetworkClient : public Client {
 
 Status NetworkClient::Declare(const WorkerDescription& description) {
   if (catalog_) return Misuse("Declare comes once");
-  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file_, "the coordinator's job file"));
-  std::vector<TensorSpec> specs = SpecsOf(description.tensors, config.optimizer);
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file(), "the coordinator's job file"));
+  if (WorkersUpdate(config.job.mode)) {
+    return Misuse("a job of mode \"allreduce\" is trained by capstan-worker; set job.mode = \"sync\"");
+  }
+  std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
   auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
   CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, TakeGiven(catalog, description.given, pool.get()));
@@ -187,63 +133,26 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   if (encoding_ != Encoding::kFp32) {
     narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
-  checks_ = config.job.mode != Mode::kSync;
+  checks_ = !HasGlobalSteps(config.job.mode);
   clip_norm_ = config.optimizer.clip_norm;
   on_nonfinite_ = config.job.on_nonfinite;
   scales_ = checks_ && config.worker.precision == Precision::kFp16;
   holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip || scales_);
-  client::Declaration declaration;
-  declaration.catalog = std::move(specs);
-  declaration.numeric_class = description.numeric_class;
-  declaration.numeric_fingerprint = description.numeric_fingerprint;
-  declaration.data_fingerprint = description.data_fingerprint;
-  declaration.mode = config.job.mode;
-  declaration.encoding = encoding_;
-  declaration.steps = config.job.steps;
+  client::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
-  if (config.limits.stall > 0) {
-    declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
-  }
-  loop_->Send(client::DeclareCommand{std::move(declaration), weights_.As<float>(),
+  loop().Send(client::DeclareCommand{std::move(declaration), weights_.As<float>(),
                                      narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr});
+  Declared();
   return {};
 }
 
-Status NetworkClient::TakeEvent(Deadline deadline, const char* what) {
-  std::optional<LoopEvent> event = loop_->events().PopUntil(deadline);
-  if (!event) return Timeout(std::string("waited for ") + what + " until the deadline");
-  std::visit([this](auto& body) { On(body); }, *event);
-  return failure_;
-}
-
-void NetworkClient::On(Session::WorkReady& ready) {
-  const client::Work& work = ready.work;
-  asked_ = false;
-  has_work_ = true;
-  void_ = false;
-  round_ = work.round;
-  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale, work.updates};
-  if (scales_) work_.loss_scale = scale_of_slot_[work.slots.front()].scale;
+void NetworkClient::BeginRound(const Session::WorkReady& ready) {
+  const client::Work& next = ready.work;
+  if (scales_) work().loss_scale = scale_of_slot_[next.slots.front()].scale;
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
-  sums_ = std::make_unique<SlotSums>(work.slots, work.slot_count);
+  sums_ = std::make_unique<SlotSums>(next.slots, next.slot_count);
   slots_begun_ = 0;
   slot_open_ = false;
-}
-
-Result<std::optional<Work>> NetworkClient::NextWork(Deadline deadline) {
-  if (!failure_.ok()) return failure_;
-  if (!catalog_) return Misuse("NextWork comes after Declare");
-  has_work_ = void_ = slot_open_ = hyper_parameters_settled_ = false;
-  sums_.reset();
-  state_after_step_.clear();
-  while (!has_work_ || void_) {
-    if (finished_) return std::optional<Work>();
-    has_work_ = void_ = false;
-    // Once per round: a second Ready would give up a round that is about to be handed out.
-    if (!std::exchange(asked_, true)) loop_->Send(client::ReadyCommand{});
-    CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
-  }
-  return std::optional<Work>(work_);
 }
 
 Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
@@ -253,21 +162,15 @@ Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadl
   }
   for (BlockIndex block = catalog_->first_block(first); block <= catalog_->last_block(last); ++block) {
     while (!arrived_[block]) {
-      if (void_ || finished_) return {Code::kStale, "the round is over"};
+      if (round_is_over()) return {Code::kStale, "the round is over"};
       CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights"));
     }
   }
-  return void_ ? Status(Code::kStale, "the round is over") : Status();
-}
-
-// Kept: whoever calls out of order does not go on as if nothing had happened.
-Status NetworkClient::Misuse(const std::string& what) {
-  if (failure_.ok()) failure_ = Invalid("the client was used wrongly: " + what);
-  return failure_;
+  return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
 }
 
 Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
-  if (!failure_.ok()) return failure_;
+  if (!failure().ok()) return failure();
   if (!catalog_) return Misuse("SetHyperParameters comes after Declare");
   if (hyper_parameters_settled_) {
     return Misuse("SetHyperParameters comes after NextWork and before the round's first gradient is final");
@@ -276,12 +179,12 @@ Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& gro
     return Misuse("SetHyperParameters: " + status.message());
   }
   has_hyper_parameters_ = true;
-  loop_->Send(client::HyperParametersCommand{groups});
+  loop().Send(client::HyperParametersCommand{groups});
   return {};
 }
 
 Status NetworkClient::SetProgramState(std::string_view state) {
-  if (!failure_.ok()) return failure_;
+  if (!failure().ok()) return failure();
   if (!sums_) return Misuse("SetProgramState comes in a round, before the end of a slot");
   if (checks_) {
     return Misuse(
@@ -289,7 +192,7 @@ Status NetworkClient::SetProgramState(std::string_view state) {
         "this job, or set job.mode = \"sync\"");
   }
   if (state.size() > kProgramStateBytesMax) {
-    return Misuse("SetProgramState: the state of step " + std::to_string(work_.step) + " has " +
+    return Misuse("SetProgramState: the state of step " + std::to_string(work().step) + " has " +
                   std::to_string(state.size()) + " bytes, and at most " + std::to_string(kProgramStateBytesMax) +
                   " are kept with a step; leave out what follows from the step or from the job's files");
   }
@@ -307,8 +210,8 @@ Status NetworkClient::SettleHyperParameters(const char* call) {
 }
 
 Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
-  if (!failure_.ok()) return failure_;
-  if (!sums_ || slot_open_ || slots_begun_ == work_.slots.size() || work_.slots[slots_begun_] != slot) {
+  if (!failure().ok()) return failure();
+  if (!sums_ || slot_open_ || slots_begun_ == work().slots.size() || work().slots[slots_begun_] != slot) {
     return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
   }
   ++slots_begun_;
@@ -335,7 +238,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
       if (segments_missing_[block] > 0 && --segments_missing_[block] == 0) FinishBlock(block);
     }
   }
-  return failure_;
+  return failure();
 }
 
 // The gradient of a block is final: it is added along the tree and, in the round's last slot, leaves.
@@ -350,10 +253,10 @@ void NetworkClient::FinishBlock(BlockIndex index) {
 }
 
 void NetworkClient::PushBlock(BlockIndex index) {
-  if (void_ || !failure_.ok()) return;
+  if (round_is_over() || !failure().ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round_, part.node, index, left_out_ ? 0 : part.samples, work_.loss_scale, 0, {}};
+    client::PushCommand push{round(), part.node, index, left_out_ ? 0 : part.samples, work().loss_scale, 0, {}};
     if (part.gradient && !left_out_) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
       if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
@@ -364,15 +267,15 @@ void NetworkClient::PushBlock(BlockIndex index) {
       }
       push.payload_hash = Hash64(push.payload.bytes());  // here, while it is in this core's cache
     }
-    loop_->Send(std::move(push));
+    loop().Send(std::move(push));
   }
 }
 
 void NetworkClient::RefuseGradient() {
-  failure_ = Invalid("the gradient of slot " + std::to_string(work_.slots[slots_begun_ - 1]) + ", its push " +
-                     std::to_string(work_.step + 1) +
+  (void)Fail(Invalid("the gradient of slot " + std::to_string(work().slots[slots_begun_ - 1]) + ", its push " +
+                     std::to_string(work().step + 1) +
                      ", is not finite. Look for NaN in the data or a learning rate that is too large, or set "
-                     "job.on_nonfinite = \"skip\" to leave such pushes out");
+                     "job.on_nonfinite = \"skip\" to leave such pushes out"));
 }
 
 // Clips by the norm of the whole, and leaves it out when it is not finite.
@@ -387,16 +290,16 @@ Status NetworkClient::CheckWholeGradient(double loss_sum) {
   }
   bool can_shrink = false;
   if (scales_) {
-    LossScale& scale = scale_of_slot_[work_.slots[slots_begun_ - 1]];
+    LossScale& scale = scale_of_slot_[work().slots[slots_begun_ - 1]];
     can_shrink = scale.scale > kLeastLossScale && std::isfinite(loss_sum);  // a loss does not come from the scale
     scale.Count(finite);
   }
   if (!finite) {
     left_out_ = true;
     if (on_nonfinite_ == NonFinitePolicy::kStop && !can_shrink) RefuseGradient();
-    return failure_;
+    return failure();
   }
-  const double norm = std::sqrt(squares) / static_cast<double>(work_.loss_scale);
+  const double norm = std::sqrt(squares) / static_cast<double>(work().loss_scale);
   const auto clip = static_cast<float>(clip_norm_ / (norm + 1e-6));
   if (clip_norm_ == 0 || clip >= 1.0F) return {};
   for (const Block& block : catalog_->blocks()) {
@@ -406,29 +309,9 @@ Status NetworkClient::CheckWholeGradient(double loss_sum) {
   return {};
 }
 
-// A call that timed out goes on with the next one, also when the others came in between.
-Status NetworkClient::Barrier(Deadline deadline) {
-  if (!failure_.ok()) return failure_;
-  if (!catalog_) return Misuse("Barrier comes after Declare");
-  if (barrier_state_ == BarrierState::kNone) {
-    barrier_state_ = BarrierState::kWaiting;
-    barrier_missing_.clear();
-    loop_->Send(client::BarrierCommand{});
-  }
-  while (barrier_state_ == BarrierState::kWaiting) {
-    if (finished_) return {Code::kStale, "the job is done: nobody comes to a barrier any more"};
-    if (TakeEvent(deadline, "a barrier").ok()) continue;
-    if (!failure_.ok()) return failure_;
-    const std::string who = barrier_missing_.empty() ? "the coordinator's word" : barrier_missing_;
-    return Timeout("waited for " + who + " in a barrier until the deadline");
-  }
-  barrier_state_ = BarrierState::kNone;
-  return {};
-}
-
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   const FloatControl float_control;
-  if (!slot_open_ || work_.slots[slots_begun_ - 1] != slot) {
+  if (!slot_open_ || work().slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
   }
   if (Status status = CheckMetrics(result.metrics); !status.ok()) {
@@ -445,7 +328,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(result.loss_sum));
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
-  if (!failure_.ok()) return failure_;
+  if (!failure().ok()) return failure();
   SlotReport report;
   report.slot = slot;
   report.samples = left_out_ ? 0 : slot_samples_;
@@ -455,27 +338,14 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   report.validation_predictions = result.validation_predictions;
   report.validation_correct = result.validation_correct;
   report.metrics = result.metrics;
-  loop_->Send(client::EndSlotCommand{round_, std::move(report), state_after_step_});
-  return void_ ? Status(Code::kStale, "the round is over") : failure_;
+  loop().Send(client::EndSlotCommand{round(), std::move(report), state_after_step_});
+  return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
-  if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
-  if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
-    return Invalid("worker \"" + options.worker + "\": rank " +
-                   (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +
-                   "; ranks are counted from 0 and below their number, and come with it");
-  }
-  SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
-  loop_options.rank = options.rank ? *options.rank + 1 : 0;
-  loop_options.ranks = options.ranks;
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SessionLoop> loop, SessionLoop::Start(loop_options));
-  auto network = std::make_unique<NetworkClient>(std::move(loop));
-  CAPSTAN_RETURN_IF_ERROR(
-      network->WaitForJobFile(std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2)));
-  return client::GuardAgainstFork(std::move(network));
+std::unique_ptr<Client> client::CreateNetworkClient(Connection connection) {
+  return std::make_unique<NetworkClient>(std::move(connection));
 }
 
 }  // namespace capstan

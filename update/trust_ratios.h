@@ -14,12 +14,12 @@
 
 #include <vector>
 
-#include "server/verdict.h"
+#include "update/verdict.h"
 
-namespace capstan::server {
+namespace capstan {
 
 // By tensor of the catalog. `prepared`: as for Decide(), with reports of the weights and directions.
 std::vector<float> TrustRatios(const OptimizerSection& optimizer, const Catalog& catalog, const SegmentOrder& order,
                                const std::vector<const Prepared*>& prepared);
 
-}  // namespace capstan::server
+}  // namespace capstan

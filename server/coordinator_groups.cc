@@ -1,0 +1,108 @@
+// Mode allreduce: who forms the group of a generation. Its members do not change: whoever comes or goes, and a group
+// that breaks, begin another generation, in which the shards stay where they are and the workers go on from the step
+// that was committed last, if one of them has it.
+#include <algorithm>
+
+#include "server/coordinator.h"
+#include "server/coordinator_text.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least: one that breaks at once breaks again
+
+}  // namespace
+
+// Whether the slots would be dealt in another way now.
+bool Coordinator::GroupChanges() const {
+  Membership after = members_;
+  after.Assign(slot_count_);
+  std::size_t held = 0;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (after.Find(session)->slots != worker.slots) return true;
+    held += worker.slots.size();
+  }
+  return held != slot_count_;
+}
+
+void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out) {
+  if (regroup_ && regroup_->recovery == Recovery::kGoBack) return;
+  if (!regroup_) {
+    out->Say(Severity::kWarning, "the group of generation " + std::to_string(generation_.value) +
+                                     " is given up at step " + std::to_string(step_.value) + ": " + reason);
+  }
+  regroup_ = GroupWish{std::move(reason), recovery};
+}
+
+// A Commit that is on its way arrives first, so that all shards stand at one version. Right after a start of ours the
+// members of before are still on their way.
+void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
+  if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
+  const bool all = members_.size() >= options_.config.cluster.workers;
+  if ((!all && now - started_ < lease()) || now - last_group_ < kGroupLasts) return;
+  const bool back = regroup_->recovery == Recovery::kGoBack;
+  const Step lost = step_;
+  const std::string reason = std::move(regroup_->reason);
+  StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
+  const std::string next = "generation " + std::to_string(generation_.value);
+  if (!back) {
+    out->Say(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
+                                  ", the last that all had finished");
+  } else {
+    out->Say(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
+                                     "); the job goes back to version " +
+                                     std::to_string(recover_->snapshot.version.value));
+  }
+}
+
+void Coordinator::BeginGroup() {
+  regroup_.reset();
+  for (auto& [session, worker] : members_.workers()) {
+    worker.group = GroupState::kNone;
+    worker.group_text.clear();
+  }
+}
+
+void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
+  if (state_ != State::kRunning) return;
+  switch (worker.group) {
+    case GroupState::kNone: return;
+    case GroupState::kOffered:
+      if (!GroupOffered()) return;
+      ++view_sequence_;
+      return SendViews(out);
+    case GroupState::kFormed: return;
+    case GroupState::kBroken:
+      return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kRegroup, out);
+    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kGoBack, out);
+  }
+}
+
+bool Coordinator::GroupOffered() const {
+  return std::all_of(members_.workers().begin(), members_.workers().end(), [](const auto& entry) {
+    const Worker& worker = entry.second;
+    return worker.slots.empty() || worker.group == GroupState::kOffered || worker.group == GroupState::kFormed;
+  });
+}
+
+// Ranks are in the order of sessions. Addresses go to those who have not formed it yet.
+std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
+  std::vector<GroupMember> group;
+  if (!WorkersUpdate(options_.config.job.mode) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
+    return group;
+  }
+  const bool tell = worker.group == GroupState::kOffered && GroupOffered();
+  for (const auto& [session, member] : members_.workers()) {
+    if (member.slots.empty()) continue;
+    group.push_back({session, member.name, tell ? member.group_text : std::string()});
+  }
+  return group;
+}
+
+bool Coordinator::KeepDue(Step step, Instant now) {
+  if (!WorkersUpdate(options_.config.job.mode)) return false;
+  return step.Next().value >= options_.config.job.steps || stop_requested_ || SnapshotDue(step.Next(), now);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,51 @@
+// The modes of a job file: which go together with what, and which may follow each other.
+#include <catch2/catch.hpp>
+
+#include "common/job_config.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+
+const std::string kSmallest =
+    "[job]\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n";
+
+Result<JobConfig> TryParse(const std::vector<std::string>& overrides, const std::string& text = kSmallest) {
+  return ParseJobConfig(text, "job.toml", overrides);
+}
+JobConfig Parse(const std::vector<std::string>& overrides, const std::string& text = kSmallest) {
+  Result<JobConfig> config = TryParse(overrides, text);
+  INFO(config.status().message());
+  REQUIRE(config.ok());
+  return *config;
+}
+std::string Refusal(const std::vector<std::string>& overrides) { return TryParse(overrides).status().message(); }
+
+TEST_CASE("the section of mode allreduce may stand in a job of any mode", "[config]") {
+  const JobConfig config = Parse({"job.mode=allreduce", "allreduce.wire=bf16", "allreduce.bucket_mib=0.5"});
+  CHECK(config.job.mode == Mode::kAllReduce);
+  CHECK(config.allreduce.wire == Encoding::kBf16);
+  CHECK(config.allreduce.bucket_mib == 0.5);
+  CHECK(Parse({}, PrintJobConfig(config)) == config);
+  CHECK(Parse({"job.mode=sync"}, PrintJobConfig(config)).job.mode == Mode::kSync);
+}
+
+TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[config]") {
+  CHECK_THAT(Refusal({"job.mode=allreduce", "allreduce.bucket_mib=0"}), Contains("allreduce.bucket_mib is 0"));
+  CHECK_THAT(Refusal({"job.mode=allreduce", "job.acknowledge=durable"}), Contains("\"async\" or \"bounded\""));
+  const Result<JobConfig> client = ParseJobConfig(
+      "[job]\nmode = \"allreduce\"\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"client\"\n", "job.toml");
+  CHECK_THAT(client.status().message(), Contains("job.toml:2") && Contains("capstan-worker"));
+}
+
+TEST_CASE("a job may go from sync to allreduce and back, and to no other mode", "[config]") {
+  const JobConfig sync = Parse({}), ring = Parse({"job.mode=allreduce", "allreduce.wire=bf16"});
+  CHECK(DescribeDifference(sync, ring).empty());
+  CHECK(DescribeDifference(ring, sync).empty());
+  CHECK(HashJobConfig(sync) != HashJobConfig(ring));  // all processes of one run have one mode
+  CHECK_THAT(DescribeDifference(ring, Parse({"job.mode=async"})), Contains("mode"));
+}
+
+}  // namespace
+}  // namespace capstan

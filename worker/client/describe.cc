@@ -1,0 +1,37 @@
+#include "worker/client/describe.h"
+
+#include <utility>
+
+namespace capstan::client {
+
+std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer) {
+  std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
+  for (const TensorDeclaration& tensor : tensors) {
+    specs.push_back({tensor.name,
+                     tensor.shape,
+                     {static_cast<InitKind>(tensor.initial), tensor.scale},
+                     tensor.weight_decay && DecayApplies(optimizer, tensor.name),
+                     tensor.group,
+                     tensor.statistic ? TensorKind::kStatistic : TensorKind::kParameter});
+  }
+  return specs;
+}
+
+Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
+                          std::vector<TensorSpec> catalog) {
+  Declaration declaration;
+  declaration.catalog = std::move(catalog);
+  declaration.numeric_class = description.numeric_class;
+  declaration.numeric_fingerprint = description.numeric_fingerprint;
+  declaration.data_fingerprint = description.data_fingerprint;
+  declaration.mode = config.job.mode;
+  declaration.encoding = EncodingOf(config);
+  declaration.steps = config.job.steps;
+  if (config.limits.stall > 0) {
+    declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
+  }
+  return declaration;
+}
+
+}  // namespace capstan::client

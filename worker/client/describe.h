@@ -1,0 +1,22 @@
+// What a worker's description says to the protocol.
+//
+// Kind:   pure functions.
+#pragma once
+
+#include <capstan/client.h>
+
+#include <vector>
+
+#include "common/job_config.h"
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+// Weight decay spares what the program or the job file says.
+std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer);
+
+// Without first weights.
+Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
+                          std::vector<TensorSpec> catalog);
+
+}  // namespace capstan::client

@@ -1,0 +1,123 @@
+#include "worker/client/session_client.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "worker/client/fork_guard.h"
+
+namespace capstan::client {
+
+Result<Connection> Connect(const ClientOptions& options) {
+  if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
+    return Invalid("worker \"" + options.worker + "\": rank " +
+                   (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +
+                   "; ranks are counted from 0 and below their number, and come with it");
+  }
+  SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
+  loop_options.rank = options.rank ? *options.rank + 1 : 0;
+  loop_options.ranks = options.ranks;
+  Connection connection;
+  CAPSTAN_ASSIGN_OR_RETURN(connection.loop, SessionLoop::Start(loop_options));
+  const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);
+  while (connection.job_file.empty()) {
+    std::optional<LoopEvent> event = connection.loop->events().PopUntil(deadline);
+    if (!event) return Timeout("waited for the coordinator's job file until the deadline");
+    if (auto* file = std::get_if<Session::JobFile>(&*event)) connection.job_file = std::move(file->text);
+    if (const auto* failed = std::get_if<Session::Failed>(&*event)) return failed->status;
+  }
+  return connection;
+}
+
+void SessionClient::Close() {
+  if (!loop_) return;
+  if (!ended_) (void)Leave("the client was closed").ok();
+  loop_.reset();
+}
+
+Status SessionClient::TakeEvent(Deadline deadline, const char* what) {
+  std::optional<LoopEvent> event = loop_->events().PopUntil(deadline);
+  if (!event) return Timeout(std::string("waited for ") + what + " until the deadline");
+  std::visit([this](auto& body) { On(body); }, *event);
+  return failure_;
+}
+
+Status SessionClient::LookUp() {
+  while (std::optional<LoopEvent> event = loop_->events().TryPop()) {
+    std::visit([this](auto& body) { On(body); }, *event);
+  }
+  if (!failure_.ok()) return failure_;
+  return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
+}
+
+Status SessionClient::Fail(Status status) {
+  if (failure_.ok()) failure_ = std::move(status);
+  return failure_;
+}
+
+Status SessionClient::Misuse(const std::string& what) { return Fail(Invalid("the client was used wrongly: " + what)); }
+
+void SessionClient::On(Session::WorkReady& ready) {
+  const client::Work& work = ready.work;
+  asked_ = false;
+  has_work_ = true;
+  void_ = false;
+  round_ = work.round;
+  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale, work.updates};
+  BeginRound(ready);
+}
+
+Result<std::optional<capstan::Work>> SessionClient::NextWork(Deadline deadline) {
+  if (!failure_.ok()) return failure_;
+  if (!declared_) return Misuse("NextWork comes after Declare");
+  has_work_ = void_ = false;
+  GiveUpRound();
+  while (!has_work_ || void_) {
+    if (finished_) return std::optional<capstan::Work>();
+    has_work_ = void_ = false;
+    // Once per round: a second Ready would give up a round that is about to be handed out.
+    if (!std::exchange(asked_, true)) loop_->Send(ReadyCommand{});
+    CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
+  }
+  return std::optional<capstan::Work>(work_);
+}
+
+// A call that timed out goes on with the next one, also when the others came in between.
+Status SessionClient::Barrier(Deadline deadline) {
+  if (!failure_.ok()) return failure_;
+  if (!declared_) return Misuse("Barrier comes after Declare");
+  if (barrier_state_ == BarrierState::kNone) {
+    barrier_state_ = BarrierState::kWaiting;
+    barrier_missing_.clear();
+    loop_->Send(BarrierCommand{});
+  }
+  while (barrier_state_ == BarrierState::kWaiting) {
+    if (finished_) return {Code::kStale, "the job is done: nobody comes to a barrier any more"};
+    if (TakeEvent(deadline, "a barrier").ok()) continue;
+    if (!failure_.ok()) return failure_;
+    const std::string who = barrier_missing_.empty() ? "the coordinator's word" : barrier_missing_;
+    return Timeout("waited for " + who + " in a barrier until the deadline");
+  }
+  barrier_state_ = BarrierState::kNone;
+  return {};
+}
+
+Status SessionClient::Leave(const std::string& reason) {
+  loop_->Send(LeaveCommand{reason});
+  ended_ = true;
+  return failure_.ok()
+             ? (failure_ = Invalid("the client has left the job; connect another one to take part again"), Status())
+             : Status();
+}
+
+}  // namespace capstan::client
+
+namespace capstan {
+
+Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
+  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(options));
+  return client::GuardAgainstFork(client::CreateNetworkClient(std::move(connection)));
+}
+
+}  // namespace capstan

@@ -1,0 +1,59 @@
+// What a session does where workers update: the group of a generation is formed, and versions that are to be kept go to
+// the shards.
+#include <algorithm>
+
+#include "common/hash.h"
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+void Session::SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
+  if (ended_ || left_ || session_.value == 0 || generation != generation_) return;
+  group_ = state;
+  group_text_ = std::move(text);
+  SendBeat(now, out);
+}
+
+// Once per generation, when all addresses are there.
+void Session::HearOfGroup() {
+  const std::vector<GroupMember>& members = view_->group;
+  if (group_known_ || group_ != GroupState::kOffered || view_->generation != generation_ || members.empty()) return;
+  const auto me = std::find_if(members.begin(), members.end(),
+                               [this](const GroupMember& member) { return member.session == session_; });
+  const bool all =
+      std::none_of(members.begin(), members.end(), [](const GroupMember& member) { return member.address.empty(); });
+  if (me == members.end() || !all) return;
+  group_known_ = true;
+  events_.push_back(GroupKnown{generation_, members, static_cast<int>(me - members.begin())});
+}
+
+void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
+                   Outbox* out) {
+  if (round != round_ || !announced_) return;
+  made_ = {step_, std::move(arrays), {}};
+  for (BlockIndex block : blocks) made_.owed.Add(placement_[block], block);
+  for (auto& [shard, link] : links_) {
+    if (!made_.owed.owes(shard)) continue;
+    link.retry.Restart();
+    SendMade(&link, now, out, false);
+  }
+}
+
+// `again`: what was sent and has no answer.
+void Session::SendMade(ShardLink* link, Instant now, Outbox* out, bool again) {
+  const ShardIndex shard = link->address.shard;
+  if (!made_.owed.owes(shard)) return;
+  const auto send = [&](BlockIndex index) {
+    const Block& block = catalog_->blocks()[index];
+    for (std::uint32_t array = 0; array < made_.arrays.size(); ++array) {
+      const Slice& flat = made_.arrays[array];
+      const Slice part{flat.owner, flat.data + block.flat_offset * sizeof(float), block.count * sizeof(float)};
+      Assign assign{generation_, link->address.incarnation, session_, index, Hash64(part.bytes()), made_.step, array};
+      out->Send(link->peer, std::move(assign), part);
+    }
+  };
+  again ? made_.owed.SendAgain(shard, send) : made_.owed.SendNew(shard, send);
+  link->retry.Sent(now);
+}
+
+}  // namespace capstan::client

@@ -1,0 +1,25 @@
+#include "worker/train/replica/buckets.h"
+
+namespace capstan::train {
+
+std::vector<Bucket> CutBuckets(const Catalog& catalog, std::uint64_t bucket_bytes) {
+  std::vector<Bucket> buckets;
+  for (auto index = static_cast<BlockIndex>(catalog.blocks().size()); index-- > 0;) {
+    const Block& block = catalog.blocks()[index];
+    const bool statistics = block.kind == TensorKind::kStatistic;
+    Bucket* open = buckets.empty() ? nullptr : &buckets.back();
+    const bool joins = open != nullptr && open->statistics == statistics &&
+                       block.flat_offset + block.count == open->flat_offset &&
+                       (open->count + block.count) * sizeof(float) <= bucket_bytes;
+    if (!joins) {
+      buckets.push_back({index, index, block.flat_offset, block.count, statistics});
+      continue;
+    }
+    open->first = index;
+    open->flat_offset = block.flat_offset;
+    open->count += block.count;
+  }
+  return buckets;
+}
+
+}  // namespace capstan::train
