@@ -11,7 +11,7 @@
 #include "common/buffer.h"
 #include "common/catalog.h"
 #include "kernels/stream_store.h"
-#include "server/block_update.h"
+#include "update/block_update.h"
 
 namespace capstan::bench {
 
@@ -33,9 +33,9 @@ using V8 = float __attribute__((vector_size(32)));
 
 using Line = std::array<V8, 2>;  // a cache line
 
-template <server::WritePath kPath>
+template <WritePath kPath>
 void Write(float* values, const Line& line) {
-  if constexpr (kPath == server::WritePath::kStreaming) {
+  if constexpr (kPath == WritePath::kStreaming) {
     kernels::StreamLine(values, reinterpret_cast<const float*>(&line));
   } else {
     std::memcpy(values, &line, sizeof(line));
@@ -43,7 +43,7 @@ void Write(float* values, const Line& line) {
 }
 
 // Every byte of `reads` is read and every byte of `writes` written, with next to no arithmetic in between.
-template <server::WritePath kPath, std::size_t kReads>
+template <WritePath kPath, std::size_t kReads>
 void Stream(const std::array<const std::byte*, kReads> reads, const std::array<float*, 4> writes) {
   for (std::size_t i = 0; i < kBlockElements; i += 16) {
     std::array<Line, kReads> in;
@@ -81,7 +81,7 @@ class ApplyBench {
   std::vector<BenchBlock> blocks_;
 };
 
-template <server::WritePath kPath, std::size_t kInputs>
+template <WritePath kPath, std::size_t kInputs>
 void StreamBlock(const BenchBlock& block) {
   std::array<const std::byte*, 3 + kInputs> reads;
   for (std::size_t r = 0; r < 3; ++r) reads[r] = block.published[r]->data();
@@ -91,18 +91,17 @@ void StreamBlock(const BenchBlock& block) {
 }
 
 template <std::size_t kInputs>
-void UpdateBlock(const BenchBlock& block, server::WritePath path) {
-  const server::GroupRule rule{{.kind = OptimizerKind::kAdamW, .weight_decay = 0.01}, 1e-4};
-  const server::UpdateScalars scalars{.step = 10, .mean_scale = 1.0F / 32};
-  std::array<server::StagedInput, kInputs> cover;
+void UpdateBlock(const BenchBlock& block, WritePath path) {
+  const GroupRule rule{{.kind = OptimizerKind::kAdamW, .weight_decay = 0.01}, 1e-4};
+  const UpdateScalars scalars{.step = 10, .mean_scale = 1.0F / 32};
+  std::array<StagedInput, kInputs> cover;
   for (SlotIndex slot = 0; slot < kInputs; ++slot) cover[slot] = {{slot, slot + 1}, 16, block.Payload(slot)};
-  const server::SegmentRange segment{0, kBlockElements, true};
-  const server::BlockIn in{block.published[0].As<float>(),
-                           {block.published[1].As<float>(), block.published[2].As<float>()}};
-  const server::BlockOut out{
+  const SegmentRange segment{0, kBlockElements, true};
+  const BlockIn in{block.published[0].As<float>(), {block.published[1].As<float>(), block.published[2].As<float>()}};
+  const BlockOut out{
       block.next[0].As<float>(), {block.next[1].As<float>(), block.next[2].As<float>()}, block.sum.As<float>(), path};
   double squares = 0.0;
-  server::ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
+  ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
 }
 
 // Times every block by itself and keeps its best: what else runs on the machine then costs a block here and there, not
@@ -131,11 +130,11 @@ Figure Compare(ApplyBench* bench, int rounds) {
   std::vector<BenchBlock>& blocks = bench->blocks();
   const std::size_t arrays = 3 + kInputs + 4;
   const std::uint64_t bytes = blocks.size() * kBlockElements * sizeof(float) * arrays;
-  const server::WritePath path = server::WritePathFor(bytes);
+  const WritePath path = WritePathFor(bytes);
   BestTimes cached(blocks.size()), streaming(blocks.size()), pass(blocks.size());
   for (int round = 0; round < rounds; ++round) {
-    cached.Round(blocks, StreamBlock<server::WritePath::kCached, kInputs>);
-    streaming.Round(blocks, StreamBlock<server::WritePath::kStreaming, kInputs>);
+    cached.Round(blocks, StreamBlock<WritePath::kCached, kInputs>);
+    streaming.Round(blocks, StreamBlock<WritePath::kStreaming, kInputs>);
     pass.Round(blocks, [path](const BenchBlock& block) { UpdateBlock<kInputs>(block, path); });
     for (BenchBlock& block : blocks) std::swap(block.published, block.next);
   }

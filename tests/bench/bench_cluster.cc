@@ -46,7 +46,7 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
   options.shard.mode = config.job.mode;
   options.shard.seed = config.job.seed;
   options.shard.config_hash = HashJobConfig(config);
-  options.shard.optimizer = server::MakeOptimizerRule(config.optimizer);
+  options.shard.optimizer = MakeOptimizerRule(config.optimizer);
   options.shard.encoding = EncodingOf(config);
   options.listen = listen;
   options.coordinator = coordinator;

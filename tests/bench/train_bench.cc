@@ -36,7 +36,13 @@ struct Subject {
   std::string unit;
   double steps_per_second = 0.0;  // roughly
   std::string precision = "fp32";
+  std::string mode = "sync";
 
+  Subject By(const std::string& other) const {
+    Subject subject = *this;
+    subject.mode = other;
+    return subject;
+  }
   Subject In(const std::string& other) const {
     Subject subject = *this;
     subject.precision = other;
@@ -98,7 +104,7 @@ int StepsOf(const Subject& subject, double seconds) {
 // Servers and as many workers; 1 and its model and data alone do for what computes without either.
 std::string JobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
-  return "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
+  return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
          "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
          subject.data +
          "[optimizer]\nkind = \"sgd\"\nlr = 1e-3\n[snapshot]\nevery_seconds = 0\n[cluster]\nservers = " + count +
@@ -255,7 +261,7 @@ Result<Figure> Measure(const Subject& subject, const Measurement& what, const Tr
   return figure;
 }
 
-std::array<Measurement, 5> MeasurementsOf(const Subject& subject, int steps) {
+std::array<Measurement, 6> MeasurementsOf(const Subject& subject, int steps) {
   const std::string count = std::to_string(steps);
   return {Measurement{"compute", subject.name + " 1 " + count + " --no-update", ", 1 thread, forward and backward",
                       [=] { return MeasureCompute(subject, steps); }},
@@ -263,6 +269,8 @@ std::array<Measurement, 5> MeasurementsOf(const Subject& subject, int steps) {
                       [=] { return MeasureJob(subject, 1, steps); }},
           Measurement{"2s2w", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
                       [=] { return MeasureJob(subject, 2, steps); }},
+          Measurement{"2w-allreduce", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
+                      [=] { return MeasureJob(subject.By("allreduce"), 2, steps); }},
           Measurement{"compute-bf16", subject.name + " 1 " + count + " --no-update",
                       " in fp32, 1 thread, forward and backward",
                       [=] { return MeasureCompute(subject.In("bf16"), steps); }},
