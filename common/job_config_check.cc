@@ -16,6 +16,7 @@ constexpr std::size_t kNameBytesMax = 64;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kMemoryGiBMax = 64;  // of one thing in one process; far above what trains at a useful speed
 constexpr double kRowNumbersMax = 1 << 20;
+constexpr std::uint32_t kGroupMembersMax = 256;
 
 // The name becomes part of paths.
 std::optional<Problem> FindNameProblem(const JobConfig& c) {
@@ -178,6 +179,11 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
 }
 
 std::optional<Problem> FindClusterProblem(const JobConfig& c) {
+  if (WorkersUpdate(c.job.mode) && std::min(c.cluster.workers, c.job.slots) > kGroupMembersMax) {
+    return Problem{"cluster", "workers",
+                   "workers = " + to_string(c.cluster.workers) + "; mode \"allreduce\" takes at most " +
+                       to_string(kGroupMembersMax) + ", each of which has connections to all others"};
+  }
   if (c.cluster.min_workers > c.cluster.workers) {
     return Problem{"cluster", "min_workers",
                    "min_workers = " + to_string(c.cluster.min_workers) +

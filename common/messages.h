@@ -297,6 +297,7 @@ struct View {  // a hint, never a right
   bool founder = false;             // the job's first weights are to come from this worker
   std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
   std::uint64_t barrier = 0;        // the newest that was passed, in this term
+  Step readable;                    // the newest version that shards have: `step`, in allreduce an earlier one
   std::vector<GroupMember> group;   // allreduce: of `generation`, in order of ranks; empty: this worker is none of it
 };
 

@@ -375,6 +375,7 @@ struct HeaderWriter {
     out.setFounder(m.founder);
     WriteCatalog(m.catalog, out, faults);
     out.setBarrier(m.barrier);
+    out.setReadable(m.readable.value);
     if (m.group.empty()) return;
     auto group = out.initGroup(faults.Count(m.group.size(), kListEntriesMax, "members of a group"));
     for (unsigned i = 0; i < group.size(); ++i) {
@@ -747,6 +748,7 @@ struct HeaderReader {
     m.founder = in.getFounder();
     m.catalog = Tensors(in.getCatalog());
     m.barrier = in.getBarrier();
+    m.readable = {in.getReadable()};
     m.group = Entries<GroupMember>(in.getGroup(), "members of a group", [this](wire::GroupMember::Reader member) {
       return GroupMember{
           {member.getSession()}, Text(member.getWorker(), "a worker's name"), GroupText(member.getAddress())};

@@ -338,6 +338,7 @@ struct View {
   catalog @13 :List(TensorSpec);
   barrier @14 :UInt64;
   group @15 :List(GroupMember);
+  readable @16 :UInt64;
 }
 
 struct Beat {

@@ -220,6 +220,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   pending_backoff_.Restart();
   SendPending(now, out);
+  held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
   // Who has which slots and ranks in the group, only the coordinator before knew.
   if (WorkersUpdate(options_.config.job.mode)) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
@@ -268,6 +269,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
   step_ = step_.Next();
+  if (verdict.next.held) held_ = step_;
   ForgetBackups();
   attempt_ = 0;
   parameters_ = verdict.next;

@@ -256,6 +256,7 @@ class Coordinator {
   };
   std::optional<GroupWish> regroup_;  // another group is to be formed, as soon as a step's Commit is everywhere
   Instant last_group_{};              // when the present one was begun
+  Step held_;                         // where workers update: the newest version that the shards have
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
   struct PendingSnapshot {

@@ -158,6 +158,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   step_ = GoingOn() ? StepOfShards() : Step{recover_->snapshot.version.value};
   const bool regrouped = GoingOn() && WorkersUpdate(options_.config.job.mode);
   parameters_ = GoingOn() && !regrouped ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
+  if (parameters_.held) held_ = step_;
   for (ShardState& shard : shards_) {
     if (regrouped && step_.value > 0) shard.committed = Step{step_.value - 1};
   }

@@ -245,6 +245,7 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.sequence = view_sequence_;
   view.slot_count = slot_count_;
   view.step = step_;
+  view.readable = WorkersUpdate(options_.config.job.mode) ? held_ : step_;
   switch (state_) {
     case State::kRunning: view.phase = JobPhase::kRunning; break;
     case State::kFinished: view.phase = JobPhase::kDone; break;

@@ -384,7 +384,9 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
            out);
     return;
   }
-  PullAdmission admission = AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
+  const bool of_kept = WorkersUpdate(options_.mode) && !pull.blocks.empty() && pull.version == held_.version;
+  PullAdmission admission =
+      of_kept ? PullAdmission::kAnswer : AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
   if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
   switch (admission) {
     case PullAdmission::kAnswer: AnswerLate(from, pull, out); return;
@@ -409,9 +411,11 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
 }
 
 void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
-  if (!parameters_.held && !pull.blocks.empty()) {
+  const bool is_held = !WorkersUpdate(options_.mode) || pull.version == held_.version;
+  if (!is_held && !pull.blocks.empty()) {
     return Refuse(peer, Code::kStale,
-                  "version " + std::to_string(version_.value) + " is with the workers alone; servers have kept ones",
+                  "version " + std::to_string(pull.version.value) +
+                      " is with the workers alone; servers have version " + std::to_string(held_.version.value),
                   out);
   }
   if (pull.follows && HasGlobalSteps(options_.mode)) SendPublished(peer, out);
@@ -420,14 +424,14 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
     Weights weights;
     weights.generation = generation_;
     weights.incarnation = options_.incarnation;
-    weights.version = HasGlobalSteps(options_.mode) ? version_ : Version{progress_[local].updates};
+    weights.version = HasGlobalSteps(options_.mode) ? held_.version : Version{progress_[local].updates};
     weights.asked = pull.version;
     weights.attempt = last_commit_ ? last_commit_->attempt : 0;
     weights.block = block;
-    weights.stop = parameters_.stop;
+    weights.stop = parameters_.stop && parameters_.held;
     weights.loss_scale = parameters_.loss_scale;
     weights.array = pull.array;
-    weights.updates = HasGlobalSteps(options_.mode) ? parameters_.updates : progress_[local].updates;
+    weights.updates = HasGlobalSteps(options_.mode) ? held_.updates : progress_[local].updates;
     if (block == 0 && pull.array == 0) weights.program_state = parameters_.program_state;
     BlockStore::Sendable sendable;
     if (pull.array == 0) {

@@ -222,6 +222,7 @@ class Shard {
   void PrepareStepWhenComplete(Instant now, Outbox* out);
   void Publish(const Commit& commit, Instant now, Outbox* out);
   void BeginStep();
+  void NoteHeld();
   void AnswerPull(PeerId peer, const Pull& pull, Outbox* out);
   void AnswerWaiting(const ParkedPull& parked, Outbox* out);
   void AnswerLate(PeerId peer, const Pull& pull, Outbox* out);
@@ -298,8 +299,12 @@ class Shard {
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
   StepParameters parameters_;               // of the step under way
-  StepHyperParameters hyper_parameters_;    // of the step under way
-  std::size_t lowest_incomplete_ = 0;       // in push order: backward, the last local block first
+  struct {                                  // whose blocks these are; where workers update, an earlier one
+    Version version;
+    std::uint64_t updates = 0;
+  } held_;
+  StepHyperParameters hyper_parameters_;  // of the step under way
+  std::size_t lowest_incomplete_ = 0;     // in push order: backward, the last local block first
 
   std::uint32_t attempt_ = 0;
   float clip_ = 1.0F;

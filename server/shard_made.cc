@@ -42,6 +42,10 @@ void Shard::OnMade(PeerId from, const Assign& assign, const Slice& payload, Inst
   PrepareStepWhenComplete(now, out);
 }
 
+void Shard::NoteHeld() {
+  if (parameters_.held) held_ = {version_, parameters_.updates};
+}
+
 // What a step waits for beside the ends of its slots. Where workers update, blocks come with kept versions alone.
 bool Shard::BlocksComplete() const {
   return lowest_incomplete_ == progress_.size() || (WorkersUpdate(options_.mode) && !parameters_.keep);

@@ -55,6 +55,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   version_ = reset.snapshot.version;
   slot_count_ = reset.slot_count;
   parameters_ = reset.parameters;
+  NoteHeld();
   ForgetProgress();
   RememberLifeNow(reset);
   loaded_ = false;

@@ -56,6 +56,7 @@ void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   (applied ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
   version_ = version_.Next();
   parameters_ = commit.next;
+  NoteHeld();
   last_commit_ = commit;
   BeginStep();
   metrics_->version.Set(static_cast<double>(version_.value));

@@ -51,7 +51,7 @@ class ReaderBench {
     view.sequence = 3;
     view.phase = phase;
     view.slot_count = 4;
-    view.step = Step{step};
+    view.step = view.readable = Step{step};
     for (ShardIndex i = 0; i < kShards; ++i) {
       view.shards.push_back({i, Incarnation{50 + i}, "shard-" + std::to_string(i)});
     }

@@ -34,6 +34,8 @@ TEST_CASE("the section of mode allreduce may stand in a job of any mode", "[conf
 TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[config]") {
   CHECK_THAT(Refusal({"job.mode=allreduce", "allreduce.bucket_mib=0"}), Contains("allreduce.bucket_mib is 0"));
   CHECK_THAT(Refusal({"job.mode=allreduce", "job.acknowledge=durable"}), Contains("\"async\" or \"bounded\""));
+  CHECK_THAT(Refusal({"job.mode=allreduce", "cluster.workers=257", "job.global_batch=300"}), Contains("at most 256"));
+  CHECK(TryParse({"job.mode=allreduce", "cluster.workers=257", "job.slots=8"}).ok());  // the others wait for a slot
   const Result<JobConfig> client = ParseJobConfig(
       "[job]\nmode = \"allreduce\"\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"client\"\n", "job.toml");
   CHECK_THAT(client.status().message(), Contains("job.toml:2") && Contains("capstan-worker"));

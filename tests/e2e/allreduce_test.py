@@ -5,11 +5,11 @@ other numbers of processes, and recovery from any kill.
 The job has two slots: a sum of two has one order, so whoever computes, and in how many processes, its weights are those
 of mode sync to the bit.
 """
-import json
 import os
 import random
 import shutil
 import signal
+import urllib.request
 
 import harness
 import recovery
@@ -36,6 +36,12 @@ class AllReduceTest(recovery.RecoveryTest):
 
     def losses(self, run):
         return [record["loss"] for record in recovery.records(self.path(run))]
+
+    def counters(self, process, names, run):
+        address = self.endpoints(run)["metrics"][process]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+            values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
+        return [float(values[name]) for name in names]
 
     # ---- undisturbed
 
@@ -64,6 +70,25 @@ class AllReduceTest(recovery.RecoveryTest):
         narrow = max(abs(a - b) / a for a, b in zip(sync, self.losses("narrow")))
         self.assertGreater(narrow, max(differences), "numbers of 16 bits on the wire make no difference")
         self.assertLess(narrow, 0.05)
+
+    def test_a_worker_sends_no_more_than_its_share(self):
+        """2 (P - 1) / P of the gradient's bytes, by the worker's own counters."""
+        names = ("capstan_worker_reduced_bytes_total", "capstan_worker_group_transmit_bytes_total")
+        for workers in (2, 4):
+            run = f"run{workers}"
+            with self.begin("--set", f"cluster.workers={workers}", "--set", f"job.slots={workers}", run=run) as launch:
+                launch.wait_for_line("running: ")
+                begun = None
+                for _ in range(2):
+                    self.wait_for_steps(launch, 60, run)
+                    now = self.counters("worker-1", names, run)
+                    if begun is None:
+                        begun = now
+                reduced, sent = (after - before for before, after in zip(begun, now))
+                ratio, share = sent / reduced, 2 * (workers - 1) / workers
+                recovery.say(f"{workers} workers: {ratio:.4f} of the gradient's bytes sent by each, wanted {share}")
+                self.assertAlmostEqual(ratio / share, 1, delta=0.02)
+                self.assertEqual(launch.wait(), 0, launch.output)
 
     # ---- kills and pauses
 

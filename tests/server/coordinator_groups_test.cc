@@ -105,6 +105,7 @@ TEST_CASE("a snapshot's version is asked for one step ahead", "[server][allreduc
     CHECK(commit.next.keep == (version % 3 == 2));
     CHECK(commit.next.held == (version % 3 == 0));
     CHECK(commit.next.snapshot == (version % 3 == 0));
+    CHECK(bench.coordinator->ReaderView().readable == Step{version / 3 * 3});
     if (commit.next.snapshot) bench.Keeps(0, version);
   }
 }

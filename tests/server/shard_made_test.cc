@@ -82,6 +82,28 @@ TEST_CASE("weights that the workers alone have are not handed out", "[server][al
   CHECK(bench.Take<Weights>().empty());
 }
 
+TEST_CASE("a version that is held is handed out until the next one is, whatever the step", "[server][allreduce]") {
+  MadeBench bench;
+  bench.EndAll(0);
+  bench.CommitStep(0, false, false);
+  bench.Forget();
+  bench.FromWorker(bench.MakePull(0, {0, 1}));
+  std::vector<Weights> weights = bench.Take<Weights>();
+  REQUIRE(weights.size() == 2);
+  CHECK(weights[0].version == Version{0});
+  CHECK(weights[0].updates == 0);
+  bench.EndAll(1);
+  bench.CommitStep(1, true, false);
+  bench.Forget();
+  bench.FromWorker(bench.MakePull(0, {0}));
+  CHECK(bench.Refused(Code::kStale));
+  bench.FromWorker(bench.MakePull(2, {0}));
+  weights = bench.Take<Weights>();
+  REQUIRE(weights.size() == 1);
+  CHECK(weights[0].version == Version{2});
+  CHECK(weights[0].updates == 2);
+}
+
 TEST_CASE("a worker that asks for the word alone hears what the next step needs", "[server][allreduce]") {
   MadeBench bench;
   Pull pull = bench.MakePull(1, {});

@@ -107,6 +107,7 @@ Status ReaderCore::TakeJob(const View& view) {
     job_file_ = view.job_file;
     steps_ = config.job.steps;
     has_global_steps_ = HasGlobalSteps(config.job.mode);
+    reads_kept_ = WorkersUpdate(config.job.mode);
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
@@ -124,7 +125,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   const bool knew_tensors = catalog_ != nullptr;
   if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
   if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
-  if (!view_ || view_->step != view.step || view_->generation != view.generation) step_since_ = now;
+  if (!view_ || view_->readable != view.readable || view_->generation != view.generation) step_since_ = now;
   view_ = view;
   fresh_ = true;
   if (catalog_ && !knew_tensors) AskCoordinator(now, out);  // a Beat: from now on it counts as one that follows
@@ -140,9 +141,10 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
 std::optional<Step> ReaderCore::NextVersion() const {
   const bool done = view_->phase == JobPhase::kDone;
   if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
-  if (!wish_->newer_than || done || view_->step > *wish_->newer_than) return view_->step;
+  const Step newest = view_->readable;
+  if (!wish_->newer_than || done || newest > *wish_->newer_than) return newest;
   // The version behind the one that all have: a pull of it waits at the shards.
-  if (has_global_steps_ && view_->step == *wish_->newer_than) return view_->step.Next();
+  if (has_global_steps_ && !reads_kept_ && newest == *wish_->newer_than) return newest.Next();
   return {};
 }
 
@@ -150,15 +152,15 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
   if (!pulls_ || answered() || !status_.ok()) return;
   if (view_->phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view_->message));
   const bool done = view_->phase == JobPhase::kDone;
-  if (done && wish_->newer_than && view_->step <= *wish_->newer_than) {
+  if (done && wish_->newer_than && view_->readable <= *wish_->newer_than) {
     nothing_newer_ = true;
     reader_.reset();
     wish_.reset();
     return Leave(out);
   }
   // Steps have become slow: what there is now can be had. Once, for reading it may take longer than the step's rest.
-  const bool newer = !wish_->newer_than || view_->step > *wish_->newer_than;
-  const bool slow = reader_ && reader_->version().value > view_->step.value && now - step_since_ >= kSlowStep;
+  const bool newer = !wish_->newer_than || view_->readable > *wish_->newer_than;
+  const bool slow = reader_ && reader_->version().value > view_->readable.value && now - step_since_ >= kSlowStep;
   const bool look_back = slow && newer && !std::exchange(looked_back_, true);
   if (look_back) ahead_ = 1;
   if (reader_ && !look_back) return;
@@ -227,7 +229,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     wish_.reset();
     ahead_ = std::max<std::uint64_t>(1, ahead_ / 2);
     if (last) Leave(out);
-  } else if (reader_->outdated()) {
+  } else if (reader_->outdated() || (reads_kept_ && reader_->passed())) {
     reader_.reset();
     next_question_ = std::min(next_question_, now + kAskSoonest);
   } else if (reader_->passed()) {

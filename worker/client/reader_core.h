@@ -10,7 +10,7 @@
 // With global steps a shard serves version k during step k alone. A reader asks for the step that the job is said to be
 // at; a shard that has passed it says where it stands, s, and then all shards are asked for s + 1, or further ahead
 // when that came too late as well: those pulls wait there and are answered during all of that step. So a version is had
-// unless reading it takes longer than a step.
+// unless reading it takes longer than a step. Where workers update, shards serve a kept version until the next one.
 #pragma once
 
 #include <functional>
@@ -106,6 +106,7 @@ class ReaderCore {
   JobId job_;
   std::string job_file_;
   bool has_global_steps_ = true;
+  bool reads_kept_ = false;  // in allreduce: the versions that shards have
   std::uint64_t steps_ = 0;
   Instant silence_limit_;
   std::vector<std::string> state_names_;

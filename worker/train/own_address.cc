@@ -45,4 +45,24 @@ Result<std::string> OwnAddress(const std::string& endpoint) {
   return std::string(text.data());
 }
 
+Status CheckOwnAddress(const std::string& host) {
+  const auto wrong = [&](const char* why) {
+    return Invalid("--address " + host + ": " + why +
+                   "; give an address of this machine that the other workers reach it by, without a port");
+  };
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list); error != 0) {
+    return wrong(gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  const int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return wrong(std::strerror(errno));
+  const int bound = bind(fd, list->ai_addr, list->ai_addrlen);  // to any port
+  const int error = errno;
+  close(fd);
+  return bound == 0 ? Status() : wrong(std::strerror(error));
+}
+
 }  // namespace capstan::train

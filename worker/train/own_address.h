@@ -1,7 +1,7 @@
-// OwnAddress: the address of this machine on the way to another one.
+// OwnAddress: the address of this machine on the way to another one; CheckOwnAddress: whether one is this machine's.
 //
-// Kind:   pure function, but for a look at names and routes; sends nothing.
-// Fails:  kUnreachable when the host is not known or there is no way to it.
+// Kind:   pure functions, but for a look at names, routes and interfaces; they send nothing.
+// Fails:  OwnAddress kUnreachable when the host is not known or there is no way to it; CheckOwnAddress kInvalid.
 #pragma once
 
 #include <string>
@@ -12,5 +12,8 @@ namespace capstan::train {
 
 // `endpoint`: "host:port".
 Result<std::string> OwnAddress(const std::string& endpoint);
+
+// `host`: a name or an address, without a port.
+Status CheckOwnAddress(const std::string& host);
 
 }  // namespace capstan::train

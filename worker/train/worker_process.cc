@@ -52,6 +52,8 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
   ReplicaClientOptions replica{options.coordinator, options.name, options.address, options.say};
   if (replica.host.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(replica.host, OwnAddress(options.coordinator));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(replica.host));
   }
   return CreateReplicaClient(std::move(connection), std::move(replica));
 }
