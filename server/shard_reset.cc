@@ -93,6 +93,7 @@ void Shard::FinishReset(Instant now, Outbox* out) {
   if (going_on_ && life_remembered_) {
     going_on_ = false;
     SendResetDone(out);
+    PrepareStepWhenComplete(now, out);  // where no slot ends here, nothing else will ask
   }
   if (!load_) return;
   if (!load_->status().ok()) return FailReset(load_->status().message(), out);

@@ -67,6 +67,19 @@ TEST_CASE("a step whose version is not kept needs the ends of its slots alone", 
   CHECK(bench.WeightOf(0) == 0.0F);
 }
 
+TEST_CASE("a shard where no slot ends is prepared at once, also when the job goes on in another generation",
+          "[server][allreduce]") {
+  ShardBench bench({.mode = Mode::kAllReduce, .shard = 1, .shard_count = 2, .slots = 1, .tensors = {4, 4}});
+  bench.FromCoordinator(bench.MakeReset());
+  CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).size() == 1);
+  Reset reset = bench.MakeReset(2);
+  reset.history = Generation{1};
+  bench.FromCoordinator(reset);
+  const std::vector<Prepared> prepared = bench.Take<Prepared>(ShardBench::kCoordinator);
+  REQUIRE(prepared.size() == 1);
+  CHECK(prepared[0].generation == Generation{2});
+}
+
 TEST_CASE("weights that the workers alone have are not handed out", "[server][allreduce]") {
   MadeBench bench;
   bench.FromWorker(bench.MakePull(0, {0}));
