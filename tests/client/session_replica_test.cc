@@ -97,6 +97,25 @@ TEST_CASE("a round of a worker that updates begins with the word of every shard,
   CHECK(work.rank == 1);
 }
 
+TEST_CASE("a round has its group also when the view has none any more", "[client][allreduce]") {
+  ReplicaBench bench;
+  const Work first = bench.BeginGroupWork();
+  REQUIRE(first.group.size() == 2);
+  View given_up = bench.MakeGroupView({});  // its group is to be another one, as soon as the step is over
+  ++given_up.sequence;
+  bench.FromCoordinator(given_up);
+  Outbox out;
+  SlotReport report;
+  report.slot = 0;
+  bench.session->EndSlot(first.round, report, {}, bench.now, &out);
+  bench.Ready();
+  for (ShardIndex shard : {0U, 1U}) bench.FromShard(shard, bench.MakePublished(shard, 1));
+  const std::vector<Session::WorkReady> ready = bench.Events<Session::WorkReady>();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].work.group.size() == 2);
+  CHECK(ready[0].work.rank == 1);
+}
+
 TEST_CASE("the group's addresses are told once, when all are there and this worker has offered its own",
           "[client][allreduce]") {
   ReplicaBench bench;

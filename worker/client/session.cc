@@ -198,6 +198,7 @@ void Session::EnterGeneration(const View& view, Instant now) {
   coverage_sure_ = weights_complete_ = stop_ = false;
   first_weights_.Forget();
   made_ = {};
+  members_.clear();
   group_ = GroupState::kNone;
   group_text_.clear();
   group_known_ = false;

@@ -78,7 +78,8 @@ struct Work {
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
   std::uint64_t updates = 0;  // sync: that the weights have had; else 0
-  // Where workers update: the version, and the group of the generation, without addresses.
+  // Where workers update: the version, and the group of the generation, without addresses; empty: it was given up
+  // before this worker heard of it.
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;
@@ -279,7 +280,9 @@ class Session {
     OwedBlocks owed;
   };
   Made made_;
-  GroupState group_ = GroupState::kNone;  // of generation_
+  // Of generation_: a view names nobody any more once its group is to be another.
+  std::vector<GroupMember> members_;  // without addresses
+  GroupState group_ = GroupState::kNone;
   std::string group_text_;
   bool group_known_ = false;  // has been said
   std::vector<Event> events_;

@@ -14,10 +14,15 @@ void Session::SayGroup(Generation generation, GroupState state, std::string text
   SendBeat(now, out);
 }
 
-// Once per generation, when all addresses are there.
+// Who is in it, and, once per generation, their addresses when all are there.
 void Session::HearOfGroup() {
   const std::vector<GroupMember>& members = view_->group;
-  if (group_known_ || group_ != GroupState::kOffered || view_->generation != generation_ || members.empty()) return;
+  if (view_->generation != generation_ || members.empty()) return;
+  if (members_.empty()) {
+    members_ = members;
+    for (GroupMember& member : members_) member.address.clear();
+  }
+  if (group_known_ || group_ != GroupState::kOffered) return;
   const auto me = std::find_if(members.begin(), members.end(),
                                [this](const GroupMember& member) { return member.session == session_; });
   const bool all =

@@ -198,6 +198,7 @@ Status ReplicaClient::Settle(Deadline deadline) {
   const Generation generation{work().generation};
   const bool has_version = TakeVersion();
   if (group_of_ == generation && !thread_) return AwaitAnotherGeneration(deadline);
+  if (members_.empty()) return AwaitAnotherGeneration(deadline);  // the group was given up before we heard of it
   if (group_of_ == generation && has_version) return {};
   if (group_of_ == generation) return Break(GroupState::kBroken, Corrupt("its replica is not at the job's version"));
   thread_.reset();
