@@ -16,6 +16,10 @@ Checks::Checks(const ClusterOptions& options, Outcome* outcome)
     : options_(options),
       outcome_(outcome),
       catalog_(Catalog::Create(MakeCatalog(options), options.block_elements).value()) {
+  if (WorkersUpdate(options_.mode)) {
+    replicas_ =
+        std::make_unique<ReplicaChecks>(options_, catalog_, [this](std::string what) { Fail(std::move(what)); });
+  }
   for (std::uint32_t kind = 0; kind < options_.given_kinds; ++kind) founders_.push_back(options_.given_from + kind);
 }
 
@@ -58,6 +62,8 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (generation == shard.generation() && shard.version() > version) SeePublished(shard, shards);
   generation = shard.generation();
   version = shard.version();
+  if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+  if (replicas_) return;  // they know what is to be held, and of which bits
   SeeWeights(shard);
   const std::uint64_t digest = shard.Digest();
   const auto [known, added] = digests_.try_emplace({index, version}, digest);
@@ -65,7 +71,6 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
     Fail("I5: version " + std::to_string(version.value) + " of shard " + std::to_string(index) +
          " differs between generations");
   }
-  if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
 }
 
 void Checks::SeeWeights(const Shard& shard) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "server/shard.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/replica_checks.h"
 
 namespace capstan::sim {
 
@@ -45,6 +47,9 @@ class Checks {
   // A worker was handed this block, and computes with it.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
+  // Of mode allreduce; null: another mode.
+  ReplicaChecks* replicas() { return replicas_.get(); }
+
   // Level durable. A shard says that it has something: then it has it for as long as the history lasts.
   void Acknowledged(std::size_t index, Generation history, const Header& header);
   // A history ends where something happened that it cannot survive, and with a line that says so.
@@ -72,6 +77,7 @@ class Checks {
   const ClusterOptions& options_;
   Outcome* const outcome_;
   const Catalog catalog_;
+  std::unique_ptr<ReplicaChecks> replicas_;
   std::vector<std::uint32_t> founders_;  // kinds of first weights that this job may have begun with
   std::map<std::pair<Generation, Step>, Commit> commits_;
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state

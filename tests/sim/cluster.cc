@@ -156,13 +156,33 @@ void Cluster::StartWorker(const std::string& name) {
                                PeerId{kCoordinator},
                                flaw_,
                                EncodingOf(config_),
-                               {}};
+                               {},
+                               &config_,
+                               ReplicaSettings(node)};
   settings.handed_over = [this](Version version, BlockIndex block, const Slice& payload) {
     checks_->HandedOver(version, block, payload, EncodingOf(config_));
   };
   workers_.emplace(node, std::make_unique<SimWorker>(std::move(settings)));
   markers_->WorkerStarts(Look());
   Trace("worker " + name + " starts as " + std::to_string(node));
+}
+
+ReplicaWorker::Settings Cluster::ReplicaSettings(std::uint64_t node) {
+  ReplicaWorker::Settings settings{node, &options_, catalog_.get(), &random_, &board_, flaw_, {}, {}, {}, {}};
+  settings.read = [this](Version version, Generation generation) -> std::optional<Arrays> {
+    for (const SimShard& shard : shards_) {
+      if (!shard.core || !shard.core->serving() || shard.core->generation() != generation) return std::nullopt;
+    }
+    return checks_->replicas()->Read(Look().shards, generation, version);
+  };
+  settings.computes_with = [this](Generation generation, Version version, const Arrays& arrays) {
+    checks_->replicas()->ComputesWith(generation, version, arrays);
+  };
+  settings.made = [this](Generation generation, Version version, const Arrays& arrays) {
+    checks_->replicas()->Made(generation, version, arrays);
+  };
+  settings.count = [this](const char* what) { Count(what); };
+  return settings;
 }
 
 // ---- time

@@ -161,6 +161,7 @@ void Cluster::KillWorker() {
   Count("worker crashes");
   markers_->WorkerDies(Look(), victim->first, victim->second->has_work());
   Trace("worker " + std::to_string(victim->first) + " dies");
+  if (WorkersUpdate(options_.mode) && Chance(0.3)) lost_through_[victim->first] = order_;
   dead_workers_.push_back({victim->second->name(), now_ + Up_to(2000)});
   workers_.erase(victim);
 }

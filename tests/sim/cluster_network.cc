@@ -174,6 +174,7 @@ void Cluster::Deliver() {
 
 void Cluster::See() {
   checks_->See(coordinator_.core.get(), Look().shards, disks_);
+  if (checks_->replicas() != nullptr) checks_->replicas()->See(world_.shards, board_);
   markers_->Stage(world_);
 }
 
@@ -211,7 +212,7 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
   AfterShard(index, &out);
   if (!matters) return;
-  checks_->See(coordinator_.core.get(), Look().shards, disks_);  // it may be its last word
+  See();  // it may be its last word
   Aim(index);
 }
 

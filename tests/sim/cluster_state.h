@@ -92,6 +92,7 @@ class Cluster {
   // Dies. Of its disk's work the first piece may have been done: nobody heard of it.
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
+  ReplicaWorker::Settings ReplicaSettings(std::uint64_t node);
 
   // ---- network
   bool Parted(std::uint64_t from, std::uint64_t to) const;
@@ -165,6 +166,7 @@ class Cluster {
   std::size_t full_disk_ = 0;
   Instant full_until_{};
   bool damaged_ = false;
+  RingBoard board_;  // outlives the workers
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
   std::vector<std::pair<std::string, Instant>> dead_workers_;

@@ -8,15 +8,37 @@
 
 namespace capstan::sim {
 
+namespace {
+
+Mode ModeOf(const std::string& word) {
+  for (Mode mode : {Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
+    if (word == NameOf(mode)) return mode;
+  }
+  return Mode::kSync;
+}
+
+}  // namespace
+
+std::string NameOf(Mode mode) {
+  switch (mode) {
+    case Mode::kSync: return "sync";
+    case Mode::kAsync: return "async";
+    case Mode::kBounded: return "bounded";
+    case Mode::kAllReduce: return "allreduce";
+  }
+  return "";
+}
+
 ClusterOptions OptionsOf(const RunName& name) {
   ClusterOptions options = RandomOptions(name.seed, name.edition);
   options.mode = name.mode;
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
+  if (WorkersUpdate(name.mode)) options.given = options.groups = false;  // these are of programs' workers
   if (name.durable) AddLogTroubles(&options);
   // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
-  if (name.mode != Mode::kSync) options.optimizer = OptimizerKind::kAdamW;
+  if (!HasGlobalSteps(name.mode)) options.optimizer = OptimizerKind::kAdamW;
   if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;
   return options;
 }
@@ -32,7 +54,7 @@ std::string Judge::Try(const RunName& name, const Mutant* mutant, std::function<
 std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome) {
   if (!outcome.violation.empty()) return outcome.violation;
   if (!outcome.finished) return "not finished";
-  if (HasGlobalSteps(options.mode)) {
+  if (options.mode == Mode::kSync) {
     ClusterOptions undisturbed = Undisturbed(options);
     for (std::uint32_t kind = 0; kind < (options.given ? options.given_kinds : 1); ++kind) {
       undisturbed.given_from = options.given_from + kind;
@@ -55,7 +77,7 @@ std::vector<RunName> ReadFailedSeeds(const std::string& path) {
     RunName name;
     std::string mode;
     if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
-    name.mode = mode.starts_with("async") ? Mode::kAsync : mode.starts_with("bounded") ? Mode::kBounded : Mode::kSync;
+    name.mode = ModeOf(mode.substr(0, mode.find('+')));
     name.durable = mode.ends_with("+durable");
     names.push_back(name);
   }

@@ -12,7 +12,7 @@
 
 namespace capstan::sim {
 
-// A run by its name: `sim --seed N [--async | --bounded] [--durable] [--edition E]`.
+// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--edition E]`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
@@ -36,6 +36,8 @@ class Judge {
 };
 
 ClusterOptions OptionsOf(const RunName& name);
+// As in failed_seeds.txt.
+std::string NameOf(Mode mode);
 
 // The runs of failed_seeds.txt; empty when it cannot be read.
 std::vector<RunName> ReadFailedSeeds(const std::string& path);

@@ -132,6 +132,33 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
       "coordinator resumed a running generation",
       "fallback to an older snapshot",
   };
+  static const std::vector<std::string> allreduce = {
+      "groups formed",
+      "group broken by a member",
+      "worker without a group waits for another generation",
+      "round of a group that is given up already",
+      "nobody had the version any more",
+      "version handed on by a member",
+      "version read from the shards",
+      "version made before its generation was over",
+      "version made in a generation that did not commit it",
+      "version of a skipped step taken",
+      "step without a slot on some shard",
+      "block of a kept version given twice",
+      "block of a kept version of an older generation refused",
+      "shard went on in another generation",
+      "shard dies between Prepared and Commit",
+      "shards at different steps when the coordinator dies",
+      "Commit sent again by a new coordinator",
+      "coordinator resumed a running generation",
+      "coordinator dies between RECOVER and RUNNING",
+      "fallback to an older snapshot",
+      "snapshots taken",
+      "blocks fetched from another shard",
+      "crashes of all",
+      "messages lost with their sender",
+  };
+  if (WorkersUpdate(mode)) return allreduce;
   if (mode == Mode::kBounded) return bounded;
   return HasGlobalSteps(mode) ? sync : async;
 }
@@ -206,10 +233,16 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
         }
         if (!shard.serving()) return;
         if constexpr (std::is_same_v<Body, Assign>) {
-          if (body.generation < shard.generation()) Count("first weights of an older generation refused");
+          const bool made = WorkersUpdate(options_.mode);
+          if (body.generation < shard.generation()) {
+            Count(made ? "block of a kept version of an older generation refused"
+                       : "first weights of an older generation refused");
+          }
           if (body.generation != shard.generation()) return;
-          const auto [first, added] = assigned_.try_emplace({body.generation, body.block}, body.incarnation);
-          if (!added && first->second == body.incarnation) Count("first weights of a block given twice");
+          const std::uint64_t array = body.step.value * server::kBlockArraysMax + body.array;
+          const auto [first, added] = assigned_.try_emplace({body.generation, body.block, array}, body.incarnation);
+          if (added || first->second != body.incarnation) return;
+          Count(made ? "block of a kept version given twice" : "first weights of a block given twice");
         }
         if constexpr (std::is_same_v<Body, Push>) {
           if (body.generation < shard.generation()) Count("push of an older generation refused");

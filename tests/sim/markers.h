@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "server/coordinator.h"
@@ -70,8 +71,8 @@ class Markers {
   std::map<std::uint64_t, Term> view_terms_;                                        // newest, by worker
   std::uint64_t founder_ = 0;  // newest: who, and in which generation
   Generation founder_generation_;
-  std::map<std::pair<Generation, BlockIndex>, Incarnation> assigned_;  // first weights that a shard was sent
-  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;   // newest, by worker, not published yet
+  std::map<std::tuple<Generation, BlockIndex, std::uint64_t>, Incarnation> assigned_;  // arrays that a shard was sent
+  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;  // newest, by worker, not published yet
   StepName worker_died_at_, shard_died_at_;
   Term running_term_;                     // newest that was seen running,
   std::map<Generation, Term> ran_since_;  // and the first of each generation

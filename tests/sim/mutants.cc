@@ -574,6 +574,7 @@ std::vector<Mutant> MakeMutants() {
   AddFlaws(&all);
   AddLogs(&all);
   AddTentative(&all);
+  AddReplicas(&all);
   return all;
 }
 

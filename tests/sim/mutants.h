@@ -34,14 +34,18 @@ enum class Flaw {
   kManifestNotDurable,
   kTermForgotten,  // none of these is ever there when a coordinator starts
   kSessionForgotten,
-  kLogNotDurable,    // the newest append is gone when its shard dies
-  kReplayedTwice,    // a record of the log is handed out twice
-  kLogTrimmedEarly,  // the log is trimmed when a part is written, before its snapshot exists
-  kSumInSlotOrder,   // a worker adds its slots from the last to the first
-  kDataByPosition,   // a slot's data depends on its place among its worker's slots
-  kNotReproducible,  // a gradient depends on who computed it
-  kOldWeights,       // a worker computes before all blocks of the version are there
-  kOwnProgramState,  // a worker goes on from the program's state that it made last, not from the version's
+  kLogNotDurable,        // the newest append is gone when its shard dies
+  kReplayedTwice,        // a record of the log is handed out twice
+  kLogTrimmedEarly,      // the log is trimmed when a part is written, before its snapshot exists
+  kSumInSlotOrder,       // a worker adds its slots from the last to the first
+  kDataByPosition,       // a slot's data depends on its place among its worker's slots
+  kNotReproducible,      // a gradient depends on who computed it
+  kOldWeights,           // a worker computes before all blocks of the version are there
+  kOwnProgramState,      // a worker goes on from the program's state that it made last, not from the version's
+  kMadeInAnyGeneration,  // a worker takes what it made, whichever generation committed that step
+  kHeldOfAnyGeneration,  // a worker takes its replica for the job's by the version alone
+  kGroupKept,            // a worker goes on with its group in another generation
+  kShareForgotten,       // a worker gives none of its share of a version that is to be kept
 };
 
 // What a mutant may look at.
@@ -88,6 +92,8 @@ struct Mutant {
 const std::vector<Mutant>& Mutants();
 // Adds those of tentative weights.
 void AddTentative(std::vector<Mutant>* all);
+// And those of mode allreduce.
+void AddReplicas(std::vector<Mutant>* all);
 // Null: there is none of this name.
 const Mutant* FindMutant(const std::string& name);
 

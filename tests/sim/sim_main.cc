@@ -6,6 +6,7 @@
 //   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
 //   sim --mutants --runs M       all of them, as the table of MUTANTS.md
 //   sim ... --async              without global steps; --bounded: with a bound on staleness
+//   sim ... --allreduce          where workers update
 //   sim ... --async --durable    and with acknowledgements of what is on disk
 //   sim ... --edition E          with what befell jobs then
 #include <sys/mman.h>
@@ -40,6 +41,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.mode = Mode::kAsync;
     } else if (word == "--bounded") {
       arguments->first.mode = Mode::kBounded;
+    } else if (word == "--allreduce") {
+      arguments->first.mode = Mode::kAllReduce;
     } else if (word == "--durable") {
       arguments->first.durable = true;
     } else if (word == "--mutants") {
@@ -72,10 +75,7 @@ struct Catch {
   std::string how;
 };
 
-std::string ModeName(const Mutant& mutant) {
-  const char* mode = mutant.mode == Mode::kSync ? "sync" : mutant.mode == Mode::kBounded ? "bounded" : "async";
-  return std::string(mode) + (mutant.durable ? ", durable" : "");
-}
+std::string ModeName(const Mutant& mutant) { return NameOf(mutant.mode) + (mutant.durable ? ", durable" : ""); }
 
 Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -157,7 +157,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded] [--durable] [--edition E] [--mutant "
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--durable] "
+                 "[--edition E] [--mutant "
                  "NAME | --mutants]\n");
     return 2;
   }

@@ -9,12 +9,12 @@ using namespace capstan::sim;
 
 // Some of MUTANTS.md: one for each way in which a broken rule is seen.
 TEST_CASE("a broken rule is seen within a few seeds", "[sim][mutants]") {
-  const char* const names[] = {"push-step",           "weights-version",     "redo-coefficient",  "sum-order",
-                               "redo-ratios",         "newest-deleted",      "part-not-durable",  "no-optimizer-state",
-                               "one-snapshot",        "recover-not-durable", "duplicate-applied", "no-sequence-numbers",
-                               "ack-when-sent",       "log-not-durable",     "replayed-twice",    "log-trimmed-early",
-                               "reset-program-state", "own-program-state",   "skipped-counted",   "tentative-early",
-                               "tentative-attempt"};
+  const char* const names[] = {
+      "push-step",         "weights-version",     "redo-coefficient",   "sum-order",          "redo-ratios",
+      "newest-deleted",    "part-not-durable",    "no-optimizer-state", "one-snapshot",       "recover-not-durable",
+      "duplicate-applied", "no-sequence-numbers", "ack-when-sent",      "log-not-durable",    "replayed-twice",
+      "log-trimmed-early", "reset-program-state", "own-program-state",  "skipped-counted",    "tentative-early",
+      "tentative-attempt", "made-anywhere",       "group-kept",         "first-array-is-all", "keep-forgotten"};
   for (const char* name : names) {
     const Mutant* mutant = FindMutant(name);
     REQUIRE(mutant != nullptr);

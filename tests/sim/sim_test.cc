@@ -20,7 +20,7 @@ namespace {
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
 // Under sanitizers a tenth of the time is all there is; what they look for, few jobs show.
 constexpr std::uint64_t kRuns = kSanitized ? 150 : 10000, kAsyncRuns = kSanitized ? 30 : 4000,
-                        kBoundedRuns = kSanitized ? 20 : 4000;
+                        kBoundedRuns = kSanitized ? 20 : 4000, kAllReduceRuns = kSanitized ? 30 : 4000;
 
 // A run set is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
 std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
@@ -106,7 +106,7 @@ TEST_CASE("every marker is a case of the table", "[sim]") {
   std::ifstream file(CAPSTAN_SIM_CORNER_CASES);
   const std::string table{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   REQUIRE(!table.empty());
-  for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded}) {
+  for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
     for (bool durable : {false, true}) {
       for (const std::string& marker : MarkerNames(mode, durable)) {
         INFO(marker);
@@ -152,6 +152,11 @@ TEST_CASE("async: whatever befalls them, every push counts exactly once on every
 
 TEST_CASE("bounded: the same, and no slot is further ahead than the staleness allows", "[sim][bounded]") {
   TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns));
+}
+
+TEST_CASE("allreduce: whatever befalls them, a version is made of the one before and one sum of all slots",
+          "[sim][allreduce]") {
+  TrySeeds(Mode::kAllReduce, FromEnvironment("CAPSTAN_SIM_RUNS", kAllReduceRuns));
 }
 
 TEST_CASE("durable: the same, and what was acknowledged is never lost unless it is said", "[sim][durable]") {

@@ -24,6 +24,8 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
   session_ = std::make_unique<Session>(std::move(options));
   weights_.assign(settings_.catalog->element_count(), NAN);
+  if (!WorkersUpdate(settings_.options->mode)) return;
+  replica_ = std::make_unique<ReplicaWorker>(settings_.replica, *settings_.config, session_.get());
 }
 
 void SimWorker::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
@@ -40,6 +42,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
   for (Session::Event& event : session_->TakeEvents()) {
     std::visit([&](auto& body) { OnEvent(body, now, out); }, event);
   }
+  if (replica_) replica_->Run(now, out);
   const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; }) ||
                         (settings_.flaw == Flaw::kOldWeights && !arrived_.empty() && arrived_.front());
   if (has_work_ && now >= busy_until_ && complete) {
@@ -47,7 +50,8 @@ void SimWorker::Run(Instant now, Outbox* out) {
     has_work_ = false;
     idle_call_due_ = true;
   }
-  if (!has_work_ && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // more than once is once
+  const bool busy = replica_ ? !replica_->idle() : has_work_;
+  if (!busy && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // more than once is once
     idle_call_due_ = false;
     session_->Ready(now, out);
   }
@@ -73,6 +77,7 @@ BufferRef SimWorker::FirstWeights() const {
 }
 
 void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
+  if (replica_) return replica_->TakeWork(ready);
   has_work_ = true;
   work_ = std::move(ready.work);
   loss_scale_ = ready.loss_scale;
@@ -98,6 +103,7 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
 }
 
 void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
+  if (replica_) return replica_->TakeVoid(ended.round);
   if (!has_work_ || work_.round != ended.round) return;
   has_work_ = false;
   idle_call_due_ = true;

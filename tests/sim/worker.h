@@ -12,6 +12,7 @@
 #include "common/random.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/mutants.h"
+#include "tests/sim/replica_worker.h"
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
 
@@ -31,6 +32,8 @@ class SimWorker {
     Flaw flaw = Flaw::kNone;
     Encoding encoding = Encoding::kFp32;
     std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each block
+    const JobConfig* config = nullptr;
+    ReplicaWorker::Settings replica;  // of mode allreduce
   };
   explicit SimWorker(Settings settings);
 
@@ -40,12 +43,12 @@ class SimWorker {
 
   std::uint64_t node() const { return settings_.node; }
   const std::string& name() const { return settings_.name; }
-  bool has_work() const { return has_work_; }
+  bool has_work() const { return replica_ ? !replica_->idle() : has_work_; }
   const client::Work& work() const { return work_; }
   Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
   // What should never happen; empty: it has not.
-  const std::string& violation() const { return violation_; }
+  const std::string& violation() const { return replica_ && violation_.empty() ? replica_->violation() : violation_; }
   std::string WaitingFor() const { return session_->WaitingFor(); }
   Instant paused_until{};
   Instant ahead{};  // of its clock
@@ -57,7 +60,7 @@ class SimWorker {
   void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
   void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
-  void OnEvent(client::Session::GroupKnown&, Instant, Outbox*) {}
+  void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);
@@ -70,6 +73,7 @@ class SimWorker {
 
   const Settings settings_;
   std::unique_ptr<client::Session> session_;
+  std::unique_ptr<ReplicaWorker> replica_;  // null: another mode
   std::vector<float> weights_;
   bool has_work_ = false;
   client::Work work_;

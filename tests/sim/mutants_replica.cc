@@ -1,0 +1,105 @@
+// Broken rules of mode allreduce.
+#include "tests/sim/mutant_hooks.h"
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+namespace {
+
+Incarnation LifeAt(const Tampering& t, std::uint64_t address) {
+  const std::uint64_t index = address - kShards;
+  const bool is = IsShardAddress(address) && index < t.world->incarnations.size();
+  return is ? t.world->incarnations[index] : Incarnation{};
+}
+
+// As if the first array of a block were all of it: the second one is taken from there.
+void FirstArrayIsAll(Tampering* t, Assign& assign) {
+  if (assign.array != 0) return;
+  Assign forged = assign;
+  forged.array = 1;
+  t->before.push_back({forged, t->message.payload});
+}
+
+void CountAtOnce(Tampering* t, const Commit& commit) {
+  if (t->shard() == nullptr) return;
+  const Committed committed{static_cast<ShardIndex>(t->to - kShards), LifeAt(*t, t->to), commit.generation,
+                            commit.step};
+  t->also.push_back({t->to, kCoordinator, {committed, {}}});
+}
+
+void AddWorkers(std::vector<Mutant>* all) {
+  const auto flawed = [&](const char* name, const char* broken, Flaw flaw) {
+    all->push_back({name, broken, Mode::kAllReduce, flaw, {}, {}});
+  };
+  flawed("made-anywhere", "a worker takes what it made, whichever generation committed that step",
+         Flaw::kMadeInAnyGeneration);
+  flawed("held-anywhere", "a worker takes its replica for the job's by the version alone", Flaw::kHeldOfAnyGeneration);
+  flawed("group-kept", "a worker goes on with its group in another generation", Flaw::kGroupKept);
+  flawed("share-forgotten", "a worker but the first gives none of its share of a version that is to be kept",
+         Flaw::kShareForgotten);
+}
+
+void AddWords(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Hook deliver, Hook send = {}) {
+    all->push_back({name, broken, Mode::kAllReduce, Flaw::kNone, std::move(deliver), std::move(send)});
+  };
+  add("published-anywhere", "a worker takes the word of other generations that a version is published",
+      On<Published>([](Tampering* t, Published& published) {
+        if (t->world->coordinator == nullptr) return;
+        published.generation = t->world->coordinator->generation();
+        published.incarnation = LifeAt(*t, t->from);
+      }));
+  add("made-in-present", "a version is said to be made in the present generation",
+      On<Published>([](Tampering*, Published& published) {
+        if (published.made_in.value != 0) published.made_in = published.generation;
+      }));
+  add("made-in-forgotten", "it is not said which generation made a version",
+      On<Published>([](Tampering*, Published& published) { published.made_in = {}; }));
+  add("held-believed", "a worker believes that the shards have every version",
+      On<Published>([](Tampering*, Published& published) { published.held = true; }));
+  add("skipped-applied", "a worker applies steps that were skipped",
+      On<Published>([](Tampering*, Published& published) { published.action = StepAction::kApply; }));
+  add("lost-unheard", "the coordinator does not hear that nobody has the version any more",
+      On<Beat>([](Tampering*, Beat& beat) {
+        if (beat.group == GroupState::kLost) beat.group = GroupState::kFormed;
+      }));
+  add("dealt-anew", "slots are dealt anew within a generation", {}, On<View>([](Tampering*, View& view) {
+        for (SlotIndex& slot : view.slots) slot = static_cast<SlotIndex>((slot + view.sequence) % view.slot_count);
+      }));
+}
+
+void AddShards(std::vector<Mutant>* all) {
+  const auto add = [&](const char* name, const char* broken, Hook deliver, Hook send = {}) {
+    all->push_back({name, broken, Mode::kAllReduce, Flaw::kNone, std::move(deliver), std::move(send)});
+  };
+  add("step-kept", "a shard counts ends of slots and blocks of a generation that is over",
+      AtShard<EndSlot, Assign>([](Tampering* t, auto& body, const server::Shard& shard) {
+        body.generation = shard.generation();
+        body.incarnation = LifeAt(*t, t->to);
+      }));
+  add("made-step", "a shard takes blocks of other steps for those of the present one",
+      AtShard<Assign>(
+          [](Tampering*, Assign& assign, const server::Shard& shard) { assign.step = Step{shard.version().value}; }));
+  add("first-array-is-all", "a block is complete when its first array is there", On<Assign>(FirstArrayIsAll));
+  add("keep-forgotten", "one shard is not told that a version is to be kept", {},
+      On<Commit>([](Tampering* t, Commit& commit) {
+        if (t->to == kShards) commit.next.keep = false;
+      }));
+  add("held-forgotten", "one shard is told to hold a version that it was not given", {},
+      On<Commit>([](Tampering* t, Commit& commit) {
+        if (t->to == kShards) commit.next.held = true;
+      }));
+  add("goes-back", "a shard goes back to the snapshot where it is to stay where it is",
+      AtShard<Reset>([](Tampering*, Reset& reset, const server::Shard&) { reset.history = reset.generation; }));
+  add("arrived-when-sent", "the group is formed anew before a Commit is everywhere", {}, On<Commit>(CountAtOnce));
+}
+
+}  // namespace
+
+void AddReplicas(std::vector<Mutant>* all) {
+  AddWorkers(all);
+  AddWords(all);
+  AddShards(all);
+}
+
+}  // namespace capstan::sim

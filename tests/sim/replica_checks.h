@@ -1,0 +1,62 @@
+// ReplicaChecks: what must hold in mode allreduce, where weights are the workers' own: each version that is committed
+// is made again here, from the one before and one sum of all slots, in the order in which that group adds up.
+//
+// Kind:   owned by the cluster's checks.
+// Why:    which bits a version has depends on who made it; so a version is known by the history that it is of, and
+//         everybody who believes to have it is compared with what was committed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/coordinator.h"
+#include "server/shard.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/ring_board.h"
+#include "worker/train/replica/replica.h"
+
+namespace capstan::sim {
+
+class ReplicaChecks {
+ public:
+  ReplicaChecks(const ClusterOptions& options, const Catalog& catalog, std::function<void(std::string)> fail);
+
+  void See(const std::vector<const server::Shard*>& shards, const RingBoard& board);
+  // A worker computes with this, and believes that it is that version.
+  void ComputesWith(Generation generation, Version version, const Arrays& arrays);
+  // A worker has made a next version.
+  void Made(Generation generation, Version version, const Arrays& arrays);
+  // What the shards hold, all of them in this generation; a worker believes that it is that version.
+  Arrays Read(const std::vector<const server::Shard*>& shards, Generation generation, Version version);
+
+ private:
+  struct Truth {
+    Arrays arrays;
+    std::uint64_t updates = 0;
+  };
+  using Name = std::pair<Generation, Version>;  // history, version
+
+  void BeginHistory(Generation history, const std::vector<const server::Shard*>& shards);
+  void SeeCommit(const server::Shard& shard, const RingBoard& board);
+  void SeeHeld(const server::Shard& shard);
+  const RingGroup* GroupThatMade(Generation generation, Step step, std::size_t* call, const RingBoard& board);
+  void CheckSlots(const RingPart& all, Step step);
+  Truth Make(const Truth& before, const std::map<int, RingPart>& parts, Step step, StepAction action);
+  Arrays Stored(const std::vector<const server::Shard*>& shards) const;
+  static bool Holds(const server::Shard& shard) { return !shard.last_commit() || shard.last_commit()->next.held; }
+
+  const ClusterOptions& options_;
+  const Catalog& catalog_;
+  const JobConfig config_;
+  const std::function<void(std::string)> fail_;
+  train::Replica replica_;
+  std::map<Name, Truth> truths_;
+  std::map<Name, Arrays> made_;                                 // by generation, version: by the first worker
+  std::map<Generation, Generation> history_of_;                 // of a generation
+  std::map<std::size_t, std::pair<Generation, Version>> seen_;  // by shard
+};
+
+}  // namespace capstan::sim

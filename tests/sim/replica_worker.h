@@ -1,0 +1,105 @@
+// ReplicaWorker: the application of a simulated worker in mode allreduce: what worker/train's ReplicaClient does around
+// its Session, with the real Replica, one step of it at a time.
+//
+// Kind:   owned by a SimWorker.
+// Limits: as the real one it hears nothing of the job while it connects or waits for a version from another member.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "tests/sim/mutants.h"
+#include "tests/sim/ring_board.h"
+#include "worker/client/session.h"
+#include "worker/train/replica/replica.h"
+
+namespace capstan::sim {
+
+class ReplicaWorker {
+ public:
+  struct Settings {
+    std::uint64_t node = 0;
+    const ClusterOptions* options = nullptr;
+    const Catalog* catalog = nullptr;
+    RandomStream* random = nullptr;
+    RingBoard* board = nullptr;
+    Flaw flaw = Flaw::kNone;
+    std::function<std::optional<Arrays>(Version, Generation)> read;  // from the shards
+    std::function<void(Generation, Version, const Arrays&)> computes_with, made;
+    std::function<void(const char*)> count;
+  };
+  ReplicaWorker(Settings settings, const JobConfig& config, client::Session* session);
+  ~ReplicaWorker() { settings_.board->Gone(settings_.node); }
+  ReplicaWorker(const ReplicaWorker&) = delete;
+  ReplicaWorker& operator=(const ReplicaWorker&) = delete;
+
+  void TakeWork(client::Session::WorkReady& ready);
+  void TakeVoid(std::uint64_t round);
+  void TakeGroup(client::Session::GroupKnown& known) { known_ = std::move(known); }
+  void Run(Instant now, Outbox* out);
+  // Whether it asks for work.
+  bool idle() const { return state_ == State::kIdle; }
+  const std::string& violation() const { return violation_; }
+
+ private:
+  enum class State { kIdle, kSettling, kOffered, kConnecting, kSharing, kComputing, kReducing, kWaiting };
+
+  bool Chance(double probability) { return settings_.random->Unit() < probability; }
+  Instant Up_to(std::uint64_t milliseconds) {
+    return Instant(static_cast<std::int64_t>(settings_.random->Below(milliseconds * 1'000'000)));
+  }
+  bool Calm(Instant now) const { return now >= settings_.options->calm_after; }
+
+  void Settle(Instant now, Outbox* out);
+  bool TakeVersion();
+  bool HasVersion() const;
+  void Offer(Instant now, Outbox* out);
+  void Connect(Instant now, Outbox* out);
+  void Share(Instant now, Outbox* out);
+  void TakeShared(Instant now, Outbox* out);
+  void Formed(Instant now, Outbox* out);
+  void BeginStep(Instant now);
+  void Submit(Instant now);
+  void Reduce(Instant now, Outbox* out);
+  void FinishStep(Instant now, Outbox* out);
+  void EndSlots(const train::Replica::Outcome& outcome, Instant now, Outbox* out);
+  std::vector<BlockIndex> BlocksToGive();
+  void LeaveGroup();
+  // The group is over, and the coordinator hears of it.
+  void Break(GroupState state, const std::string& why, Instant now, Outbox* out);
+  void GiveUp(Instant now, Outbox* out);
+  Arrays Present();
+
+  const Settings settings_;
+  client::Session* const session_;
+  train::Replica replica_;
+  State state_ = State::kIdle;
+  Instant until_{};     // nothing happens before
+  Instant deadline_{};  // of forming
+  client::Work work_;
+  bool void_ = false;
+  struct Held {
+    Version version;
+    Generation made_in;
+  };
+  std::optional<Held> held_;
+  struct Next {
+    Version version;
+    Generation made_in;
+    StepAction action = StepAction::kApply;
+  };
+  std::optional<Next> next_;
+  Generation group_of_;
+  RingGroup* group_ = nullptr;
+  std::optional<client::Session::GroupKnown> known_;
+  bool submitted_ = false;  // in this round
+  std::size_t calls_ = 0;   // of the group
+  std::vector<float> sum_;
+  std::string violation_;
+};
+
+}  // namespace capstan::sim
