@@ -282,6 +282,7 @@ class Session {
   Made made_;
   // Of generation_: a view names nobody any more once its group is to be another.
   std::vector<GroupMember> members_;  // without addresses
+  int rank_ = 0;                      // of this worker there
   GroupState group_ = GroupState::kNone;
   std::string group_text_;
   bool group_known_ = false;  // has been said

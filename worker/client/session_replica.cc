@@ -21,6 +21,8 @@ void Session::HearOfGroup() {
   if (members_.empty()) {
     members_ = members;
     for (GroupMember& member : members_) member.address.clear();
+    rank_ = 0;  // another session does not change it
+    while (rank_ < static_cast<int>(members_.size()) && members_[rank_].session != session_) ++rank_;
   }
   if (group_known_ || group_ != GroupState::kOffered) return;
   const auto me = std::find_if(members.begin(), members.end(),

@@ -170,8 +170,7 @@ void Session::AnnounceWork(float loss_scale) {
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
-  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_, terms_, members_, 0};
-  while (work.rank < static_cast<int>(work.group.size()) && work.group[work.rank].session != session_) ++work.rank;
+  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_, terms_, members_, rank_};
   events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 
