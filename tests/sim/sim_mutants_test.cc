@@ -14,7 +14,7 @@ TEST_CASE("a broken rule is seen within a few seeds", "[sim][mutants]") {
       "newest-deleted",    "part-not-durable",    "no-optimizer-state", "one-snapshot",       "recover-not-durable",
       "duplicate-applied", "no-sequence-numbers", "ack-when-sent",      "log-not-durable",    "replayed-twice",
       "log-trimmed-early", "reset-program-state", "own-program-state",  "skipped-counted",    "tentative-early",
-      "tentative-attempt", "made-anywhere",       "group-kept",         "first-array-is-all", "keep-forgotten"};
+      "tentative-attempt", "made-step",           "group-kept",         "first-array-is-all", "keep-forgotten"};
   for (const char* name : names) {
     const Mutant* mutant = FindMutant(name);
     REQUIRE(mutant != nullptr);
