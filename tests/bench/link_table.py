@@ -1,0 +1,386 @@
+#!/usr/bin/python3
+"""Seconds of a step of mode sync and of mode allreduce over links of a limited rate, beside what a formula predicts.
+
+usage: link_table.py --bin build/release/bin [--only TEXT] [--quick] [--links LIST] [--output FILE]
+
+Each process of a job is in a network namespace of its own and sends and receives at most the link's rate (tbf). It
+takes root, and the programs ip and tc; without them it says so and exits with 77. All processes share this machine's
+cores. Predictions take the rate that a plain socket gets over the same link in the same run.
+"""
+import argparse
+import collections
+import contextlib
+import json
+import math
+import os
+import platform
+import selectors
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import link_network
+
+MIB = 1 << 20
+CLASSES = 10
+# Gradients of about so many MiB: numbers of a row, and widths of the hidden layers.
+MODELS = {1: (256, [512, 248]), 8: (1024, [1024, 1000]), 64: (4096, [2048, 2048, 2030])}
+# (workers, servers). Of these, the formula has the servers ahead where there are as many as workers, from three on.
+JOBS = [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4)]
+LINKS = "unlimited,10gbit,1gbit,0.1gbit"
+QUICK = ("unlimited,1gbit", ["1gbit/8mib/2w1s"])
+TIE = 0.02  # less is no difference
+NO_SUPPORT = 77
+
+JOB = """\
+[job]
+name = "link"
+mode = "{mode}"
+steps = {steps}
+global_batch = {batch}
+slots = {workers}
+[model]
+kind = "mlp"
+hidden = {hidden}
+[data]
+kind = "synthetic"
+samples = 256
+features = {features}
+classes = {classes}
+[optimizer]
+kind = "sgd"
+lr = 0.001
+[cluster]
+servers = {servers}
+workers = {workers}
+coordinator = "{coordinator}"
+[worker]
+threads = 1
+[limits]
+lease = 60
+[snapshot]
+every_seconds = 0
+"""
+
+Point = collections.namedtuple("Point", "link mib workers servers")
+
+# ---------------------------------------------------------------------------------------------------------- the formula
+
+
+def check(**values):
+    for name, value in values.items():
+        if not value > 0 or math.isinf(value):
+            raise ValueError(f"{name} is to be a positive number, not {value}")
+
+
+def ring_seconds(workers, size, bandwidth):
+    """All-reduce of `size` bytes in a ring, every worker with `bandwidth` bytes per second each way."""
+    check(workers=workers, size=size, bandwidth=bandwidth)
+    return 2 * (workers - 1) / workers * size / bandwidth
+
+
+def servers_seconds(workers, servers, size, worker_bandwidth, server_bandwidth, overlapped=True):
+    """Push and pull of `size` bytes by every worker; `overlapped`: of different blocks at the same time."""
+    check(workers=workers, servers=servers, size=size, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
+    one_way = max(size / worker_bandwidth, workers * size / (servers * server_bandwidth))
+    return one_way if overlapped else 2 * one_way
+
+
+def servers_to_match(workers, worker_bandwidth=1.0, server_bandwidth=1.0):
+    """How many servers (a fraction) take as long as the ring, with push and pull overlapped; more are faster."""
+    check(workers=workers - 1, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
+    return workers ** 2 / (2 * (workers - 1)) * worker_bandwidth / server_bandwidth
+
+
+def faster(sync, allreduce):
+    if abs(sync - allreduce) <= TIE * min(sync, allreduce):
+        return "equal"
+    return "sync" if sync < allreduce else "allreduce"
+
+
+# --------------------------------------------------------------------------------------------------------------- points
+
+
+def parse_link(word):
+    """Bits per second of "0.1gbit" or "100mbit"; None for "unlimited"."""
+    if word == "unlimited":
+        return None
+    for unit, factor in ("gbit", 1e9), ("mbit", 1e6):
+        if word.endswith(unit):
+            try:
+                bits = float(word[:-len(unit)]) * factor
+            except ValueError:
+                break
+            if 1e6 <= bits <= 1e12:
+                return bits
+    raise ValueError(f'link "{word}": write unlimited, or a rate from 1mbit to 1000gbit as 0.1gbit')
+
+
+def name_of(point):
+    return f"{point.link}/{point.mib}mib/{point.workers}w{point.servers}s"
+
+
+def choose(links, only):
+    """The points of these links whose name contains `only`, or that it lists."""
+    points = [Point(link, mib, *job) for link in links for mib in MODELS for job in JOBS]
+    wanted = (lambda name: name in only) if isinstance(only, list) else (lambda name: only in name)
+    found = [point for point in points if wanted(name_of(point))]
+    if not found:
+        raise ValueError(f'--only "{only}": none of {name_of(points[0])} to {name_of(points[-1])} has this in its name')
+    return found
+
+
+def gradient_bytes(mib):
+    features, hidden = MODELS[mib]
+    widths = [features, *hidden, CLASSES]
+    return 4 * sum((inputs + 1) * outputs for inputs, outputs in zip(widths, widths[1:]))
+
+
+def predictions(point, bits):
+    """Seconds by the formula where `bits` per second is what a link gives."""
+    size, rate = gradient_bytes(point.mib), bits / 8
+    servers = [point.workers, point.servers, size, rate, rate]
+    return {"sync": servers_seconds(*servers), "sync_in_phases": servers_seconds(*servers, overlapped=False),
+            "allreduce": ring_seconds(point.workers, size, rate)}
+
+
+def step_counts(expected):
+    """(steps to warm up, steps to measure) of a job whose step takes about `expected` seconds."""
+    return (2 if expected < 4 else 1), min(15, max(1, math.ceil(2 / expected)))
+
+
+def median_step(lines, warm, steps):
+    """Median seconds of `steps` after the first `warm`."""
+    records = [json.loads(line) for line in lines]
+    if any(record["generation"] != records[0]["generation"] for record in records):
+        raise RuntimeError("steps were replayed: a process was lost on the way, so its times mean nothing")
+    seconds = [record["seconds"] for record in records[warm:warm + steps]]
+    if len(seconds) < steps:
+        raise RuntimeError(f"{len(records)} steps are too few to measure {steps} after {warm}")
+    return statistics.median(seconds)
+
+
+# ----------------------------------------------------------------------------------------------------------------- jobs
+
+
+def say(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+class Jobs:
+    """Runs jobs by hand-started binaries, each in its member's namespace, and remembers those that were run."""
+
+    def __init__(self, network, binaries, folder):
+        self.network, self.binaries, self.folder = network, binaries, folder
+        self.port = 7000
+        self.known = {}
+
+    def measure(self, point, mode, expected):
+        """(median step, steps that it is of); the servers mean nothing to a step of allreduce."""
+        point = point if mode == "sync" else point._replace(servers=1)
+        if (point, mode) not in self.known:
+            self.known[point, mode] = self._run(point, mode, expected)
+        return self.known[point, mode]
+
+    def _run(self, point, mode, expected):
+        self.port += 1
+        warm, steps = step_counts(expected)
+        total = warm + steps + (mode == "allreduce")  # whose last step brings the weights to the servers
+        run = os.path.join(self.folder, f"run-{self.port}")
+        features, hidden = MODELS[point.mib]
+        coordinator = f"{self.network.address('c')}:{self.port}"
+        job = os.path.join(self.folder, f"job-{self.port}.toml")
+        with open(job, "w", encoding="utf-8") as file:
+            file.write(JOB.format(mode=mode, steps=total, batch=2 * point.workers, workers=point.workers,
+                                  servers=point.servers, hidden=hidden, features=features, classes=CLASSES,
+                                  coordinator=coordinator))
+        self._wait(self._commands(point, job, run, coordinator), 60 + 10 * expected * (total + 1))
+        with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+            seconds = median_step(file, warm, steps)
+        say(f"{name_of(point)} {mode}: {seconds * 1e3:.1f} ms, median of {steps}")
+        return seconds, steps
+
+    def _commands(self, point, job, run, coordinator):
+        """(member, program and its arguments) of each process."""
+        address = self.network.address
+        yield "c", "capstan-server", job, "--coordinator", "--run-dir", run
+        for index in range(point.servers):
+            listen = f"cluster.listen={address(f's{index}')}:{self.port}"
+            yield f"s{index}", "capstan-server", job, "--index", str(index), "--set", listen
+        for index in range(point.workers):
+            yield f"w{index}", "capstan-worker", "--coordinator", coordinator, "--address", address(f"w{index}")
+
+    def _wait(self, commands, patience):
+        """Until all have ended well; none is left running."""
+        deadline = time.monotonic() + patience
+        running = {}  # child of its descriptor
+        with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
+            for member, program, *words in commands:
+                child = self._start(member, program, *words)
+                stack.callback(child.wait)
+                stack.callback(child.kill)
+                running[os.pidfd_open(child.pid)] = child
+            for descriptor in running:
+                stack.callback(os.close, descriptor)
+                selector.register(descriptor, selectors.EVENT_READ)
+            while running:
+                ended = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ended:
+                    raise self._failure(next(iter(running.values())), f"it has not ended within {patience:.0f} s")
+                for key, _ in ended:
+                    selector.unregister(key.fd)
+                    child = running.pop(key.fd)
+                    if child.wait() != 0:
+                        raise self._failure(child, f"exit {child.returncode}")
+
+    def _log(self, member):
+        return os.path.join(self.folder, f"log-{self.port}-{member}")
+
+    def _start(self, member, program, *words):
+        command = self.network.command(member, os.path.join(self.binaries, program), *words)
+        with open(self._log(member), "w", encoding="utf-8") as log:
+            child = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
+                                     stderr=subprocess.STDOUT, start_new_session=True)
+        child.member = member
+        return child
+
+    def _failure(self, child, what):
+        with open(self._log(child.member), encoding="utf-8", errors="replace") as file:
+            said = "".join(file.readlines()[-12:])
+        return RuntimeError(f"{' '.join(child.args)}: {what}; its last lines:\n{said}")
+
+
+# ---------------------------------------------------------------------------------------------------------------- table
+
+
+def row_of(point, bits, steps, unlimited):
+    """`steps` and `unlimited`: for each mode (seconds, number of steps)."""
+    row = {"name": name_of(point), "link": point.link, "measured_gbit": round(bits / 1e9, 4), "mib": point.mib,
+           "bytes": gradient_bytes(point.mib), "workers": point.workers, "servers": point.servers}
+    predicted = predictions(point, bits)
+    for mode in "sync", "allreduce":
+        seconds, count = steps[mode]
+        row[mode] = {"ms": round(seconds * 1e3, 3), "steps": count, "formula_ms": round(predicted[mode] * 1e3, 3),
+                     "ratio": round(seconds / predicted[mode], 3), "unlimited_ms": round(unlimited[mode][0] * 1e3, 3)}
+    row["sync"]["formula_in_phases_ms"] = round(predicted["sync_in_phases"] * 1e3, 3)
+    row["faster_by_formula"] = faster(predicted["sync"], predicted["allreduce"])
+    row["faster_measured"] = faster(steps["sync"][0], steps["allreduce"][0])
+    return row
+
+
+HEAD = ("link", "Gb/s", "MiB", "P", "S", "sync ms", "formula", "in phases", "ratio", "no limit", "allreduce ms", "formula",
+        "ratio", "no limit", "by formula", "measured")
+WIDTHS = (9, 7, 4, 2, 2, 9, 9, 9, 7, 9, 12, 9, 7, 9, 10, 10)
+
+
+def columns(row):
+    cells = [row["link"], f"{row['measured_gbit']:.3g}", row["mib"], row["workers"], row["servers"]]
+    for mode, formulas in ("sync", ["formula_ms", "formula_in_phases_ms"]), ("allreduce", ["formula_ms"]):
+        cells += [f"{row[mode][key]:.1f}" for key in ("ms", *formulas)]
+        cells += [f"{row[mode]['ratio']:.2f}", f"{row[mode]['unlimited_ms']:.1f}"]
+    return line_of(cells + [row["faster_by_formula"], row["faster_measured"]])
+
+
+def line_of(cells):
+    return "  ".join(str(cell).rjust(width) for cell, width in zip(cells, WIDTHS)).rstrip()
+
+
+def machine():
+    with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+        congestion = file.read().strip()
+    return {"cores": len(os.sched_getaffinity(0)), "load_before": os.getloadavg()[0], "kernel": platform.release(),
+            "congestion_control": congestion}
+
+
+def save(path, rows, facts):
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**facts, "points": rows}, file, indent=1)
+            file.write("\n")
+
+
+def measure_link(points, bits, network, jobs, unlimited):
+    """A row for each of the points, which are of one link."""
+    network.limit(bits)
+    rate = statistics.median(network.measured("w0", "s0") for _ in range(3))
+    say(f"{points[0].link}: a plain socket carries {rate / 1e9:.4g} Gb/s")
+    if bits is not None and rate > 1.05 * bits:
+        raise RuntimeError(f"{points[0].link}: a plain socket carries {rate / 1e9:.4g} Gb/s: the limit does not hold")
+    for point in points:
+        predicted, steps, free = predictions(point, rate), {}, {}
+        for mode in "sync", "allreduce":
+            free[mode] = unlimited(point, mode)
+            expected = free[mode][0] + (1.3 * predicted[mode] if bits is not None else 0)
+            steps[mode] = free[mode] if bits is None else jobs.measure(point, mode, expected)
+        yield row_of(point, rate, steps, free)
+
+
+def measure_all(arguments, points, facts):
+    rows = []
+    links = dict.fromkeys(point.link for point in points)
+    members = ["c"] + [f"s{i}" for i in range(max(p.servers for p in points))]
+    members += [f"w{i}" for i in range(max(p.workers for p in points))]
+    with tempfile.TemporaryDirectory(prefix="capstan-link-") as folder, link_network.Network(members) as network:
+        jobs = Jobs(network, os.path.abspath(arguments.bin), folder)
+
+        def unlimited(point, mode):
+            return jobs.measure(point._replace(link="unlimited"), mode, 0.02 + 0.004 * point.mib * point.workers)
+
+        for point in points:  # first, while no link has a limit
+            for mode in "sync", "allreduce":
+                unlimited(point, mode)
+        for link in links:
+            for row in measure_link([p for p in points if p.link == link], parse_link(link), network, jobs, unlimited):
+                rows.append(row)
+                say(columns(row))
+                save(arguments.output, rows, facts)
+    return rows
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True, help="folder of the binaries")
+    parser.add_argument("--only", default="", metavar="TEXT", help="points with this in their name, as 1gbit/8mib/4w")
+    parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK[1])}")
+    parser.add_argument("--links", default=LINKS, help="rates, as %(default)s")
+    parser.add_argument("--output", metavar="FILE", help="JSON, written again after each point")
+    arguments = parser.parse_args(words)
+    links, only = QUICK if arguments.quick else (arguments.links, arguments.only)
+    try:
+        for link in links.split(","):
+            parse_link(link)
+        return arguments, choose(links.split(","), only)
+    except ValueError as error:
+        return parser.error(str(error))
+
+
+def main():
+    arguments, points = parse(sys.argv[1:])
+    reason = link_network.missing()
+    if reason:
+        say(f"link_table.py: {reason}")
+        return NO_SUPPORT
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    facts = {"command": shlex.join(sys.argv), "machine": machine(),
+             "note": "all processes share this machine's cores; formulas take the measured rate of a link"}
+    save(arguments.output, [], facts)  # where that fails, before anything is measured
+    try:
+        rows = measure_all(arguments, points, facts)
+    except KeyboardInterrupt:
+        say("link_table.py: interrupted; nothing is left running")
+        return 128 + signal.SIGINT
+    except RuntimeError as error:
+        say(f"link_table.py: {error}")
+        return 1
+    print(line_of(HEAD))
+    for row in rows:
+        print(columns(row))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""link_table.py --quick measures one point whole, and leaves nothing behind, also when it is cut short or finds what
+another one left: link_table_quick_test.py --bin DIR. Takes root, ip and tc; exits with 77 without them.
+"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import link_network
+import link_table
+
+PROGRAM = [sys.executable, "-B", link_table.__file__]
+DEADLINE = 120
+BIN = None
+
+
+class QuickTest(unittest.TestCase):
+    def start(self, *words):
+        child = subprocess.Popen([*PROGRAM, "--bin", BIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(child.stderr.close)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        return child
+
+    def test_a_point_is_measured_and_nothing_is_left(self):
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        leftover = f"{link_network.PREFIX}{gone.pid}-w0"
+        link_network.ip("netns", "add", leftover)
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "points.json")
+            child = self.start("--quick", "--output", output)
+            out, err = child.communicate(timeout=DEADLINE)
+            self.assertEqual(child.returncode, 0, err)
+            with open(output, encoding="utf-8") as file:
+                found = json.load(file)
+        self.assertNotIn(leftover, [name for name, _ in link_network.spaces()])
+        self.assertEqual(link_network.spaces(child.pid), [])
+        self.assertIn("--quick", found["command"])
+        (point,) = found["points"]
+        self.assertIn(link_table.columns(point), out)
+        self.assertLess(point["measured_gbit"], 1.05)
+        for mode in "sync", "allreduce":
+            # What comes earlier than the formula has not gone through the link.
+            self.assertGreater(point[mode]["ratio"], 0.9, point)
+            self.assertGreater(point[mode]["steps"], 0, point)
+
+    def test_who_is_interrupted_takes_all_away(self):
+        for number, code in (signal.SIGINT, 130), (signal.SIGTERM, 143):
+            child = self.start("--only", "1gbit/1mib/2w1s", "--links", "1gbit")
+            self.assertIn("unlimited/1mib/2w1s sync: ", child.stderr.readline())
+            self.assertNotEqual(link_network.spaces(child.pid), [])
+            running = {pid for name, _ in link_network.spaces(child.pid)
+                       for pid in link_network.run("ip", "netns", "pids", name).split()}
+            child.send_signal(number)
+            _, err = child.communicate(timeout=DEADLINE)
+            self.assertEqual(child.returncode, code, err)
+            self.assertEqual(link_network.spaces(child.pid), [])
+            self.assertEqual([pid for pid in running if os.path.exists(f"/proc/{pid}")], [])
+
+    def test_a_job_that_fails_is_shown_and_taken_away(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "capstan-server", "capstan-worker":
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\necho out of order\nexit 3\n")
+                os.chmod(os.path.join(folder, name), 0o755)
+            child = subprocess.run([*PROGRAM, "--bin", folder, "--quick"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, timeout=DEADLINE)
+        self.assertEqual(child.returncode, 1)
+        self.assertIn("exit 3; its last lines:\nout of order", child.stderr)
+        self.assertEqual([name for name, maker in link_network.spaces() if not os.path.exists(f"/proc/{maker}")], [])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True, help="folder of the binaries")
+    arguments, rest = parser.parse_known_args()
+    BIN = os.path.abspath(arguments.bin)
+    reason = link_network.missing()
+    if reason:
+        print(f"SKIPPED: {reason}")
+        sys.exit(link_table.NO_SUPPORT)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
