@@ -181,6 +181,26 @@ TEST_CASE("a version that is published is given to nobody any more", "[client][a
   CHECK(bench.given.empty());
 }
 
+TEST_CASE("slots that are dealt anew within a generation are not computed in it", "[client][allreduce]") {
+  ReplicaBench bench;
+  const Work work = bench.BeginGroupWork();
+  bench.EndSlot(work, 0);
+  View view = bench.MakeGroupView({"", ""});
+  view.slots = {1, 2};
+  bench.FromCoordinator(view);
+  CHECK(bench.Events<Session::WorkVoid>().empty());
+  bench.Ready();
+  for (ShardIndex shard : {0U, 1U}) bench.FromShard(shard, bench.MakePublished(shard, 1));
+  const std::vector<Session::WorkReady> ready = bench.Events<Session::WorkReady>();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].work.step == Step{1});
+  CHECK(ready[0].work.slots == std::vector<SlotIndex>{0});
+  view = bench.MakeGroupView({"", ""}, 2);
+  view.slots = {1, 2};
+  bench.FromCoordinator(view);
+  CHECK(bench.Events<Session::WorkVoid>().size() == 1);
+}
+
 TEST_CASE("weights that nobody asked for are dropped", "[client][allreduce]") {
   ReplicaBench bench;
   bench.Declare();

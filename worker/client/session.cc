@@ -144,8 +144,12 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     session_ = view.session;
     events_.push_back(Joined{session_});
   }
-  slots_changed_ = slots_changed_ || (view_ && view_->slots != view.slots);
+  const std::vector<SlotIndex> before = view_ ? view_->slots : std::vector<SlotIndex>();
+  const bool had_view = view_.has_value();
   view_ = view;
+  // A group adds up what it was formed for: who deals its slots anew begins another generation.
+  if (Replicated() && had_view && view.generation == generation_) view_->slots = before;
+  slots_changed_ = slots_changed_ || (had_view && view_->slots != before);
   if (in_barrier_) FollowBarrier(view, now, out);
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
