@@ -195,7 +195,7 @@ struct SnapshotSection {
 
 // Mode allreduce: how gradients travel among the workers. Both change the order or rounding of sums.
 struct AllReduceSection {
-  double bucket_mib = 4;            // of gradients that are added up at a time, while backward goes on
+  double bucket_mib = 8;            // of gradients that are added up at a time, while backward goes on
   Encoding wire = Encoding::kFp32;  // kBf16: half the bytes, sums rounded at each worker that they pass
   bool operator==(const AllReduceSection&) const = default;
 };
