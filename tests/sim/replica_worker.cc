@@ -87,37 +87,38 @@ void ReplicaWorker::Settle(Instant now, Outbox* out) {
   }
 }
 
-bool ReplicaWorker::HasVersion() const {
-  if (!held_ || held_->version != work_.terms.version) return false;
-  return held_->made_in == work_.terms.made_in || settings_.flaw == Flaw::kHeldOfAnyGeneration;
+// What it goes by, where a fault is planted another thing than it was told.
+client::StepTerms ReplicaWorker::Believed() const {
+  client::StepTerms terms = work_.terms;
+  const auto believe = [&](Flaw flaw, const std::optional<train::ReplicaVersion::Name>& name) {
+    if (settings_.flaw == flaw && name && name->version == terms.version) terms.made_in = name->made_in;
+  };
+  believe(Flaw::kHeldOfAnyGeneration, version_.present());
+  believe(Flaw::kMadeInAnyGeneration, version_.built());
+  return terms;
 }
 
 bool ReplicaWorker::TakeVersion() {
-  const std::optional<Next> next = std::exchange(next_, {});
-  if (HasVersion()) {
-    next_ = next;
-    return true;
-  }
-  const client::StepTerms& terms = work_.terms;
-  if (!held_ || !next || next->version != terms.version) return false;
-  if (next->made_in != terms.made_in && settings_.flaw != Flaw::kMadeInAnyGeneration) {
+  using Taking = train::ReplicaVersion::Taking;
+  const std::optional<train::ReplicaVersion::Name> built = version_.built();
+  const bool is_next = built && built->version == work_.terms.version;
+  const Taking taking = version_.Take(Believed());
+  if (is_next && taking == Taking::kNot && built->made_in != work_.terms.made_in) {
     settings_.count("version made in a generation that did not commit it");
-    return false;
   }
-  if (next->action != terms.action) return false;
-  if (next->made_in != work_.generation) settings_.count("version made before its generation was over");
-  if (terms.action == StepAction::kApply) replica_.Publish();
-  if (terms.action == StepAction::kSkip) settings_.count("version of a skipped step taken");
-  held_ = Held{next->version, terms.made_in};
-  return true;
+  const bool taken = taking == Taking::kBuilt || taking == Taking::kSkipped;
+  if (taken && built->made_in != work_.generation) settings_.count("version made before its generation was over");
+  if (taking == Taking::kBuilt) replica_.Publish();
+  if (taking == Taking::kSkipped) settings_.count("version of a skipped step taken");
+  return taking != Taking::kNot;
 }
 
 void ReplicaWorker::Offer(Instant now, Outbox* out) {
   LeaveGroup();
   group_of_ = work_.generation;
   known_.reset();
-  const bool has = HasVersion() && held_->made_in.value != 0;
-  if (!has) held_.reset();
+  const bool has = version_.MayHandOn(Believed());
+  if (!has) version_.Forget();
   session_->SayGroup(group_of_, GroupState::kOffered, (has ? kHas : kHasNot) + std::to_string(settings_.node), now,
                      out);
   deadline_ = now + kConnectMax;
@@ -186,8 +187,7 @@ void ReplicaWorker::TakeShared(Instant now, Outbox* out) {
 }
 
 void ReplicaWorker::Formed(Instant now, Outbox* out) {
-  held_ = Held{work_.terms.version, work_.terms.made_in};
-  next_.reset();
+  version_.Become(work_.terms);
   settings_.count("groups formed");
   session_->SayGroup(group_of_, GroupState::kFormed, {}, now, out);
   BeginStep(now);
@@ -248,15 +248,15 @@ void ReplicaWorker::FinishStep(Instant now, Outbox* out) {
     replica_.UpdateBlock(block);
   }
   const train::Replica::Outcome outcome = replica_.FinishStep(work_.step);
-  next_ = Next{Version{work_.step.value + 1}, group_of_, outcome.action};
-  if (settings_.flaw == Flaw::kGroupKept) next_->made_in = work_.generation;
+  const Version next{work_.step.value + 1};
+  version_.Build(next, settings_.flaw == Flaw::kGroupKept ? work_.generation : group_of_, outcome.action);
   const std::vector<Slice> made = replica_.Made(outcome.action);
   Arrays arrays;
   for (const Slice& slice : made) {
     const auto* values = reinterpret_cast<const float*>(slice.data);
     arrays.emplace_back(values, values + slice.size / sizeof(float));
   }
-  settings_.made(work_.generation, next_->version, arrays);
+  settings_.made(work_.generation, next, arrays);
   if (work_.terms.keep) session_->Give(work_.round, made, BlocksToGive(), now, out);
   EndSlots(outcome, now, out);
   submitted_ = false;

@@ -16,6 +16,7 @@
 #include "tests/sim/ring_board.h"
 #include "worker/client/session.h"
 #include "worker/train/replica/replica.h"
+#include "worker/train/replica/replica_version.h"
 
 namespace capstan::sim {
 
@@ -56,7 +57,7 @@ class ReplicaWorker {
 
   void Settle(Instant now, Outbox* out);
   bool TakeVersion();
-  bool HasVersion() const;
+  client::StepTerms Believed() const;
   void Offer(Instant now, Outbox* out);
   void Connect(Instant now, Outbox* out);
   void Share(Instant now, Outbox* out);
@@ -82,17 +83,7 @@ class ReplicaWorker {
   Instant deadline_{};  // of forming
   client::Work work_;
   bool void_ = false;
-  struct Held {
-    Version version;
-    Generation made_in;
-  };
-  std::optional<Held> held_;
-  struct Next {
-    Version version;
-    Generation made_in;
-    StepAction action = StepAction::kApply;
-  };
-  std::optional<Next> next_;
+  train::ReplicaVersion version_;
   Generation group_of_;
   RingGroup* group_ = nullptr;
   std::optional<client::Session::GroupKnown> known_;

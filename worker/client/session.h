@@ -28,6 +28,7 @@
 #include "worker/client/first_weights.h"
 #include "worker/client/pending_pushes.h"
 #include "worker/client/shard_pull.h"
+#include "worker/client/step_terms.h"
 
 namespace capstan::client {
 
@@ -56,18 +57,6 @@ struct Declaration {
   Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
   std::uint64_t steps = 0;                 // a slot's last sequence number in modes without global steps
   BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
-};
-
-// Where workers update: what a step's commit says of the weights, which the worker makes itself.
-struct StepTerms {
-  Version version;  // that the round computes with
-  // How it was made: by the step before, in this generation; kSkip: it is the version before.
-  StepAction action = StepAction::kApply;
-  Generation made_in;
-  bool held = true;  // the shards have it
-  // Of the step that begins with it.
-  float learning_rate = 0.0F;
-  bool keep = false;  // the version that the step makes is to be given to the shards
 };
 
 // One round: these slots of this step, with the weights that have been pulled.

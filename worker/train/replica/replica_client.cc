@@ -12,6 +12,7 @@
 #include "worker/client/describe.h"
 #include "worker/train/replica/buckets.h"
 #include "worker/train/replica/form_group.h"
+#include "worker/train/replica/replica_version.h"
 
 namespace capstan::train {
 
@@ -61,7 +62,6 @@ class ReplicaClient : public client::SessionClient {
   // The group and the version of the round that was announced. kTimeout: it is not there yet.
   Status Settle(Deadline deadline);
   bool TakeVersion();
-  bool HasVersion() const;
   Status Form();
   Result<std::vector<std::string>> OfferAddress(std::string address, Deadline deadline);
   Status ReadVersion(Deadline deadline);
@@ -89,18 +89,7 @@ class ReplicaClient : public client::SessionClient {
   std::vector<std::size_t> bucket_of_;  // by block
   std::vector<float> sum_, slot_;       // gradients, flat: of the round's slots so far, of a later slot
 
-  // What the replica is: a version that was committed, and perhaps the one after.
-  struct Held {
-    Version version;
-    Generation made_in;  // committed; 0: it was read from the shards, at the beginning of a history
-  };
-  std::optional<Held> held_;
-  struct Next {
-    Version version;
-    Generation made_in;
-    StepAction action = StepAction::kApply;
-  };
-  std::optional<Next> next_;
+  ReplicaVersion version_;
 
   // The generation.
   Generation group_of_;  // whose group `thread_` is, or was; 0: none yet
@@ -209,22 +198,11 @@ Status ReplicaClient::Settle(Deadline deadline) {
   return Break(status.code() == Code::kCorrupt ? GroupState::kLost : GroupState::kBroken, status);
 }
 
-bool ReplicaClient::HasVersion() const {
-  return held_ && held_->version == terms_.version && held_->made_in == terms_.made_in;
-}
-
-// What was built may have been committed meanwhile: by the generation that it was built in.
+// What was built may have been committed meanwhile.
 bool ReplicaClient::TakeVersion() {
-  const std::optional<Next> next = std::exchange(next_, {});
-  if (HasVersion()) {
-    next_ = next;
-    return true;
-  }
-  if (!held_ || !next || next->version != terms_.version || next->made_in != terms_.made_in) return false;
-  if (next->action != terms_.action) return false;
-  if (terms_.action == StepAction::kApply) replica_->Publish();
-  held_ = Held{next->version, next->made_in};
-  return true;
+  const ReplicaVersion::Taking taking = version_.Take(terms_);
+  if (taking == ReplicaVersion::Taking::kBuilt) replica_->Publish();
+  return taking != ReplicaVersion::Taking::kNot;
 }
 
 Status ReplicaClient::Form() {
@@ -235,18 +213,17 @@ Status ReplicaClient::Form() {
   group.wire = config_.allreduce.wire;
   group.buckets = buckets_.size();
   group.version = terms_.version;
-  group.has_version = HasVersion() && held_->made_in.value != 0;
+  group.has_version = version_.MayHandOn(terms_);
   group.shards_have_it = terms_.held;
   group.exchange = [this](std::string address, Deadline deadline) {
     return OfferAddress(std::move(address), deadline);
   };
   group.read = [this](Deadline deadline) { return ReadVersion(deadline); };
-  if (!group.has_version) held_.reset();
+  if (!group.has_version) version_.Forget();  // others will write to it
   CAPSTAN_ASSIGN_OR_RETURN(thread_, FormGroup(group, replica_.get()));
   ++groups_formed_;
   bytes_out_before_ = bytes_out_;
-  held_ = Held{terms_.version, terms_.made_in};
-  next_.reset();
+  version_.Become(terms_);
   loop().Send(client::GroupCommand{group_of_, GroupState::kFormed, {}});
   return {};
 }
@@ -429,7 +406,7 @@ Status ReplicaClient::FinishStep() {
   reduced_bytes_ += sum_.size() * sizeof(float);
   bytes_out_ = bytes_out_before_ + thread_->bytes_sent();
   const Replica::Outcome outcome = replica_->FinishStep(Step{work().step});
-  next_ = Next{Version{work().step + 1}, group_of_, outcome.action};
+  version_.Build(Version{work().step + 1}, group_of_, outcome.action);
   if (terms_.keep) loop().Send(client::GiveCommand{round(), replica_->Made(outcome.action), BlocksToGive()});
   for (SlotReport& report : reports_) {
     report.gradient_squares = outcome.gradient_squares;
