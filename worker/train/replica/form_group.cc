@@ -51,8 +51,20 @@ Result<std::shared_ptr<collective::Mesh>> Connect(const GroupOptions& options, O
   return collective::CreateGlooMesh({options.rank, size, options.host, name_of}, addresses, deadline);
 }
 
-Status ShareVersion(const GroupOptions& options, const std::vector<bool>& has_version, collective::Group* group,
-                    Replica* replica) {
+constexpr auto kLookUp = std::chrono::milliseconds(20);
+
+// Hears of the generation's end meanwhile: who hands the version on may be gone without a word.
+Status Await(const GroupOptions& options, collective::CollectiveThread* group,
+             collective::CollectiveThread::Ticket ticket) {
+  for (;;) {
+    const Status status = group->Wait(ticket, Clock::now() + kLookUp);
+    if (status.code() != Code::kBusy) return status;
+    CAPSTAN_RETURN_IF_ERROR(options.look_up());
+  }
+}
+
+Status ShareVersion(const GroupOptions& options, const std::vector<bool>& has_version,
+                    collective::CollectiveThread* group, Replica* replica) {
   if (std::find(has_version.begin(), has_version.end(), false) == has_version.end()) return {};
   const auto source = std::find(has_version.begin(), has_version.end(), true);
   const collective::Deadline deadline = Clock::now() + kShareMax;
@@ -65,7 +77,11 @@ Status ShareVersion(const GroupOptions& options, const std::vector<bool>& has_ve
     CAPSTAN_RETURN_IF_ERROR(options.read(deadline));
   }
   for (std::size_t i = 0; i < replica->array_count(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(group->Broadcast(replica->array(i), root, deadline));
+    const auto broadcast = [array = replica->array(i), root, deadline](collective::Group& members) {
+      return members.Broadcast(array, root, deadline);
+    };
+    CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->Submit(broadcast));
+    CAPSTAN_RETURN_IF_ERROR(Await(options, group, ticket));
   }
   if (!options.has_version) replica->Filled();
   return {};
@@ -78,12 +94,13 @@ Result<std::unique_ptr<collective::CollectiveThread>> FormGroup(const GroupOptio
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh, Connect(options, &addresses));
   collective::GroupOptions group_options;
   group_options.wire = options.wire;
-  std::unique_ptr<collective::Group> group = collective::CreateGroup(std::move(mesh), group_options);
+  auto group = std::make_unique<collective::CollectiveThread>(collective::CreateGroup(std::move(mesh), group_options),
+                                                              options.buckets + 1);
   if (Status status = ShareVersion(options, addresses.has_version(), group.get(), replica); !status.ok()) {
     group->Abort();  // nobody waits for a member that has failed
     return status;
   }
-  return std::make_unique<collective::CollectiveThread>(std::move(group), options.buckets + 1);
+  return group;
 }
 
 }  // namespace capstan::train

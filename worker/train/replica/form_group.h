@@ -29,6 +29,7 @@ struct GroupOptions {
   // Offers this worker's address and waits for everybody's, by rank.
   std::function<Result<std::vector<std::string>>(std::string address, collective::Deadline deadline)> exchange;
   std::function<Status(collective::Deadline deadline)> read;  // the version from the shards, into the replica
+  std::function<Status()> look_up = [] { return Status(); };  // not ok: the generation is over, or the job
 };
 
 Result<std::unique_ptr<collective::CollectiveThread>> FormGroup(const GroupOptions& options, Replica* replica);

@@ -219,6 +219,7 @@ Status ReplicaClient::Form() {
     return OfferAddress(std::move(address), deadline);
   };
   group.read = [this](Deadline deadline) { return ReadVersion(deadline); };
+  group.look_up = [this] { return LookUp(); };
   if (!group.has_version) version_.Forget();  // others will write to it
   CAPSTAN_ASSIGN_OR_RETURN(thread_, FormGroup(group, replica_.get()));
   ++groups_formed_;
@@ -252,7 +253,12 @@ Status ReplicaClient::ReadVersion(Deadline deadline) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Connect(options));
   PullOptions wish;
   wish.optimizer_state = true;
-  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<PulledVersion> version, reader->Pull(wish, deadline));
+  Result<std::optional<PulledVersion>> pulled = reader->Pull(wish, Clock::now() + kLookUp);
+  while (pulled.status().code() == Code::kTimeout && Clock::now() < deadline) {  // the call goes on with what has come
+    CAPSTAN_RETURN_IF_ERROR(LookUp());
+    pulled = reader->Pull(wish, Clock::now() + kLookUp);
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<PulledVersion> version, std::move(pulled));
   if (!version || version->step != terms_.version.value || version->generation != group_of_.value) {
     return {Code::kStale, "the job has gone on meanwhile"};
   }
