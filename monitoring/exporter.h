@@ -1,9 +1,9 @@
 // Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP.
 //
 // Kind:   owned by whoever started it; its own threads only read. The destructor stops and joins them.
-// Limits: GET and HEAD; kExporterThreads connections at once, silent ones too, 2 s each, 16 KiB of request; no TLS, no
-// authentication:
-//         listen on loopback or inside a trusted network. The process ignores SIGPIPE from then on.
+// Limits: GET and HEAD; kExporterThreads connections at once, silent ones too, 2 s each, 16 KiB of request; no TLS,
+//         no authentication: listen on loopback or inside a trusted network. The process ignores SIGPIPE from then
+//         on.
 // Fails:  kInvalid for an address that cannot be listened on, saying which, why and what to do.
 // Why:    exporter.cc is the one file that knows prometheus-cpp and civetweb.
 #pragma once

@@ -4,8 +4,7 @@
 // Limits: kProgramStateBytesMax.
 // Fails:  kInvalid: longer, or another one than the step's first; it names both slots.
 // Why:    the next step is to begin with one state, whoever computes it. Whichever slot says it, and in which order
-// they
-//         end, may make no difference: two states of one step are two opinions on what the program does.
+//         they end, may make no difference: two states of one step are two opinions on what the program does.
 #pragma once
 
 #include <string>

@@ -2,8 +2,7 @@
 //
 // Kind:   function.
 // Fails:  kRefused: a job runs there, or what is asked would leave no way to go on; kInvalid: there is no such
-// snapshot;
-//         kUnreachable: the disk.
+//         snapshot; kUnreachable: the disk.
 // Why:    the log forgets them first, in one step: a crash on the way leaves parts that nobody names, which the job
 //         clears away when it goes on.
 #pragma once

@@ -2,8 +2,7 @@
 //
 // Kind:   one host thread enqueues on a stream; any may wait for an event.
 // Limits: memory is ordered as CUDA promises and no more: from the host to what it enqueues, along a stream, and
-// through
-//         events and waits. So a missing wait is a data race, which TSan reports.
+//         through events and waits. So a missing wait is a data race, which TSan reports.
 // Why:    the overlap engine runs on machines without a GPU. With CAPSTAN_EMULATED_DELAYS=SEED work is late at random;
 //         after RunLate it is as late as CUDA allows, so that without TSan a missing wait is a wrong result.
 #pragma once

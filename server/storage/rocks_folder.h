@@ -3,8 +3,7 @@
 // Kind:   owned by a RocksSnapshotStore.
 // Fails:  kUnreachable: the disk fails or is full, or another process has the folder; kCorrupt; kInvalid: not there.
 // Why:    the arrays of a part and, in front of everybody's eyes last, its header come in as one atomic step, so a
-// family
-//         without a header is what was left by a process that ended on the way.
+//         family without a header is what was left by a process that ended on the way.
 //
 // A family's name is g<generation>-v<version>, with -r<n> behind it when the same snapshot was written again: the new
 // one is whole before the old one goes.

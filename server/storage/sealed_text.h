@@ -2,8 +2,7 @@
 //
 // Kind:   pure functions.
 // Why:    what is read back from a disk or a peer is looked at only when it is, byte by byte, what was written; the
-// hash
-//         of one line goes into the next, so that a line that is missing or out of place is noticed too.
+//         hash of one line goes into the next, so that a line that is missing or out of place is noticed too.
 #pragma once
 
 #include <cstdint>

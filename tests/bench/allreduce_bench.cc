@@ -1,16 +1,15 @@
 #include "tests/bench/allreduce_bench.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <sstream>
 
 #include "tests/bench/gloo_allreduce.h"
 #include "tests/bench/pipe_rendezvous.h"
 #include "tests/bench/raw_ring.h"
+#include "tests/temp_folder.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 
@@ -80,19 +79,15 @@ class Ranks {
  public:
   static Result<std::unique_ptr<Ranks>> Start(int processes, std::size_t chunk_bytes) {
     auto ranks = std::make_unique<Ranks>();
-    std::string name = (std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return Invalid("cannot make the folder " + name);
-    ranks->folder_ = name;
+    const std::string& folder = ranks->folder_.path();
     for (int rank = 0; rank < processes; ++rank) {
       ranks->children_.push_back(
-          ChildProcess::Fork([&](Channel& parent) { return Rank::Run(parent, rank, processes, name, chunk_bytes); }));
+          ChildProcess::Fork([&](Channel& parent) { return Rank::Run(parent, rank, processes, folder, chunk_bytes); }));
     }
     CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // of the group
     CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // of the plain ring
     return ranks;
   }
-  ~Ranks() { std::filesystem::remove_all(folder_); }
-
   // Bus bandwidth, GB/s.
   Result<double> Measure(Way way, std::size_t bytes, int rounds) {
     const std::string line =
@@ -109,7 +104,7 @@ class Ranks {
 
  private:
   std::vector<ChildProcess> children_;
-  std::string folder_;
+  testing::TempFolder folder_;
 };
 
 std::string SizeName(std::size_t bytes) {

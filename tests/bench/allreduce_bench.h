@@ -4,9 +4,8 @@
 // Limits: loopback; all processes share the machine.
 // Fails:  a process of the benchmark that ended or did not answer; kUnsupported in a build without Gloo.
 // Why:    beside Gloo's own chunked ring, called as its users call it on connections of its own, and beside sockets
-// that
-//         carry the same bytes around the same ring and add nothing. Figures are bus bandwidth, 2 (P-1)/P of the array
-//         through the time of the slowest rank, which is what a link carries whatever P is.
+//         that carry the same bytes around the same ring and add nothing. Figures are bus bandwidth, 2 (P-1)/P of the
+//         array through the time of the slowest rank, which is what a link carries whatever P is.
 #pragma once
 
 #include <cstddef>

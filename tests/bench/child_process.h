@@ -3,8 +3,7 @@
 // Kind:   owned by one thread. Fork while the parent has no other thread and no socket context.
 // Fails:  Receive: kTimeout, or kUnreachable when the other side has ended.
 // Why:    what a benchmark moves is to cross process borders as in production, and the processor time and memory of
-// each
-//         part is to be known by itself.
+//         each part is to be known by itself.
 #pragma once
 
 #include <sys/types.h>

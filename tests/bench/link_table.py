@@ -296,11 +296,16 @@ def machine():
             "congestion_control": congestion}
 
 
+def one_point_per_line(facts, rows):
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    head = json.dumps(facts, indent=1).removesuffix("\n}")
+    return f'{head},\n "points": [\n{lines}\n ]\n}}\n'
+
+
 def save(path, rows, facts):
     if path:
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({**facts, "points": rows}, file, indent=1)
-            file.write("\n")
+            file.write(one_point_per_line(facts, rows))
 
 
 def measure_link(points, bits, network, jobs, unlimited):

@@ -3,8 +3,7 @@
 // Kind:   forks processes, so call it while this one has no other thread.
 // Limits: needs about 50 bytes of memory per parameter.
 // Why:    the count by design is that of the large arrays alone; what is resident shows frames in flight, pools that
-// hold
-//         more than is used, and what the allocator keeps.
+//         hold more than is used, and what the allocator keeps.
 #pragma once
 
 #include <cstddef>

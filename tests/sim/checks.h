@@ -2,8 +2,7 @@
 //
 // Kind:   owned by the cluster.
 // Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are those of the
-// protocol's
-//         invariants.
+//         protocol's invariants.
 #pragma once
 
 #include <map>

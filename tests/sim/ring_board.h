@@ -2,9 +2,8 @@
 // around and add up gradients.
 //
 // Kind:   owned by the cluster; shared by its workers.
-// Why:    as with real connections, those who name the same addresses meet, the n-th sum of one member meets the n-th
-// of
-//         the others, and a member that is gone is noticed, or not.
+// Why:    as with real connections, those who name the same addresses meet, the n-th sum of one member meets the
+//         n-th of the others, and a member that is gone is noticed, or not.
 #pragma once
 
 #include <map>

@@ -99,6 +99,16 @@ TEST_CASE("a replica clips by the norm of the whole gradient", "[train][replica]
   CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == Approx(-2.0 * 0.5 / norm));
 }
 
+TEST_CASE("a version that was given away and is still held is not written again", "[train][replica]") {
+  ReplicaBench bench;
+  const Replica::Outcome outcome = bench.Step(0, 8.0F);
+  const std::vector<Slice> given = bench.replica.Made(outcome.action);
+  (void)bench.Step(0, 80.0F);  // the step is begun anew
+  CHECK(bench.First(given[0]) == -2.0F);
+  CHECK(bench.First(given[1]) == 2.0F);
+  CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == -20.0F);
+}
+
 TEST_CASE("other weights have another hash when their block's turn comes", "[train][replica]") {
   ReplicaBench one, other;
   other.replica.array(0)[10] = 1.0F;  // of the second block

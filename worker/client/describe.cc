@@ -34,4 +34,17 @@ Declaration DeclarationOf(const WorkerDescription& description, const JobConfig&
   return declaration;
 }
 
+SlotReport ReportOf(SlotIndex slot, std::uint64_t samples, const SlotResult& result) {
+  SlotReport report;
+  report.slot = slot;
+  report.samples = samples;
+  report.loss_sum = result.loss_sum;
+  report.predictions = result.predictions;
+  report.validation_loss_sum = result.validation_loss_sum;
+  report.validation_predictions = result.validation_predictions;
+  report.validation_correct = result.validation_correct;
+  report.metrics = result.metrics;
+  return report;
+}
+
 }  // namespace capstan::client

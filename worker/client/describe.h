@@ -19,4 +19,7 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, c
 Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
                           std::vector<TensorSpec> catalog);
 
+// What a slot says of itself at its end.
+SlotReport ReportOf(SlotIndex slot, std::uint64_t samples, const SlotResult& result);
+
 }  // namespace capstan::client

@@ -329,15 +329,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
   if (!failure().ok()) return failure();
-  SlotReport report;
-  report.slot = slot;
-  report.samples = left_out_ ? 0 : slot_samples_;
-  report.loss_sum = result.loss_sum;
-  report.predictions = result.predictions;
-  report.validation_loss_sum = result.validation_loss_sum;
-  report.validation_predictions = result.validation_predictions;
-  report.validation_correct = result.validation_correct;
-  report.metrics = result.metrics;
+  SlotReport report = client::ReportOf(slot, left_out_ ? 0 : slot_samples_, result);
   loop().Send(client::EndSlotCommand{round(), std::move(report), state_after_step_});
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
 }

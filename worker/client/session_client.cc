@@ -106,9 +106,8 @@ Status SessionClient::Barrier(Deadline deadline) {
 Status SessionClient::Leave(const std::string& reason) {
   loop_->Send(LeaveCommand{reason});
   ended_ = true;
-  return failure_.ok()
-             ? (failure_ = Invalid("the client has left the job; connect another one to take part again"), Status())
-             : Status();
+  (void)Fail(Invalid("the client has left the job; connect another one to take part again"));
+  return {};
 }
 
 }  // namespace capstan::client

@@ -41,8 +41,8 @@ constexpr std::size_t kSayings = 3;  // beside kNothing
 struct Control {
   Say say;
   GroupIndex group = 0;
-  std::uint64_t number =
-      0;  // kAsk: the call; kAnswer: 1 if it has begun, or waits in an earlier one; kFarewell: the reason
+  // kAsk: the call; kAnswer: 1 if it has begun, or waits in an earlier one; kFarewell: the reason.
+  std::uint64_t number = 0;
   std::array<std::uint8_t, kRanksMax / 8> missing{};
 };
 

@@ -24,11 +24,12 @@ Replica::Replica(const Catalog& catalog, const JobConfig& config)
       rule_(MakeOptimizerRule(config.optimizer)),
       order_(catalog, 1),
       array_count_(1 + static_cast<std::size_t>(StateCount(config.optimizer.kind))),
-      encoding_(EncodingOf(config)) {
+      encoding_(EncodingOf(config)),
+      pool_(catalog.element_count() * sizeof(float)) {
   const std::uint64_t count = catalog.element_count();
-  BufferPool pool(count * sizeof(float)), narrow_pool(count * BytesPerNumber(encoding_));
+  BufferPool narrow_pool(count * BytesPerNumber(encoding_));
   for (Version& version : versions_) {
-    for (std::size_t i = 0; i < array_count_; ++i) version.arrays[i] = pool.Take();
+    for (std::size_t i = 0; i < array_count_; ++i) version.arrays[i] = pool_.Take();
     if (encoding_ != Encoding::kFp32) version.narrow = narrow_pool.Take();
   }
   for (const Segment& segment : catalog.segments()) {
@@ -81,6 +82,9 @@ void Replica::BeginStep(const StepParameters& parameters, std::uint64_t samples,
   sum_ = sum;
   clip_ = 1.0F;
   trust_ratios_.clear();
+  for (BufferRef& array : versions_[1 - present_].arrays) {
+    if (array && array->reference_count() > 1) array = pool_.Take();  // given away, and on its way to a shard
+  }
 }
 
 void Replica::UpdateBlock(BlockIndex index) {

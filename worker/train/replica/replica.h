@@ -1,11 +1,11 @@
 // Replica: a worker's own copy of the weights and the optimizer's state, and the update of it.
 //
 // Kind:   owned by the trainer's thread.
-// Limits: two versions of 4 * (1 + states) bytes per parameter, of 2 more each where the model computes in 16 bits.
+// Limits: two versions of 4 * (1 + states) bytes per parameter, of 2 more each where the model computes in 16 bits;
+//         a third one where a version that was given away is still on its way when the step after the next begins.
 // Parity: the arithmetic is the servers' (update/), and so is the verdict on a step: as of mode sync with one shard.
-// Why:    every worker that starts with the same version and adds up the same gradient makes the same next version. It
-// is
-//         built beside the present one, because the step may yet be skipped, or begun anew by other workers.
+// Why:    every worker that starts with the same version and adds up the same gradient makes the same next version.
+//         It is built beside the present one, because the step may yet be skipped, or begun anew by other workers.
 #pragma once
 
 #include <array>
@@ -80,6 +80,7 @@ class Replica {
   const SegmentOrder order_;
   const std::size_t array_count_;
   const Encoding encoding_;
+  BufferPool pool_;
   WritePath path_ = WritePath::kCached;
   std::vector<SegmentRange> segments_;  // as the catalog's
   std::array<Version, 2> versions_;

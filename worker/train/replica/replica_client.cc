@@ -371,16 +371,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     if (std::exchange(segments_missing_[block], 0) > 0) FinishBlock(block);
   }
   has_sum_ = has_sum_ || slot_gradient_ != nullptr;
-  SlotReport report;
-  report.slot = slot;
-  report.samples = slot_samples_;
-  report.loss_sum = result.loss_sum;
-  report.predictions = result.predictions;
-  report.validation_loss_sum = result.validation_loss_sum;
-  report.validation_predictions = result.validation_predictions;
-  report.validation_correct = result.validation_correct;
-  report.metrics = result.metrics;
-  reports_.push_back(std::move(report));
+  reports_.push_back(client::ReportOf(slot, slot_samples_, result));
   CAPSTAN_RETURN_IF_ERROR(trouble_);
   return AtLastSlot() ? FinishStep() : LookUp();
 }

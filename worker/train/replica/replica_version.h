@@ -2,8 +2,7 @@
 //
 // Kind:   a value.
 // Why:    a version is named by its number and by the generation that committed it. What a group built and did not
-// commit
-//         may be built again by another one from other sums, with the same number.
+//         commit may be built again by another one from other sums, with the same number.
 #pragma once
 
 #include <optional>
