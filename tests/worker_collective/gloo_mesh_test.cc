@@ -1,4 +1,11 @@
-// How a mesh between processes is formed, or not.
+// How a mesh between processes is formed, or not, and what becomes of it when one of its connections breaks.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <filesystem>
+#include <set>
+
 #include "tests/worker_collective/groups.h"
 
 namespace capstan::collective {
@@ -36,6 +43,50 @@ TEST_CASE("an address that is not of this machine is refused by name", "[collect
   CHECK(status.code() == Code::kUnreachable);
   CHECK_THAT(status.message(), Contains("192.0.2.1"));
   CHECK(CreateGlooMesh({2, 2, "127.0.0.1", {}}, &rendezvous, In(kPatience)).status().code() == Code::kInvalid);
+}
+
+// This process's ends of connections over TCP.
+std::set<int> Connections() {
+  std::set<int> connections;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.sin_family == AF_INET) {
+      connections.insert(fd);
+    }
+  }
+  return connections;
+}
+
+TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in the middle of a message",
+          "[collective]") {
+  const std::set<int> before = Connections();
+  constexpr std::size_t kMany = 4u << 20;
+  for (std::size_t broken = 0;; ++broken) {
+    Groups groups("gloo", 2, {.chunk_bytes = 32u << 20});
+    std::vector<int> ends;
+    for (const int end : Connections()) {
+      if (!before.contains(end)) ends.push_back(end);
+    }
+    REQUIRE(ends.size() == 4);  // two connections
+    if (broken == ends.size()) break;
+    std::atomic<int> rounds{0};
+    std::vector<std::vector<float>> data(2, std::vector<float>(kMany));
+    std::thread breaker([&] {
+      while (rounds < 4) std::this_thread::yield();
+      shutdown(ends[broken], SHUT_RDWR);
+    });
+    const std::vector<Status> statuses = groups.Run([&](Group& group) {
+      for (;;) {
+        ++rounds;
+        const auto deadline = In(std::chrono::hours(1));
+        CAPSTAN_RETURN_IF_ERROR(group.AllReduce(data[static_cast<std::size_t>(group.rank())], deadline));
+      }
+    });
+    breaker.join();
+    for (const Status& status : statuses) CHECK(status.code() == Code::kUnreachable);
+  }
 }
 
 }  // namespace

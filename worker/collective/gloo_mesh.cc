@@ -73,6 +73,10 @@ struct CallState {
   std::uint64_t number_before = 0;  // at the last pulse
 };
 
+// Two connections of each two ranks: payload to higher ranks goes through the first, to lower ones through the second.
+// Gloo keeps the thread that reads from a connection spinning while another one writes to it.
+enum Way : std::size_t { kUp = 0, kDown = 1, kWays = 2 };
+
 class GlooTransfer;
 
 struct State {
@@ -83,7 +87,7 @@ struct State {
   std::array<Answer, kRanksMax> answers{};
   bool closing = false, closed = false;  // the connections
   Deadline keeper_wakes = kNever;
-  Buffer* ear = nullptr;  // the listener's, while it listens
+  std::array<Buffer*, kWays> ears{};  // the listeners', while they listen
   bool stopping = false;
 };
 
@@ -116,10 +120,12 @@ class GlooMesh : public Mesh {
     return verdict ? StatusOf(*verdict, options_.name_of) : Status();
   }
 
-  std::unique_ptr<Buffer> CreateWindow() {
-    // On all memory, with addresses for offsets: then nothing is allocated for a message.
-    return context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
+  // On all memory, with addresses for offsets: then nothing is allocated for a message.
+  std::unique_ptr<Buffer> CreateWindow(Way way) {
+    return contexts_[way]->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
   }
+  Way WayTo(int peer) const { return peer > rank() ? kUp : kDown; }
+  Way WayFrom(int peer) const { return peer > rank() ? kDown : kUp; }
   void Add(GlooTransfer* transfer) {
     state_.With([&](State& state) { state.transfers.push_back(transfer); });
   }
@@ -132,7 +138,7 @@ class GlooMesh : public Mesh {
   bool IsOverdue(GroupIndex group) {
     return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
   }
-  bool IsConnectedTo(int rank);
+  bool IsConnectedTo(int rank, Way way);
   // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
   Status TakeRoll(GroupIndex group, int peer, Reason reason);
   // The failure; the connections are closed, so nothing writes to anybody's memory any more.
@@ -156,58 +162,65 @@ class GlooMesh : public Mesh {
   void SayFarewell(const Verdict& verdict);
   void Close();
   void CloseConnections();
-  void Listen();
-  bool ListenTo(const std::vector<int>& speakers);
+  void Listen(Way way);
+  bool ListenTo(Way way, const std::vector<int>& speakers);
   void Hear(int from, const Control& control);
   void KeepDeadlines();
 
   const GlooMeshOptions options_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::transport::Context> context_;
+  std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
   std::vector<int> others_;
   std::vector<Outbox> outboxes_;  // by rank; kAnswer belongs to the listener, the others to who asks and who closes
   Control nothing_{Say::kNothing};
-  std::unique_ptr<Buffer> probe_;  // of `nothing_`
-  std::thread listener_, keeper_;
+  std::array<std::unique_ptr<Buffer>, kWays> probes_;  // of `nothing_`
+  std::array<std::thread, kWays> listeners_;
+  std::thread keeper_;
 };
 
 class GlooTransfer : public Transfer {
  public:
-  GlooTransfer(GlooMesh* mesh, GroupIndex group) : mesh_(mesh), group_(group), window_(mesh->CreateWindow()) {
+  GlooTransfer(GlooMesh* mesh, GroupIndex group)
+      : mesh_(mesh), group_(group), windows_{mesh->CreateWindow(kUp), mesh->CreateWindow(kDown)} {
     mesh_->Add(this);
   }
   ~GlooTransfer() override { mesh_->Remove(this); }
 
   Status Send(int to, Tag tag, std::span<const std::byte> bytes) override {
     is_send_ = true;
-    return Begin(to, [&] { window_->send(to, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
+    way_ = mesh_->WayTo(to);
+    return Begin(to, [&] { window()->send(to, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
   }
   Status Receive(int from, Tag tag, std::span<std::byte> bytes) override {
     is_send_ = false;
-    return Begin(from, [&] { window_->recv(from, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
+    way_ = mesh_->WayFrom(from);
+    return Begin(from, [&] { window()->recv(from, tag, reinterpret_cast<std::size_t>(bytes.data()), bytes.size()); });
   }
 
   Status Wait() override {
     for (;;) {
       try {
-        if (is_send_ ? window_->waitSend(nullptr, kForever) : window_->waitRecv(nullptr, kForever)) return {};
+        if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
       } catch (const std::exception&) {
         return mesh_->TakeRoll(group_, peer_, Reason::kLost);
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
-      if (!mesh_->IsConnectedTo(peer_)) return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+      if (!mesh_->IsConnectedTo(peer_, way_)) return mesh_->TakeRoll(group_, peer_, Reason::kLost);
     }
   }
 
   // From any thread: Wait looks up.
   void Interrupt() {
-    window_->abortWaitSend();
-    window_->abortWaitRecv();
+    for (const std::unique_ptr<Buffer>& window : windows_) {
+      window->abortWaitSend();
+      window->abortWaitRecv();
+    }
   }
 
  private:
+  Buffer* window() const { return windows_[way_].get(); }
   template <class F>
   Status Begin(int peer, const F& begin) {
     peer_ = peer;
@@ -222,7 +235,8 @@ class GlooTransfer : public Transfer {
 
   GlooMesh* const mesh_;
   const GroupIndex group_;
-  const std::unique_ptr<Buffer> window_;
+  const std::array<std::unique_ptr<Buffer>, kWays> windows_;
+  Way way_ = kUp;
   bool is_send_ = false;
   int peer_ = 0;
 };
@@ -240,12 +254,16 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   std::string addresses;  // where each of the others finds this rank, one behind the other
   try {
     device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(options_.address.c_str()));
-    context_ = device_->createContext(rank(), size());
-    // Gloo waits five times as long for a connection.
-    context_->setTimeout(std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - Clock::now()) / 5));
+    for (auto& context : contexts_) {
+      context = device_->createContext(rank(), size());
+      // Gloo waits five times as long for a connection.
+      context->setTimeout(std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - Clock::now()) / 5));
+    }
     for (const int peer : others_) {
-      const std::vector<char> bytes = context_->createPair(peer)->address().bytes();
-      addresses.append(bytes.begin(), bytes.end());
+      for (auto& context : contexts_) {
+        const std::vector<char> bytes = context->createPair(peer)->address().bytes();
+        addresses.append(bytes.begin(), bytes.end());
+      }
     }
   } catch (const std::exception& failed) {
     return Unreachable("cannot listen at \"" + options_.address + "\": " + failed.what() +
@@ -262,27 +280,31 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (const int peer : others_) {
     Outbox& outbox = outboxes_[static_cast<std::size_t>(peer)];
     for (std::size_t i = 0; i < kSayings; ++i) {
-      outbox.buffers[i] = context_->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
+      outbox.buffers[i] = contexts_[kUp]->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
     }
   }
   if (others_.empty()) return {};
-  probe_ = context_->createUnboundBuffer(&nothing_, sizeof nothing_);
-  listener_ = std::thread([this] { Listen(); });
+  for (std::size_t way = 0; way < kWays; ++way) {
+    probes_[way] = contexts_[way]->createUnboundBuffer(&nothing_, sizeof nothing_);
+  }
+  for (const Way way : {kUp, kDown}) listeners_[way] = std::thread([this, way] { Listen(way); });
   keeper_ = std::thread([this] { KeepDeadlines(); });
   return {};
 }
 
 Status GlooMesh::ConnectTo(int peer, const std::string& addresses) {
   const std::string whom = NamesOf(SetOf(peer), options_.name_of);
-  const std::size_t bytes = addresses.size() / others_.size();
-  if (bytes == 0 || addresses.size() % others_.size() != 0) {
+  const std::size_t count = kWays * others_.size(), bytes = addresses.size() / count;
+  if (bytes == 0 || addresses.size() % count != 0) {
     return Invalid(whom + " left " + std::to_string(addresses.size()) + " bytes of addresses for " +
                    std::to_string(others_.size()) + " ranks; start all workers with one build and one number of ranks");
   }
   const auto place = static_cast<std::size_t>(rank() < peer ? rank() : rank() - 1);
-  const std::string mine = addresses.substr(place * bytes, bytes);
   try {
-    context_->getPair(peer)->connect({mine.begin(), mine.end()});
+    for (std::size_t way = 0; way < kWays; ++way) {
+      const std::string mine = addresses.substr((kWays * place + way) * bytes, bytes);
+      contexts_[way]->getPair(peer)->connect({mine.begin(), mine.end()});
+    }
     return {};
   } catch (const std::exception& failed) {
     return Unreachable("cannot connect to " + whom + ": " + failed.what() + "; see that it runs and can be reached");
@@ -292,11 +314,15 @@ Status GlooMesh::ConnectTo(int peer, const std::string& addresses) {
 GlooMesh::~GlooMesh() {
   state_.Change([](State& state) {
     state.stopping = true;
-    if (state.ear) state.ear->abortWaitRecv();
+    for (Buffer* ear : state.ears) {
+      if (ear) ear->abortWaitRecv();
+    }
   });
-  if (listener_.joinable()) listener_.join();
+  for (std::thread& listener : listeners_) {
+    if (listener.joinable()) listener.join();
+  }
   if (keeper_.joinable()) keeper_.join();
-  if (context_) CloseConnections();  // before what they read from and write to goes
+  CloseConnections();  // before what they read from and write to goes
 }
 
 // --------------------------------------------------------------------------------------------------------- the calls
@@ -435,11 +461,14 @@ void GlooMesh::SayFarewell(const Verdict& verdict) {
 
 // Gloo closes all connections of a context, and writes nowhere any more, when a wait of it runs out of time.
 void GlooMesh::CloseConnections() {
-  try {
-    std::byte nothing{};
-    context_->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, milliseconds(1));
-  } catch (const std::exception&) {
-    return;
+  for (const auto& context : contexts_) {
+    if (!context) continue;
+    try {
+      std::byte nothing{};
+      context->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, milliseconds(1));
+    } catch (const std::exception&) {
+      continue;
+    }
   }
 }
 
@@ -458,9 +487,9 @@ bool GlooMesh::Tell(int rank, const Control& control) {
   }
 }
 
-bool GlooMesh::IsConnectedTo(int rank) {
+bool GlooMesh::IsConnectedTo(int rank, Way way) {
   try {
-    probe_->send(rank, kControlTag, 0, sizeof(Control));
+    probes_[way]->send(rank, kControlTag, 0, sizeof(Control));
     return true;
   } catch (const std::exception&) {
     return false;
@@ -468,20 +497,20 @@ bool GlooMesh::IsConnectedTo(int rank) {
 }
 
 // A connection that breaks with something said on it that was not heard yet is taken out, so that the others are heard.
-void GlooMesh::Listen() {
+void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
   for (std::vector<int> speakers = others_; !speakers.empty();) {
-    if (ListenTo(speakers)) return;
-    std::erase_if(speakers, [this](int other) { return !IsConnectedTo(other); });  // Gloo does not say which one
+    if (ListenTo(way, speakers)) return;
+    std::erase_if(speakers, [&](int other) { return !IsConnectedTo(other, way); });  // Gloo does not say which one
   }
 }
 
 // True when the mesh stops, false when a connection broke.
-bool GlooMesh::ListenTo(const std::vector<int>& speakers) {
+bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
   Control heard{};
-  const std::unique_ptr<Buffer> ear = context_->createUnboundBuffer(&heard, sizeof heard);
+  const std::unique_ptr<Buffer> ear = contexts_[way]->createUnboundBuffer(&heard, sizeof heard);
   bool stopping = state_.With([&](State& state) {
-    state.ear = ear.get();
+    state.ears[way] = ear.get();
     return state.stopping;
   });
   try {
@@ -493,7 +522,7 @@ bool GlooMesh::ListenTo(const std::vector<int>& speakers) {
   } catch (const std::exception&) {
     stopping = false;
   }
-  state_.With([](State& state) { state.ear = nullptr; });
+  state_.With([way](State& state) { state.ears[way] = nullptr; });
   return stopping;
 }
 
