@@ -28,7 +28,7 @@ void AddPackages(const fs::path& bin, std::vector<std::string>* places) {
   std::error_code error;
   for (const fs::path& python : In(bin.parent_path() / "lib", "python3")) {
     for (const char* packages : {"site-packages", "dist-packages"}) {
-      for (const char* package : {"nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib"}) {
+      for (const char* package : {"nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib", "nvidia/nccl/lib"}) {
         const fs::path folder = python / packages / package;
         if (fs::is_directory(folder, error)) places->push_back(folder.string() + "/");
       }

@@ -25,6 +25,7 @@ constexpr int kVersion = 13000;
 constexpr std::size_t kFront = 256;
 std::atomic<std::size_t> used{0};
 std::atomic<void*> registered[16];
+thread_local int current_device = 0;
 
 }  // namespace
 
@@ -52,7 +53,15 @@ cudaError_t cudaGetDeviceCount(int* count) {
   (void)cudaDriverGetVersion(&driver);
   return driver < kVersion ? cudaErrorInsufficientDriver : *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device < Devices() ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device >= Devices()) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= Devices()) return cudaErrorInvalidDevice;
   *properties = {"emulated on the CPU", static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,

@@ -46,6 +46,7 @@ TEST_CASE("a library is looked for in what is given, by the loader, in the toolk
   fs::create_directories(packages + "/cublas/lib");
   fs::create_directories(packages + "/cudnn/lib");
   fs::create_directories(packages + "/cu13/lib");
+  fs::create_directories(packages + "/nccl/lib");
   const std::string local = (folder.path / "local/lib/python3.11/dist-packages/nvidia/cu13/lib/").string();
   fs::create_directories(local);
   const std::string root = folder.path.string();
@@ -54,7 +55,8 @@ TEST_CASE("a library is looked for in what is given, by the loader, in the toolk
                              .path = "relative:" + root + "/local/bin:" + root + "/venv/bin"};
   CHECK(LibraryPlaces(search) == std::vector<std::string>{"/given/", "", "/opt/toolkit/lib64/",
                                                           "/usr/local/cuda/lib64/", local, packages + "/cu13/lib/",
-                                                          packages + "/cublas/lib/", packages + "/cudnn/lib/"});
+                                                          packages + "/cublas/lib/", packages + "/cudnn/lib/",
+                                                          packages + "/nccl/lib/"});
 }
 
 TEST_CASE("CUDA_HOME comes before CUDA_PATH, and what the environment lacks is not looked for", "[library]") {

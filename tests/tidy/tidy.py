@@ -49,6 +49,7 @@ LIBRARIES = [
     ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*", "tests/bench/device_*"]),
     ("cublaslt", r"cublasLt\.h", ["kernels/cuda/cublaslt.h"]),
     ("cudnn", r"cudnn\.h", ["kernels/cuda/cudnn.h"]),
+    ("nccl", r"nccl\.h", ["kernels/cuda/nccl.h", "tests/nccl_stand_in/*"]),
     ("gloo", r"gloo/.*", ["worker/collective/gloo_mesh.cc", "tests/bench/gloo_allreduce.cc"]),
     ("boost.context", r"boost/context/.*", ["kernels/emulation/fiber.cc", "kernels/emulation/fiber.h"]),
     ("sanitizer", r"sanitizer/.*", ["kernels/emulation/race_detector_tsan.cc"]),

@@ -63,6 +63,7 @@ PLANTED = [
     ("library", "kernels/gelu.h", "#pragma once\n#include <cuda_runtime.h>\n", 2),
     ("library", "worker/nn/products.h", "#pragma once\n#include <cublasLt.h>\n", 2),
     ("library", "worker/nn/convolutions.h", "#pragma once\n#include <cudnn.h>\n", 2),
+    ("library", "worker/train/reduce.h", "#pragma once\n#include <nccl.h>\n", 2),
     ("library", "worker/collective/group.h", "#pragma once\n#include <gloo/context.h>\n", 2),
     ("library", "worker/nn/fibers.h", "#pragma once\n#include <boost/context/fiber.hpp>\n", 2),
     ("library", "server/races.h", "#pragma once\n#include <sanitizer/tsan_interface.h>\n", 2),

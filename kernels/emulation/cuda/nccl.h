@@ -1,0 +1,69 @@
+// The part of NCCL that capstan uses, for a machine without it. Stands where NVIDIA's header of that name would.
+//
+// Limits: the library is where CAPSTAN_EMULATED_NCCL says; else there is none. It computes on the emulated device,
+// whose
+//         runtime it is given (tests/nccl_stand_in).
+// Fails:  as NCCL.
+#pragma once
+
+#include <climits>
+#include <cstddef>
+
+#include "kernels/emulation/cuda/cuda_runtime.h"
+
+// NOLINTBEGIN: the names are NCCL's.
+extern "C" {
+enum ncclResult_t : int {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
+};
+enum ncclRedOp_t : int { ncclSum = 0 };
+enum ncclDataType_t : int { ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 };
+constexpr int NCCL_SPLIT_NOCOLOR = -1;
+
+using ncclComm_t = struct ncclComm*;
+struct ncclUniqueId {
+  char internal[128];
+};
+struct ncclConfig_t {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
+#define NCCL_CONFIG_INITIALIZER \
+  { sizeof(ncclConfig_t), 0xcafebeef, 22809, INT_MIN }
+
+ncclResult_t ncclGetVersion(int* version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config);
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t received, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t sent, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream);
+
+// Not NCCL's: how what stands in for it puts work on a stream. Before all else.
+void capstan_nccl_use_device(cudaError_t (*launch_host_func)(cudaStream_t, cudaHostFn_t, void*));
+}
+// NOLINTEND
