@@ -1,4 +1,4 @@
-// What every kind of group owes: results, bits, bytes.
+// What every kind of group owes: results; and, not tagged [every], what those on meshes owe besides: bits, bytes.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -93,7 +93,7 @@ Status CheckRooted(Group& group, std::size_t count, int root) {
   return Check(all == expected, "Gather", group);
 }
 
-TEST_CASE("every collective gives its result, for 1 to 5 ranks and arrays of all sizes", "[collective]") {
+TEST_CASE("every collective gives its result, for 1 to 5 ranks and arrays of all sizes", "[collective][every]") {
   const std::string kind = GENERATE(from_range(kKinds));
   const int ranks = GENERATE(range(1, 6));
   const std::size_t chunk_bytes = GENERATE(64u << 10, 512u << 10);
@@ -108,7 +108,8 @@ TEST_CASE("every collective gives its result, for 1 to 5 ranks and arrays of all
   });
 }
 
-TEST_CASE("four workers reduce ones(2,2) * (rank + 1) to 10, and a broadcast brings [100, 200]", "[collective]") {
+TEST_CASE("four workers reduce ones(2,2) * (rank + 1) to 10, and a broadcast brings [100, 200]",
+          "[collective][every]") {
   Groups groups(GENERATE(from_range(kKinds)), 4);
   groups.RunWell([](Group& group) {
     Floats ones(4, static_cast<float>(group.rank() + 1));
@@ -209,7 +210,7 @@ TEST_CASE("each rank sends 2 (P-1)/P of the data, and half of it with 16 bits", 
   }
 }
 
-TEST_CASE("ranks 0 and 1 of four, and 3 and 2, reduce among themselves beside the whole group", "[collective]") {
+TEST_CASE("ranks 0 and 1 of four, and 3 and 2, reduce among themselves beside the whole group", "[collective][every]") {
   Groups groups(GENERATE(from_range(kKinds)), 4);
   groups.RunWell([](Group& group) {
     CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Group> low, group.Split({0, 1}));
@@ -270,7 +271,7 @@ TEST_CASE("groups of one mesh work beside each other, each on a thread of its ow
   });
 }
 
-TEST_CASE("what cannot be is refused by name, and the group goes on", "[collective]") {
+TEST_CASE("what cannot be is refused by name, and the group goes on", "[collective][every]") {
   Groups groups(GENERATE(from_range(kKinds)), 2);
   groups.RunWell([](Group& group) {
     Floats data(3, 1.0F);

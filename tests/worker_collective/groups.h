@@ -1,7 +1,5 @@
-// Groups: all ranks of a group in one process, a thread for each, over any of the meshes that the contract is for.
+// Groups: all ranks of a group at once, of any of the kinds that the contract is for.
 #pragma once
-
-#include <signal.h>
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -20,14 +18,8 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-inline bool HasGloo() {
-  InProcessRendezvous alone(1);
-  return CreateGlooMesh({0, 1, "127.0.0.1", {}}, &alone, In(kPatience)).status().code() != Code::kUnsupported;
-}
-
-// Adding a way for groups to be means adding it here.
-inline const std::vector<std::string> kKinds =
-    HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
+// Those of mesh_groups.cc, a thread for each rank; or of tests/worker_device/nccl_groups.cc, a process for each.
+extern const std::vector<std::string> kKinds;
 
 inline void RunThreads(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
@@ -37,22 +29,14 @@ inline void RunThreads(int size, const std::function<void(int rank)>& body) {
 
 class Groups {
  public:
-  Groups(const std::string& kind, int size, const GroupOptions& options = {}) {
-    INFO(kind << ", " << size << " ranks");
-    std::vector<std::shared_ptr<Mesh>> meshes =
-        kind == "gloo" ? GlooMeshes(size) : CreateInProcessMeshes(size, NameOfTestRank);
-    for (auto& mesh : meshes) groups_.push_back(CreateGroup(std::move(mesh), options));
-  }
+  Groups(const std::string& kind, int size, const GroupOptions& options = {});
 
+  // In this process.
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
-  int size() const { return static_cast<int>(groups_.size()); }
+  int size() const { return size_; }
 
   // `body` for each rank at once; what it returned, by rank.
-  std::vector<Status> Run(const std::function<Status(Group&)>& body) {
-    std::vector<Status> statuses(groups_.size());
-    RunThreads(size(), [&](int rank) { statuses[static_cast<std::size_t>(rank)] = body((*this)[rank]); });
-    return statuses;
-  }
+  std::vector<Status> Run(const std::function<Status(Group&)>& body);
   void RunWell(const std::function<Status(Group&)>& body) {
     for (const Status& status : Run(body)) {
       INFO(status.ToString());
@@ -61,23 +45,7 @@ class Groups {
   }
 
  private:
-  static std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size) {
-    signal(SIGPIPE, SIG_IGN);
-    InProcessRendezvous rendezvous(size, NameOfTestRank);
-    std::vector<Result<std::shared_ptr<Mesh>>> results(static_cast<std::size_t>(size), Invalid("not formed"));
-    RunThreads(size, [&](int rank) {
-      results[static_cast<std::size_t>(rank)] =
-          CreateGlooMesh({rank, size, "127.0.0.1", NameOfTestRank}, &rendezvous, In(kPatience));
-    });
-    std::vector<std::shared_ptr<Mesh>> meshes;
-    for (auto& result : results) {
-      INFO(result.status().ToString());
-      REQUIRE(result.ok());
-      meshes.push_back(std::move(*result));
-    }
-    return meshes;
-  }
-
+  const int size_;
   std::vector<std::unique_ptr<Group>> groups_;
 };
 
