@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "common/job_config.h"
+#include "worker/collective/device_group.h"
+#include "worker/collective/rendezvous.h"
 #include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
 
@@ -55,6 +57,13 @@ class JobModel {
                                      const nn::StepKey& key, const nn::TrainOptions& options,
                                      const nn::Hooks& hooks) = 0;
   virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
+
+  // Who reduces among workers what the device has, along with what this computes there; to be destroyed before this.
+  virtual Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(
+      const collective::DeviceGroupOptions& /*options*/, collective::Rendezvous* /*rendezvous*/,
+      collective::Deadline /*deadline*/) {
+    return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
+  }
 
   // What there is to say since it was last asked, for people: which library computes, where a machine may lack one.
   virtual std::string TakeNotice() { return {}; }

@@ -7,6 +7,7 @@
 
 #include "kernels/cast.h"
 #include "kernels/cuda/convolutions.h"
+#include "worker/train/device/nccl_group.h"
 
 namespace capstan::train {
 
@@ -137,6 +138,12 @@ std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
   (void)cudaGetLastError();  // so that no later call finds it
   return "the weights' " + std::to_string(bytes) + " bytes of the host could not be pinned (" +
          cudaGetErrorName(status) + "): copies to the device take longer, nothing else changes";
+}
+
+template <class T>
+Result<std::unique_ptr<collective::DeviceGroup>> DeviceModel<T>::CreateGroup(
+    const collective::DeviceGroupOptions& options, collective::Rendezvous* rendezvous, collective::Deadline deadline) {
+  return CreateNcclGroup(*context_, options, rendezvous, deadline);
 }
 
 template <class T>

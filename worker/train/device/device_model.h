@@ -53,6 +53,9 @@ class DeviceModel final : public JobModel {
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
+  Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(const collective::DeviceGroupOptions& options,
+                                                               collective::Rendezvous* rendezvous,
+                                                               collective::Deadline deadline) override;
   std::string TakeNotice() override;
   std::string NumericClass() const override;
   Result<std::uint64_t> NumericFingerprint() const override;

@@ -1,0 +1,14 @@
+// Where the toolkit that capstan is built with has no nccl.h.
+#include "worker/train/device/nccl_group.h"
+
+namespace capstan::train {
+
+Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext&,
+                                                                 const collective::DeviceGroupOptions&,
+                                                                 collective::Rendezvous*, collective::Deadline) {
+  return Unsupported(
+      "capstan was built without nccl.h, so that devices cannot reduce among themselves; build it where NCCL is "
+      "installed with its header");
+}
+
+}  // namespace capstan::train
