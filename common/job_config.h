@@ -193,8 +193,12 @@ struct SnapshotSection {
   bool enabled() const { return every_steps > 0 || every_seconds > 0; }
 };
 
-// Mode allreduce: how gradients travel among the workers. Both change the order or rounding of sums.
+// Who adds up gradients among the workers. kAuto: NCCL where each has a device with it, else Gloo.
+enum class Collective : std::uint8_t { kAuto, kGloo, kNccl };
+
+// Mode allreduce: how gradients travel among the workers. All change the order or rounding of sums.
 struct AllReduceSection {
+  Collective collective = Collective::kAuto;
   double bucket_mib = 8;            // of gradients that are added up at a time, while backward goes on
   Encoding wire = Encoding::kFp32;  // kBf16: half the bytes, sums rounded at each worker that they pass
   bool operator==(const AllReduceSection&) const = default;

@@ -147,6 +147,12 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
                    "mode \"allreduce\" is built for the models of capstan-worker; programs of [model] kind \"client\" "
                    "train in mode \"sync\", \"async\" or \"bounded\""};
   }
+  if (WorkersUpdate(c.job.mode) && c.allreduce.collective == Collective::kNccl &&
+      c.worker.device.kind == DeviceKind::kCpu) {
+    return Problem{"allreduce", "collective",
+                   "collective = \"nccl\" is for workers that compute on a GPU, and [worker] device is \"cpu\"; take "
+                   "\"gloo\", or \"auto\", which takes what there is"};
+  }
   if (c.job.slots > c.job.global_batch) {
     return Problem{
         "job", "global_batch",

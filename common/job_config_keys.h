@@ -94,6 +94,8 @@ inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp3
 inline constexpr std::string_view kSectionsLater[] = {"security"};
 inline constexpr Word<Encoding> kWires[] = {{"fp32", Encoding::kFp32}, {"bf16", Encoding::kBf16}};
 inline constexpr std::string_view kWiresLater[] = {"fp16"};
+inline constexpr Word<Collective> kCollectives[] = {
+    {"auto", Collective::kAuto}, {"gloo", Collective::kGloo}, {"nccl", Collective::kNccl}};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -283,6 +285,7 @@ void VisitLimits(Visitor& v, LimitsSection& s) {
 template <class Visitor>
 void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // of any mode: a job may change it when it is resumed
   v.Begin("allreduce");
+  v.Choice({"collective"}, s.collective, {kCollectives, {}});
   v.Number({"bucket_mib"}, s.bucket_mib, {0.0625, 1024});
   v.Choice({"wire"}, s.wire, {kWires, kWiresLater});
   v.Later("local_reduce");

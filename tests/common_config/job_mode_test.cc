@@ -27,12 +27,21 @@ TEST_CASE("the section of mode allreduce may stand in a job of any mode", "[conf
   CHECK(config.job.mode == Mode::kAllReduce);
   CHECK(config.allreduce.wire == Encoding::kBf16);
   CHECK(config.allreduce.bucket_mib == 0.5);
+  CHECK(config.allreduce.collective == Collective::kAuto);
+  CHECK(Parse({"job.mode=allreduce", "allreduce.collective=gloo"}).allreduce.collective == Collective::kGloo);
+  CHECK(Parse({"job.mode=allreduce", "allreduce.collective=nccl", "worker.device=cuda"}).allreduce.collective ==
+        Collective::kNccl);
+  CHECK(Parse({"job.mode=sync", "allreduce.collective=nccl"}).worker.device.kind == DeviceKind::kCpu);
   CHECK(Parse({}, PrintJobConfig(config)) == config);
   CHECK(Parse({"job.mode=sync"}, PrintJobConfig(config)).job.mode == Mode::kSync);
 }
 
 TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[config]") {
   CHECK_THAT(Refusal({"job.mode=allreduce", "allreduce.bucket_mib=0"}), Contains("allreduce.bucket_mib is 0"));
+  CHECK_THAT(Refusal({"job.mode=allreduce", "allreduce.collective=nccl"}),
+             Contains("allreduce.collective") && Contains("[worker] device is \"cpu\"") && Contains("\"auto\""));
+  CHECK_THAT(Refusal({"job.mode=allreduce", "allreduce.collective=mpi"}),
+             Contains("unknown word") && Contains("\"nccl\""));
   CHECK_THAT(Refusal({"job.mode=allreduce", "job.acknowledge=durable"}), Contains("\"async\" or \"bounded\""));
   CHECK_THAT(Refusal({"job.mode=allreduce", "cluster.workers=257", "job.global_batch=300"}), Contains("at most 256"));
   CHECK(TryParse({"job.mode=allreduce", "cluster.workers=257", "job.slots=8"}).ok());  // the others wait for a slot
@@ -43,6 +52,7 @@ TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[
 
 TEST_CASE("a job may go from sync to allreduce and back, and to no other mode", "[config]") {
   const JobConfig sync = Parse({}), ring = Parse({"job.mode=allreduce", "allreduce.wire=bf16"});
+  CHECK(DescribeDifference(ring, Parse({"job.mode=allreduce", "allreduce.collective=gloo"})).empty());
   CHECK(DescribeDifference(sync, ring).empty());
   CHECK(DescribeDifference(ring, sync).empty());
   CHECK(HashJobConfig(sync) != HashJobConfig(ring));  // all processes of one run have one mode
