@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -64,8 +66,13 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= Devices()) return cudaErrorInvalidDevice;
-  *properties = {"emulated on the CPU", static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
+  *properties = {"emulated on the CPU", {}, static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
                  TotalMemory()};
+  // Each process has devices of its own.
+  const std::size_t uuid[] = {Setting("CAPSTAN_EMULATED_UUID", static_cast<std::size_t>(getpid())),
+                              static_cast<std::size_t>(device)};
+  static_assert(sizeof(uuid) == sizeof(properties->uuid));
+  std::memcpy(&properties->uuid, uuid, sizeof(uuid));
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

@@ -2,8 +2,7 @@
 //
 // Kind:   shared by the host's thread that calls and the streams that compute; the host's calls come one at a time.
 // Limits: kRanksMax ranks, kSplitsMax splits; sums of fp32, bf16 and fp16.
-// Fails:  as NCCL, and where NCCL would go wrong without a word: ranks that call something else, calls while another
-// one
+// Fails:  as NCCL, and where NCCL would go wrong without a word: ranks that call something else, calls while another one
 //         is being begun, a second stream, calls that run in another order than they were made in.
 // Why:    a call that has begun on a stream ends when all ranks have come to it or it is aborted, as on a device. A
 //         quarter of the calls are begun only while somebody asks how the communicator is, as NCCL may do.

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct DeviceGroupOptions {
   std::uint64_t generation = 0;  // members of another one are refused
   NameOfRank name_of = {};
   kernels::LibrarySearch libraries = {};  // where NCCL may be
+  // Asked now and then while the group is formed and while a call is being enqueued; what is not OK ends the group.
+  std::function<Status()> look_up = [] { return Status(); };
 };
 
 class DeviceGroup {
@@ -64,6 +67,8 @@ class DeviceGroup {
   virtual Status OrderAfter(Ticket ticket, CUstream_st* stream) = 0;
   // Until that call is done; by its deadline it is, or the group is over.
   virtual Status Wait(Ticket ticket) = 0;
+  // No longer than `until`. kBusy: it goes on.
+  virtual Status Wait(Ticket ticket, Deadline until) = 0;
 
   // A group of some of these ranks, counted anew in the order given, for the same thread; waits for all calls so far.
   // All members call it with the same ranks; those who are not among them get none. Only the group of all ranks can be

@@ -1,9 +1,9 @@
 // The part of CUDA's runtime and of its language that capstan uses, for a compiler and a machine without CUDA: kernels
 // run as fibers on the stream's thread (grid.h, stream.h). Stands where NVIDIA's header of that name would.
 //
-// Limits: the devices' memory is the host's. CAPSTAN_EMULATED_MEMORY=BYTES, _DEVICES=COUNT, _CAPABILITY=MAJOR and
-//         _DRIVER=13000 are what they say they have and are. What kernels may use: threadIdx and the like, static
-//         __shared__ arrays, barriers, shuffles, votes.
+// Limits: the devices' memory is the host's. CAPSTAN_EMULATED_MEMORY=BYTES, _DEVICES=COUNT, _CAPABILITY=MAJOR,
+//         _UUID=NUMBER and _DRIVER=13000 are what they say they have and are. What kernels may use: threadIdx and the
+//         like, static __shared__ arrays, barriers, shuffles, votes.
 // Fails:  as CUDA, with cudaError_t.
 #pragma once
 
@@ -107,8 +107,12 @@ using cudaHostFn_t = void (*)(void*);
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
                    cudaHostRegisterDefault = 0, cudaHostAllocDefault = 0;
 
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   int major, minor, multiProcessorCount;
   std::size_t totalGlobalMem;
 };

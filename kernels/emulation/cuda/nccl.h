@@ -1,7 +1,6 @@
 // The part of NCCL that capstan uses, for a machine without it. Stands where NVIDIA's header of that name would.
 //
-// Limits: the library is where CAPSTAN_EMULATED_NCCL says; else there is none. It computes on the emulated device,
-// whose
+// Limits: the library is where CAPSTAN_EMULATED_NCCL says; else there is none. It computes on the emulated device, whose
 //         runtime it is given (tests/nccl_stand_in).
 // Fails:  as NCCL.
 #pragma once

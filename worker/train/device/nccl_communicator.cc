@@ -14,6 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kPoll{50};
+constexpr std::chrono::milliseconds kLookUp{20};
 constexpr std::chrono::seconds kFinalizePatience{5};
 constexpr int kNamesMax = 8;  // of ranks, in a message
 constexpr char kNext[] = "; form the group anew under the next generation, with the ranks that are left";
@@ -130,6 +131,21 @@ Status NcclCommunicator::Wait(Ticket ticket) {
   return is_done ? Status() : Failure();
 }
 
+Status NcclCommunicator::Wait(Ticket ticket, Deadline until) {
+  CAPSTAN_RETURN_IF_ERROR(Check(ticket));
+  for (;;) {
+    const bool is_done = shared_.With([&](Shared& shared) {
+      TakeDone(shared, 0);
+      return shared.done >= ticket;
+    });
+    if (is_done) return {};
+    CAPSTAN_RETURN_IF_ERROR(Failure());
+    const Deadline now = Clock::now();
+    if (now >= until) return {Code::kBusy, "call " + std::to_string(ticket) + " is not done yet; wait again"};
+    shared_.AwaitUntil(std::min(until, now + kPoll), [](Shared& shared) { return !shared.failure.ok(); });
+  }
+}
+
 void NcclCommunicator::Abort() {
   shared_.With([this](Shared& shared) {
     const auto me = collective::RankSet().set(static_cast<std::size_t>(member_.rank));
@@ -210,7 +226,7 @@ Status NcclCommunicator::Ask(const std::string& what, Deadline deadline,
 }
 
 Status NcclCommunicator::AwaitSettled(const std::string& what, Deadline deadline) {
-  for (;;) {
+  for (Deadline look_up = Clock::now() + kLookUp;;) {
     const bool is_settled = shared_.With([&](Shared& shared) {
       if (!shared.failure.ok()) return true;
       const ncclResult_t result = StateOf(shared);
@@ -221,6 +237,12 @@ Status NcclCommunicator::AwaitSettled(const std::string& what, Deadline deadline
       return true;
     });
     if (is_settled) return Failure();
+    if (Clock::now() >= look_up) {
+      if (Status over = member_.look_up(); !over.ok()) {
+        shared_.With([&](Shared& shared) { End(shared, std::move(over)); });
+      }
+      look_up = Clock::now() + kLookUp;
+    }
     const auto is_over = [](Shared& shared) { return !shared.failure.ok(); };
     shared_.AwaitUntil(std::min(deadline, Clock::now() + kPoll), is_over);
   }

@@ -26,6 +26,7 @@ struct NcclMember {
   int rank = 0;
   int size = 1;
   collective::NameOfRank name_of;
+  std::function<Status()> look_up = [] { return Status(); };
 };
 
 class NcclCommunicator {
@@ -55,6 +56,7 @@ class NcclCommunicator {
   Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue);
   Status OrderAfter(Ticket ticket, cudaStream_t stream);
   Status Wait(Ticket ticket);
+  Status Wait(Ticket ticket, Deadline until);
   Ticket submitted() const { return submitted_; }
   void Abort();
 

@@ -97,6 +97,7 @@ class NcclGroup final : public DeviceGroup {
 
   Status OrderAfter(Ticket ticket, CUstream_st* stream) override { return communicator_.OrderAfter(ticket, stream); }
   Status Wait(Ticket ticket) override { return communicator_.Wait(ticket); }
+  Status Wait(Ticket ticket, Deadline until) override { return communicator_.Wait(ticket, until); }
   Result<std::unique_ptr<DeviceGroup>> Split(const std::vector<int>& ranks, Deadline deadline) override;
   void Abort() override { communicator_.Abort(); }
 
@@ -169,7 +170,8 @@ Result<std::unique_ptr<DeviceGroup>> NcclGroup::Split(const std::vector<int>& ra
     const int of = ranks[static_cast<std::size_t>(rank)];
     return (of_all ? of_all(of) + ", " : std::string()) + "rank " + std::to_string(of) + " of all";
   };
-  auto part = std::make_unique<NcclGroup>(context_, nccl_, NcclMember{place, static_cast<int>(ranks.size()), name_of});
+  auto part = std::make_unique<NcclGroup>(
+      context_, nccl_, NcclMember{place, static_cast<int>(ranks.size()), name_of, communicator_.member().look_up});
   part->is_part_ = true;
   CAPSTAN_RETURN_IF_ERROR(part->communicator_.Adopt(comm, deadline));
   return std::unique_ptr<DeviceGroup>(std::move(part));
@@ -182,7 +184,10 @@ struct Card {
   ncclUniqueId id = {};
 };
 
-std::string BytesOf(const Card& card) { return {reinterpret_cast<const char*>(&card), sizeof(card)}; }
+// Who has no card says so to the others, for whom it would be missing else.
+std::string BytesOf(const Result<Card>& card) {
+  return card.ok() ? std::string(reinterpret_cast<const char*>(&*card), sizeof(Card)) : std::string();
+}
 
 Result<Card> MakeCard(const Nccl& nccl, const DeviceGroupOptions& options) {
   Card card{.generation = options.generation, .version = nccl.version};
@@ -215,9 +220,10 @@ Status CheckCard(const Card& card, const Card& mine, const std::string& name) {
 // The first one's id, once all are there and fit.
 Result<ncclUniqueId> Meet(const Nccl& nccl, const DeviceGroupOptions& options, collective::Rendezvous* rendezvous,
                           Deadline deadline) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Card mine, MakeCard(nccl, options));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> cards,
-                           rendezvous->Exchange(options.rank, BytesOf(mine), deadline));
+  const Result<Card> mine = MakeCard(nccl, options);
+  const Result<std::vector<std::string>> exchanged = rendezvous->Exchange(options.rank, BytesOf(mine), deadline);
+  CAPSTAN_RETURN_IF_ERROR(mine.status());
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> cards, exchanged);
   if (cards.size() != static_cast<std::size_t>(options.size)) {
     return Invalid("a rendezvous of " + std::to_string(cards.size()) + " ranks for a group of " +
                    std::to_string(options.size));
@@ -226,15 +232,21 @@ Result<ncclUniqueId> Meet(const Nccl& nccl, const DeviceGroupOptions& options, c
   for (std::size_t rank = cards.size(); rank-- > 0;) {
     if (cards[rank].size() != sizeof(Card)) {
       return Invalid(NameOf(options, rank) +
-                     " does not form a group on devices; start all from one build, for one job");
+                     " does not form a group on devices, for which it has a reason of its own; start all from one " +
+                     "build, for one job");
     }
     std::memcpy(&first, cards[rank].data(), sizeof(Card));
-    CAPSTAN_RETURN_IF_ERROR(CheckCard(first, mine, NameOf(options, rank)));
+    CAPSTAN_RETURN_IF_ERROR(CheckCard(first, *mine, NameOf(options, rank)));
   }
   return first.id;
 }
 
 }  // namespace
+
+Result<std::string> FindNccl(const kernels::LibrarySearch& libraries) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Nccl nccl, kernels::OpenNccl(libraries));
+  return "NCCL " + kernels::NcclVersionText(nccl.version);
+}
 
 Result<std::unique_ptr<DeviceGroup>> CreateNcclGroup(kernels::CudaContext& context, const DeviceGroupOptions& options,
                                                      collective::Rendezvous* rendezvous, Deadline deadline) {
@@ -245,8 +257,8 @@ Result<std::unique_ptr<DeviceGroup>> CreateNcclGroup(kernels::CudaContext& conte
   CAPSTAN_ASSIGN_OR_RETURN(Nccl found, kernels::OpenNccl(options.libraries));
   auto nccl = std::make_shared<const Nccl>(std::move(found));
   CAPSTAN_ASSIGN_OR_RETURN(const ncclUniqueId id, Meet(*nccl, options, rendezvous, deadline));
-  auto group =
-      std::make_unique<NcclGroup>(context, std::move(nccl), NcclMember{options.rank, options.size, options.name_of});
+  auto group = std::make_unique<NcclGroup>(context, std::move(nccl),
+                                           NcclMember{options.rank, options.size, options.name_of, options.look_up});
   CAPSTAN_RETURN_IF_ERROR(group->Form(id, deadline));
   return std::unique_ptr<DeviceGroup>(std::move(group));
 }

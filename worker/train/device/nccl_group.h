@@ -15,6 +15,9 @@
 
 namespace capstan::train {
 
+// Its name and version, for people and for those who compare them. kUnsupported where there is none.
+Result<std::string> FindNccl(const kernels::LibrarySearch& libraries);
+
 Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext& context,
                                                                  const collective::DeviceGroupOptions& options,
                                                                  collective::Rendezvous* rendezvous,

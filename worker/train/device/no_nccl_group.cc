@@ -3,12 +3,22 @@
 
 namespace capstan::train {
 
-Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext&,
-                                                                 const collective::DeviceGroupOptions&,
-                                                                 collective::Rendezvous*, collective::Deadline) {
+namespace {
+
+Status Missing() {
   return Unsupported(
       "capstan was built without nccl.h, so that devices cannot reduce among themselves; build it where NCCL is "
       "installed with its header");
+}
+
+}  // namespace
+
+Result<std::string> FindNccl(const kernels::LibrarySearch&) { return Missing(); }
+
+Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext&,
+                                                                 const collective::DeviceGroupOptions&,
+                                                                 collective::Rendezvous*, collective::Deadline) {
+  return Missing();
 }
 
 }  // namespace capstan::train
