@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
+#include "worker/train/device_sum.h"
 
 namespace capstan::train {
 
@@ -36,6 +38,12 @@ struct DeviceMemory {
   std::uint64_t work = 0;    // of products and kernels, at most
   std::uint64_t pinned = 0;  // of the host's memory, for what is on its way
   std::uint64_t free = 0;
+};
+
+// What a model computes on, as a member of a group of devices.
+struct GroupDevice {
+  std::string id;       // no two devices have one
+  std::string library;  // which forms groups: its name and version
 };
 
 class JobModel {
@@ -58,11 +66,16 @@ class JobModel {
                                      const nn::Hooks& hooks) = 0;
   virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
 
+  // kUnsupported, and why, where groups of devices cannot be formed.
+  virtual Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& /*libraries*/) const { return OnTheHost(); }
+  // Of gradients, on their way to `host`, which has a place for each number and outlives this; made by the first call,
+  // of which later ones are to be repetitions. kUnsupported where the host's memory cannot be pinned.
+  virtual Result<DeviceSum*> Sum(std::span<float> /*host*/, Encoding /*wire*/) { return OnTheHost(); }
   // Who reduces among workers what the device has, along with what this computes there; to be destroyed before this.
   virtual Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(
       const collective::DeviceGroupOptions& /*options*/, collective::Rendezvous* /*rendezvous*/,
       collective::Deadline /*deadline*/) {
-    return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
+    return OnTheHost();
   }
 
   // What there is to say since it was last asked, for people: which library computes, where a machine may lack one.
@@ -71,6 +84,11 @@ class JobModel {
   // What its bits depend on besides its inputs: numeric_class.h.
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;
+
+ private:
+  static Status OnTheHost() {
+    return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
+  }
 };
 
 // Who makes models of a job's precision, where they are to compute.

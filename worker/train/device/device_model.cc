@@ -1,6 +1,7 @@
 #include "worker/train/device/device_model.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -141,6 +142,38 @@ std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
 }
 
 template <class T>
+Result<GroupDevice> DeviceModel<T>::FindGroupDevice(const kernels::LibrarySearch& libraries) const {
+  int device = 0;
+  cudaDeviceProp properties{};
+  context_->Note(cudaGetDevice(&device), "asking for the device");
+  context_->Note(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  GroupDevice found;
+  for (const char byte : properties.uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    found.id += digits;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(found.library, FindNccl(libraries));
+  return found;
+}
+
+template <class T>
+Result<DeviceSum*> DeviceModel<T>::Sum(std::span<float> host, Encoding wire) {
+  if (sum_ == nullptr) {
+    const cudaError_t status = cudaHostRegister(host.data(), host.size_bytes(), cudaHostRegisterDefault);
+    if (status != cudaSuccess) {
+      (void)cudaGetLastError();  // so that no later call finds it
+      return Unsupported("the gradients' " + std::to_string(host.size_bytes()) + " bytes of the host could not be " +
+                         "pinned (" + cudaGetErrorName(status) + ")");
+    }
+    sum_ = std::make_unique<FlatSum>(*context_, PinnedRange(host.data()), host, wire);
+  }
+  CAPSTAN_RETURN_IF_ERROR(context_->status());
+  return static_cast<DeviceSum*>(sum_.get());
+}
+
+template <class T>
 Result<std::unique_ptr<collective::DeviceGroup>> DeviceModel<T>::CreateGroup(
     const collective::DeviceGroupOptions& options, collective::Rendezvous* rendezvous, collective::Deadline deadline) {
   return CreateNcclGroup(*context_, options, rendezvous, deadline);
@@ -200,16 +233,37 @@ void DeviceModel<T>::ForAlike(TensorIndex first, TensorIndex last, const Visit& 
 }
 
 template <class T>
-void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIndex last,
-                                   std::function<void()> arrived) {
-  const auto* const made = static_cast<const float*>(gradients_.get());
-  T* const narrow = static_cast<T*>(narrow_gradients_.get());
+void DeviceModel<T>::NarrowGradients(TensorIndex first, TensorIndex last) {
   if constexpr (kIs16Bit<T>) {
+    const auto* const made = static_cast<const float*>(gradients_.get());
+    T* const narrow = static_cast<T*>(narrow_gradients_.get());
     ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
       const std::int64_t offset = offsets_[begin];
       if (!is_wide) Cast(*context_, offsets_[end] - offset, made + offset, narrow + offset);
     });
   }
+}
+
+template <class T>
+void DeviceModel<T>::AddGradients(TensorIndex first, TensorIndex last) {
+  auto* const made = static_cast<float*>(gradients_.get());
+  NarrowGradients(first, last);
+  ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
+    const std::int64_t offset = offsets_[begin], count = offsets_[end] - offset;
+    if constexpr (kIs16Bit<T>) {
+      const T* const narrow = static_cast<const T*>(narrow_gradients_.get());
+      if (!is_wide) Cast(*context_, count, narrow + offset, made + offset);
+    }
+    sum_->Add(offset, count, made + offset);
+  });
+}
+
+template <class T>
+void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIndex last,
+                                   std::function<void()> arrived) {
+  const auto* const made = static_cast<const float*>(gradients_.get());
+  const T* const narrow = static_cast<const T*>(narrow_gradients_.get());
+  NarrowGradients(first, last);
   return_.AwaitMade();
   // The last of them say that all have arrived.
   ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
@@ -232,6 +286,11 @@ Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gr
   auto* const made = static_cast<float*>(gradients_.get());
   if (options.deliver) {
     own.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+      if (sum_ != nullptr && sum_->is_open()) {
+        AddGradients(first, last);
+        if (hooks.gradient_ready) hooks.gradient_ready(first, last);
+        return;
+      }
       SendGradients(gradients, first, last, [&hooks, first, last] {
         if (hooks.gradient_ready) hooks.gradient_ready(first, last);
       });

@@ -2,7 +2,8 @@
 //
 // Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies there, one back.
 // Limits: the device holds the weights in the model's type, fp32 gradients, the activations and one micro-batch; where
-//         the model's type has 16 bits, the gradients in it too, and the statistics, which it cannot hold, in fp32.
+//         the model's type has 16 bits, the gradients in it too, and the statistics, which it cannot hold, in fp32; and
+//         the sum of gradients, where one is asked for.
 // Fails:  Train and Evaluate with the first failure of CUDA, by which the device is lost to this process.
 // Why:    the host waits for the network, for gradients it is about to send and for the loss, and for nothing else.
 #pragma once
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "worker/train/device/cuda_handles.h"
+#include "worker/train/device/flat_sum.h"
 #include "worker/train/device/gradient_return.h"
 #include "worker/train/numeric_class.h"
 
@@ -53,6 +55,8 @@ class DeviceModel final : public JobModel {
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
+  Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& libraries) const override;
+  Result<DeviceSum*> Sum(std::span<float> host, Encoding wire) override;
   Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(const collective::DeviceGroupOptions& options,
                                                                collective::Rendezvous* rendezvous,
                                                                collective::Deadline deadline) override;
@@ -66,7 +70,12 @@ class DeviceModel final : public JobModel {
   // Enqueues the copies of tensors [first, last], which the stream that computes then waits for.
   void PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last);
   nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
-  // The gradients of tensors [first, last] are made: enqueues their way to `gradients`, then `arrived`.
+  // The gradients of tensors [first, last] are made: enqueues that they are rounded as they would travel, in
+  // `narrow_gradients_`, statistics left out.
+  void NarrowGradients(TensorIndex first, TensorIndex last);
+  // Enqueues that they are added to the sum.
+  void AddGradients(TensorIndex first, TensorIndex last);
+  // Enqueues their way to `gradients`, then `arrived`.
   void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
   // Calls visit(begin, end, whether they travel as fp32) for tensors of [first, last] that travel alike.
   template <class Visit>
@@ -88,6 +97,7 @@ class DeviceModel final : public JobModel {
   kernels::CudaContext::Memory narrow_gradients_;  // as they leave, rounded as the wire would
   DeviceBatch batch_;
   GradientReturn return_;
+  std::unique_ptr<FlatSum> sum_;       // null until it is asked for
   std::vector<std::uint64_t> put_in_;  // the round whose weights of a tensor the device has
 };
 
