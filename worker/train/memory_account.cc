@@ -171,6 +171,10 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
+  if (account.device && WorkersUpdate(config.job.mode) && config.allreduce.collective != Collective::kGloo) {
+    const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
+    account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
+  }
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.can_recompute = config.model.can_recompute();
   account.recomputes = config.worker.recompute;

@@ -47,9 +47,9 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
 
 // The one that the job's mode asks for.
 Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
-                                           const WorkerOptions& options) {
+                                           const WorkerOptions& options, std::function<DeviceReducer*()> devices) {
   if (!WorkersUpdate(config.job.mode)) return client::CreateNetworkClient(std::move(connection));
-  ReplicaClientOptions replica{options.coordinator, options.name, options.address, options.say};
+  ReplicaClientOptions replica{options.coordinator, options.name, options.address, options.say, std::move(devices)};
   if (replica.host.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(replica.host, OwnAddress(options.coordinator));
   } else {
@@ -70,7 +70,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.on_notice = options.say;
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, MakeClient(std::move(connection), config, options));
+  DeviceReducer* devices = nullptr;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                           MakeClient(std::move(connection), config, options, [&devices] { return devices; }));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> data, OpenDataset(config, options.data_root));
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
@@ -81,6 +83,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model, make));
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
   options.say("memory: " + account.ToString());
+  const std::unique_ptr<DeviceReducer> reducer = DeviceReducer::Create(config, options.libraries, options.say, *model);
+  devices = reducer.get();
+  if (devices != nullptr) CAPSTAN_RETURN_IF_ERROR(devices->Check());
 
   TrainerLanes lanes;
   if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};

@@ -31,7 +31,7 @@ class ReplicaClient : public client::SessionClient {
   ReplicaClient(client::Connection connection, ReplicaClientOptions options)
       : SessionClient(std::move(connection)), options_(std::move(options)) {}
   ~ReplicaClient() override {
-    thread_.reset();
+    thread_.reset();  // of devices there are none any more
     Close();
   }
 
@@ -69,12 +69,19 @@ class ReplicaClient : public client::SessionClient {
   Status Break(GroupState state, const Status& why);
   Status AwaitAnotherGeneration(Deadline deadline);
 
+  DeviceReducer* devices() const { return options_.devices(); }
+  bool on_devices() const { return devices() != nullptr && devices()->is_formed(); }
+  void EndGroup();
+
   bool AtLastSlot() const { return slots_begun_ == work().slots.size(); }
   void FinishBlock(BlockIndex block);
   void AddGradient(const Block& block);
   Status SubmitBucket(std::size_t bucket);
+  Status SubmitSamples();
   Status FinishStep();
   Status Await(Ticket ticket);
+  Status AwaitBucket(std::size_t bucket);
+  Status Lost(const Status& why);
   std::vector<BlockIndex> BlocksToGive() const;
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
     return catalog_ && first <= last && last < catalog_->tensors().size();
@@ -142,10 +149,12 @@ Status ReplicaClient::Declare(const WorkerDescription& description) {
 
 // A round that is given up while arrays of it are reduced leaves the others without this worker.
 void ReplicaClient::GiveUpRound() {
-  const bool ended = reports_.empty() && slots_begun_ == work().slots.size() && !slot_open_;
-  if (thread_ && samples_ticket_ != 0 && !ended) {
+  const bool has_begun = slots_begun_ > 0 && AtLastSlot();
+  const bool has_ended = reports_.empty() && !slot_open_;
+  if (thread_ && has_begun && !has_ended) {
     (void)Break(GroupState::kBroken, Status(Code::kStale, "its round was given up")).ok();
   }
+  if (on_devices()) devices()->EndSlot();
   announced_ = slot_open_ = false;
 }
 
@@ -190,11 +199,12 @@ Status ReplicaClient::Settle(Deadline deadline) {
   if (members_.empty()) return AwaitAnotherGeneration(deadline);  // the group was given up before we heard of it
   if (group_of_ == generation && has_version) return {};
   if (group_of_ == generation) return Break(GroupState::kBroken, Corrupt("its replica is not at the job's version"));
-  thread_.reset();
+  EndGroup();
   group_of_ = generation;
   known_.reset();
   const Status status = Form();
   if (status.ok() || status.code() == Code::kStale) return status;
+  if (status.code() == Code::kUnsupported) return status;  // another group would not be either
   return Break(status.code() == Code::kCorrupt ? GroupState::kLost : GroupState::kBroken, status);
 }
 
@@ -221,7 +231,12 @@ Status ReplicaClient::Form() {
   group.read = [this](Deadline deadline) { return ReadVersion(deadline); };
   group.look_up = [this] { return LookUp(); };
   if (!group.has_version) version_.Forget();  // others will write to it
-  CAPSTAN_ASSIGN_OR_RETURN(thread_, FormGroup(group, replica_.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(auto formed, FormGroup(group, replica_.get()));
+  if (devices() != nullptr) {
+    const DeviceMembers members{members_, rank_, group_of_, group.look_up};
+    CAPSTAN_RETURN_IF_ERROR(devices()->Form(members, sum_, buckets_.size(), formed.get()));
+  }
+  thread_ = std::move(formed);
   ++groups_formed_;
   bytes_out_before_ = bytes_out_;
   version_.Become(terms_);
@@ -269,8 +284,13 @@ Status ReplicaClient::ReadVersion(Deadline deadline) {
   return {};
 }
 
-Status ReplicaClient::Break(GroupState state, const Status& why) {
+void ReplicaClient::EndGroup() {
   thread_.reset();
+  if (devices() != nullptr) devices()->End();
+}
+
+Status ReplicaClient::Break(GroupState state, const Status& why) {
+  EndGroup();
   loop().Send(client::GroupCommand{group_of_, state, why.message()});
   if (options_.on_notice) options_.on_notice("the group of this generation is over: " + why.message());
   return {Code::kStale, "the group is over: " + why.message()};
@@ -300,17 +320,27 @@ Result<float*> ReplicaClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   slot_open_ = true;
   slot_samples_ = samples;
   samples_ += static_cast<float>(samples);  // exact: a global batch is below 2^24
-  if (has_sum_ && samples > 0) slot_.resize(sum_.size());
-  slot_gradient_ = samples == 0 ? nullptr : has_sum_ ? slot_.data() : sum_.data();
-  if (AtLastSlot() && !has_sum_ && samples == 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
+  const bool adds = has_sum_ && samples > 0, is_empty = AtLastSlot() && !has_sum_ && samples == 0;
+  if (on_devices()) {
+    if (samples > 0) devices()->BeginSlot(samples, adds ? SlotSum::kAdd : SlotSum::kReplace);
+    if (is_empty) devices()->SetZero();
+  } else {
+    if (adds) slot_.resize(sum_.size());
+    if (is_empty) std::fill(sum_.begin(), sum_.end(), 0.0F);
+  }
+  slot_gradient_ = samples == 0 ? nullptr : adds && !on_devices() ? slot_.data() : sum_.data();
   segments_missing_.clear();
   for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
-  if (AtLastSlot()) {
-    const auto ticket = thread_->SubmitExactAllReduce(std::span(&samples_, 1), Clock::now() + kReduceMax);
-    if (!ticket.ok()) return Break(GroupState::kBroken, ticket.status());
-    samples_ticket_ = *ticket;
-  }
+  if (AtLastSlot() && !on_devices()) CAPSTAN_RETURN_IF_ERROR(SubmitSamples());
   return slot_gradient_;
+}
+
+Status ReplicaClient::SubmitSamples() {
+  if (!thread_) return {Code::kStale, "the group is over"};
+  const auto ticket = thread_->SubmitExactAllReduce(std::span(&samples_, 1), Clock::now() + kReduceMax);
+  if (!ticket.ok()) return Break(GroupState::kBroken, ticket.status());
+  samples_ticket_ = *ticket;
+  return {};
 }
 
 Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
@@ -329,7 +359,7 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 
 // The gradient of a block is final for this slot; in the last slot its bucket may be whole.
 void ReplicaClient::FinishBlock(BlockIndex index) {
-  if (slot_gradient_ != nullptr) AddGradient(catalog_->blocks()[index]);
+  if (slot_gradient_ != nullptr && !on_devices()) AddGradient(catalog_->blocks()[index]);
   const std::size_t bucket = bucket_of_[index];
   if (!AtLastSlot() || --blocks_missing_[bucket] > 0 || !trouble_.ok()) return;
   trouble_ = SubmitBucket(bucket);
@@ -349,6 +379,10 @@ void ReplicaClient::AddGradient(const Block& block) {
 Status ReplicaClient::SubmitBucket(std::size_t index) {
   if (!thread_) return {Code::kStale, "the group is over"};
   const Bucket& bucket = buckets_[index];
+  if (on_devices()) {
+    const Status status = devices()->AddBucket(index, bucket);
+    return status.ok() ? status : Lost(status);
+  }
   const std::span<float> data(sum_.data() + bucket.flat_offset, bucket.count);
   const auto deadline = Clock::now() + kReduceMax;
   const auto ticket =
@@ -373,6 +407,10 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   has_sum_ = has_sum_ || slot_gradient_ != nullptr;
   reports_.push_back(client::ReportOf(slot, slot_samples_, result));
   CAPSTAN_RETURN_IF_ERROR(trouble_);
+  if (on_devices()) {
+    devices()->EndSlot();
+    if (AtLastSlot()) CAPSTAN_RETURN_IF_ERROR(SubmitSamples());  // so that who hears of all has all buckets before it
+  }
   return AtLastSlot() ? FinishStep() : LookUp();
 }
 
@@ -382,11 +420,25 @@ Status ReplicaClient::Await(Ticket ticket) {
     const Status status = thread_->Wait(ticket, Clock::now() + kLookUp);
     if (status.ok()) return {};
     if (Status over = LookUp(); !over.ok()) {
-      thread_.reset();
+      EndGroup();
       return over;
     }
     if (status.code() != Code::kBusy) return Break(GroupState::kBroken, status);
   }
+}
+
+Status ReplicaClient::AwaitBucket(std::size_t index) {
+  if (!on_devices()) return Await(tickets_[index]);
+  const Status status = devices()->Await(index);
+  return status.ok() ? status : Lost(status);
+}
+
+// The devices' group, unless it is only that the round is over.
+Status ReplicaClient::Lost(const Status& why) {
+  Status over = LookUp();
+  if (over.ok()) return Break(GroupState::kBroken, why);
+  EndGroup();
+  return over;
 }
 
 Status ReplicaClient::FinishStep() {
@@ -397,9 +449,10 @@ Status ReplicaClient::FinishStep() {
   parameters.loss_scale = work().loss_scale;
   replica_->BeginStep(parameters, static_cast<std::uint64_t>(samples_), sum_.data());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(Await(tickets_[i]));
+    CAPSTAN_RETURN_IF_ERROR(AwaitBucket(i));
     for (BlockIndex block = buckets_[i].last + 1; block-- > buckets_[i].first;) replica_->UpdateBlock(block);
   }
+  if (on_devices()) devices()->StepDone();
   reduced_bytes_ += sum_.size() * sizeof(float);
   bytes_out_ = bytes_out_before_ + thread_->bytes_sent();
   const Replica::Outcome outcome = replica_->FinishStep(Step{work().step});

@@ -1,0 +1,256 @@
+#!/usr/bin/python3
+"""Mode allreduce where workers have devices that add up gradients among themselves: devices are emulated, and a library of
+the tests stands in for NCCL.
+
+With two workers the sums are those over Gloo, and with two slots those of mode sync, to the bit.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import urllib.request
+
+import harness
+import recovery
+from same_bits_test import GPT_JOB
+
+STAND_IN = os.environ.get("CAPSTAN_NCCL_STAND_IN", "")
+WHERE = "CAPSTAN_EMULATED_NCCL"
+FAULT = "CAPSTAN_NCCL_FAULT"
+
+# Several buckets; the last step of an epoch has one sample, and slots without any.
+MLP = """
+[job]
+name = "nccl"
+mode = "allreduce"
+steps = 20
+seed = 7
+global_batch = 12
+slots = 3
+eval_every = 6
+
+[model]
+kind = "mlp"
+hidden = [300, 256]
+dropout = 0.2
+
+[data]
+kind = "synthetic"
+samples = 41
+features = 300
+classes = 7
+
+[optimizer]
+kind = "adamw"
+lr = 0.002
+clip_norm = 1.0
+
+[worker]
+device = "emulated"
+accumulate = 2
+
+[allreduce]
+bucket_mib = 0.0625
+
+[limits]
+lease = 2
+report = 1
+stall = 60
+"""
+GPT = GPT_JOB.replace('mode = "sync"', 'mode = "allreduce"').replace(
+    "[worker]", '[worker]\ndevice = "emulated"\nprecision = "bf16"')
+NCCL = re.compile(r"added up on the devices of (\d) workers, by NCCL 2\.28\.9")
+OVER_GLOO = "added up over Gloo, because not all workers can on their devices: "
+
+
+class AllReduceNcclTest(recovery.SameBitsTest):
+    def setUp(self):
+        super().setUp()
+        self.assertTrue(os.path.exists(STAND_IN), f"CAPSTAN_NCCL_STAND_IN={STAND_IN} is not there")
+        self.set_variable(WHERE, STAND_IN)
+
+    def set_variable(self, name, value):
+        before = os.environ.get(name)
+        os.environ[name] = value
+        self.addCleanup(lambda: os.environ.pop(name, None) if before is None else os.environ.update({name: before}))
+
+    def logs(self, run, only="worker-"):
+        return recovery.RecoveryTest.logs(self, run, only)
+
+    def losses(self, run):
+        return [step["loss"] for step in recovery.records(self.path(run))]
+
+    def assert_on_devices(self, run, workers):
+        said = NCCL.findall(self.logs(run))
+        self.assertEqual(said, [str(workers)] * workers, self.logs(run))
+        self.assertNotIn(OVER_GLOO, self.logs(run))
+
+    def run_all(self, text, *cases):
+        """Digests by name."""
+        return {name: self.run_job(text, name, *settings) for name, settings in cases}
+
+    # ---- undisturbed
+
+    def test_two_workers_have_the_bits_of_gloo(self):
+        for text, more in ((MLP, []), (GPT, []), (GPT, ["worker.precision=fp32"]), (MLP, ["job.global_batch=4", "job.slots=4"])):
+            with self.subTest(more=more, gpt=text == GPT):
+                settings = ["cluster.workers=2", *more]
+                digests = self.run_all(text, ("gloo", [*settings, "allreduce.collective=gloo"]), ("nccl", settings),
+                                       ("forced", [*settings, "allreduce.collective=nccl"]))
+                self.assertEqual(len(set(digests.values())), 1, digests)
+                for run in ("nccl", "forced"):
+                    self.assert_on_devices(run, 2)
+                self.assertNotRegex(self.logs("gloo"), NCCL)
+                recovery.say(f"{'gpt' if text == GPT else 'mlp'} {more}: {digests['nccl'][:16]}")
+                for run in digests:
+                    shutil.rmtree(self.path(run))
+
+    def test_two_slots_have_the_bits_of_mode_sync(self):
+        settings = ["cluster.workers=2", "job.slots=2"]
+        digests = self.run_all(MLP, ("sync", [*settings, "job.mode=sync"]), ("nccl", settings))
+        self.assertEqual(digests["sync"], digests["nccl"])
+        self.assert_on_devices("nccl", 2)
+
+    def test_three_workers_repeat_their_bits(self):
+        for text, slots in ((MLP, 3), (GPT, 5)):
+            settings = ["cluster.workers=3", f"job.slots={slots}"]
+            digests = self.run_all(text, ("first", settings), ("second", settings),
+                                   ("gloo", [*settings, "allreduce.collective=gloo"]),
+                                   ("narrow", [*settings, "allreduce.wire=bf16"]))
+            self.assertEqual(digests["first"], digests["second"])
+            self.assert_on_devices("first", 3)
+            gloo = self.losses("gloo")
+            far = {run: max(abs(a - b) / b for a, b in zip(self.losses(run), gloo, strict=True)) for run in ("first", "narrow")}
+            recovery.say(f"losses beside those over Gloo: {far['first']:.1e}, with a wire of 16 bits {far['narrow']:.1e}")
+            self.assertLess(far["first"], 1e-2 if text == GPT else 1e-5)
+            self.assertNotEqual(digests["narrow"], digests["first"])
+            self.assertLess(far["narrow"], 0.1)
+            for run in digests:
+                shutil.rmtree(self.path(run))
+
+    def test_what_was_added_up_is_counted(self):
+        with self.begin("cluster.workers=2", "job.steps=400") as launch:
+            launch.wait_for_line("running: ")
+            recovery.poll(lambda: recovery.count_records(self.path("run")) > 5 or launch.closed, "steps")
+            address = self.endpoints("run")["metrics"]["worker-1"]
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+                values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
+            reduced, sent = (float(values[f"capstan_worker_{name}_bytes_total"]) for name in ("reduced", "group_transmit"))
+            recovery.say(f"{reduced:.0f} bytes were added up, {sent:.0f} sent over Gloo")
+            self.assertGreater(reduced, 5 * 4 * 300 * 300)
+            self.assertLess(sent, reduced / 10)
+
+    # ---- kills, pauses, and what NCCL does not do
+
+    def begin(self, *settings, run="run"):
+        arguments = [word for setting in settings for word in ("--set", setting)]
+        return self.launch(self.write("job.toml", MLP), *arguments, run=run)
+
+    def wait_for_steps(self, launch, count, run="run"):
+        recovery.RecoveryTest.wait_for_steps(self, launch, count, run)
+
+    def assert_calm_bits(self, launch, *settings):
+        self.assertEqual(launch.wait(), 0, launch.output)
+        calm = self.run_job(MLP, "calm", *settings, "allreduce.collective=gloo")
+        self.assertEqual(recovery.digest_of(self.path("run")), calm, launch.output)
+        self.assert_nothing_runs("run")
+
+    def test_a_worker_that_is_killed_or_stands_still_moves_no_bit(self):
+        settings = ["cluster.workers=2", "job.slots=2", "job.steps=200", "snapshot.every_steps=20"]
+        with self.begin(*settings) as launch:
+            launch.wait_for_line("running: ")
+            for victim, number in (("worker-1", signal.SIGKILL), ("worker-0", signal.SIGKILL), ("worker-1", signal.SIGSTOP)):
+                self.wait_for_steps(launch, 10)
+                lines = len(launch.lines)
+                self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path("run"), victim), number), victim)
+                self.wait_for_steps(launch, 10)
+                said = [line for line in launch.lines[lines:] if "goes on from step" in line or "goes back to" in line]
+                self.assertTrue(said, launch.output)
+                recovery.say(f"{victim}, signal {number}: {said[-1]}")
+            self.assert_calm_bits(launch, *settings)
+        self.assertGreaterEqual(len(NCCL.findall(self.logs("run"))), 4, self.logs("run"))
+
+    def test_a_collective_that_never_ends_ends_its_generation(self):
+        """And the next one goes on where it was, with devices once more."""
+        settings = ["cluster.workers=2", "job.slots=2", "limits.lease=1"]
+        for fault, words in (("hang 40", "did not add up a bucket in 1 s after all had handed it over"),
+                             ("error 40", "a peer is gone, as CAPSTAN_NCCL_FAULT asks")):
+            with self.subTest(fault):
+                self.set_variable(FAULT, fault)
+                with self.begin(*settings) as launch:
+                    line = launch.wait_for_line(words)
+                    recovery.say(line)
+                    self.assertRegex(line, r'"worker-[01]"')
+                    launch.wait_for_line("the last that all had finished")
+                    os.environ.pop(FAULT)
+                    self.assert_calm_bits(launch, *settings)
+                self.assertNotIn(OVER_GLOO, self.logs("run"))
+                for run in ("run", "calm"):
+                    shutil.rmtree(self.path(run))
+
+    def test_devices_whose_collectives_never_end_are_given_up_for_gloo(self):
+        settings = ["cluster.workers=2", "job.slots=2", "limits.lease=1"]
+        self.set_variable(FAULT, "hang 1")
+        with self.begin(*settings) as launch:
+            self.assert_calm_bits(launch, *settings)
+        said = [line for line in self.logs("run").splitlines() if OVER_GLOO in line]
+        self.assertEqual(len(said), 2, self.logs("run"))
+        self.assertIn("ended 3 times before a step was done", said[0])
+        recovery.say(said[0])
+
+    # ---- who has it, and who has not
+
+    def with_a_worker_without_nccl(self):
+        """A folder of programs of which worker-1 has no NCCL."""
+        folder = self.path("programs")
+        os.makedirs(folder, exist_ok=True)
+        for name in ("capstan", "capstan-server"):
+            shutil.copy(harness.program(name), folder)
+        worker = os.path.join(folder, "capstan-worker")
+        with open(worker, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\ncase "$*" in *worker-1*) unset {WHERE} ;; esac\nexec {harness.program("capstan-worker")} "$@"\n')
+        os.chmod(worker, 0o755)
+        return os.path.join(folder, "capstan")
+
+    def launched(self, *settings, program=None, run="run"):
+        shutil.rmtree(self.path(run), ignore_errors=True)
+        arguments = [word for setting in ("cluster.workers=2", *settings) for word in ("--set", setting)]
+        return subprocess.run([program or harness.program("capstan"), "launch", self.write("job.toml", MLP), "--run-dir",
+                               self.path(run), *arguments], capture_output=True, text=True, timeout=harness.DEADLINE)
+
+    def test_a_member_without_nccl_has_all_take_gloo_and_says_why(self):
+        gloo = self.run_job(MLP, "gloo", "cluster.workers=2", "allreduce.collective=gloo")
+        ended = self.launched(program=self.with_a_worker_without_nccl())
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(recovery.digest_of(self.path("run")), gloo)
+        said = [line for line in self.logs("run").splitlines() if OVER_GLOO in line]
+        self.assertEqual(len(said), 2, self.logs("run"))
+        self.assertIn('"worker-1": the emulated device has no NCCL unless CAPSTAN_EMULATED_NCCL', said[0])
+        recovery.say(said[0])
+
+    def test_a_job_that_insists_on_nccl_is_refused_by_name(self):
+        cases = ((self.with_a_worker_without_nccl(), {}, ["worker-1", "this worker cannot", "has no NCCL unless"]),
+                 (None, {"CAPSTAN_EMULATED_UUID": "7"}, ["compute on one device", '"worker-0"', '"worker-1"']),
+                 (None, {FAULT: "init"}, ["the forming of the group", "no way to form it"]))
+        for program, variables, words in cases:
+            with self.subTest(words[0]):
+                for name, value in variables.items():
+                    self.set_variable(name, value)
+                ended = self.launched("allreduce.collective=nccl", program=program)
+                for name in variables:
+                    os.environ.pop(name)
+                self.assertEqual(ended.returncode, 1, ended.stderr)
+                said = self.assert_line_with(ended.stderr, 'collective = "nccl"', 'or set "auto"')
+                for word in words:
+                    self.assertIn(word, ended.stderr)
+                recovery.say(said)
+                self.assertNotIn("another group", ended.stderr + ended.stdout)
+                self.assert_nothing_runs("run")
+
+    def assert_line_with(self, text, *words):
+        return recovery.RecoveryTest.assert_one_line_says(self, text, *words)
+
+
+if __name__ == "__main__":
+    harness.main()
