@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
 
 #include "common/encoding.h"
@@ -14,6 +15,7 @@
 #include "kernels/emulation/stream.h"
 #include "kernels/emulation/waits.h"
 #include "tests/kernels/numbers.h"
+#include "worker/collective/rendezvous.h"
 #include "worker/train/device/create_device_model.h"
 
 namespace capstan::train {
@@ -29,6 +31,7 @@ struct Subject {
   Precision precision;
   nn::ModelShape shape;
   std::int64_t features, context, classes;  // features 0: tokens
+  bool sums = false;                        // gradients stay on the device, where a group of one adds them up
 };
 
 std::vector<Subject> Subjects() {
@@ -36,7 +39,10 @@ std::vector<Subject> Subjects() {
   return {
       {"mlp", Precision::kFp32, nn::MlpShape{.features = 5, .classes = 3, .hidden = hidden}, 5, 1, 3},
       {"gpt", Precision::kBf16,
-       nn::GptShape{.vocabulary = 11, .context = 6, .layers = 1, .heads = 2, .width = 16, .dropout = 0.1}, 0, 6, 11}};
+       nn::GptShape{.vocabulary = 11, .context = 6, .layers = 1, .heads = 2, .width = 16, .dropout = 0.1}, 0, 6, 11},
+      {"mlp that sums", Precision::kFp32, nn::MlpShape{.features = 5, .classes = 3, .hidden = {6, 6}}, 5, 1, 3, true},
+      {"mlp of 16 bits that sums", Precision::kBf16, nn::MlpShape{.features = 5, .classes = 3, .hidden = {6, 6}}, 5, 1,
+       3, true}};
 }
 
 // What a process found, for the one that waits for it.
@@ -81,14 +87,39 @@ class Steps {
     is_narrow_ = subject.precision != Precision::kFp32;
     gradients_ = kernels::Poison<float>(offsets_.back());
     arrived_ = gradients_;
+    if (!subject.sums) return;
+    collective::InProcessRendezvous rendezvous(1);
+    group_ = model_->CreateGroup({}, &rendezvous, Soon()).value();
+    sum_ = model_->Sum(arrived_, subject.precision == Precision::kFp32 ? Encoding::kFp32 : Encoding::kBf16).value();
   }
 
   void WarmUp() {
     (void)model_->Train(View(0), gradients_.data(), Batch(1), {.seed = 4}, {}, {});
     (void)model_->Evaluate(View(0), Batch(1), {});
+    if (sum_ != nullptr) (void)TakeSum();
+  }
+
+  // Of two slots, twice: what the second round writes to is what the first one has read.
+  std::uint64_t TakeSum() {
+    std::uint64_t hash = 0;
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      nn::Hooks hooks;  // each range before the host waits for anything else, which would hide what was forgotten
+      hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+        Check(sum_->Await(Reduce(first, last)));
+        const std::span<const float> all(arrived_);
+        hash = Hash64(std::as_bytes(all.subspan(Place(first), Place(last + 1) - Place(first))), hash);
+      };
+      sum_->BeginSlot(3, SlotSum::kReplace);
+      Add(model_->Train(View(round), gradients_.data(), Batch(0), {.seed = 5, .step = round}, {}, {}));
+      sum_->BeginSlot(2, SlotSum::kAdd);
+      Add(model_->Train(View(round), gradients_.data(), Batch(1), {.seed = 6, .step = round}, {}, hooks));
+      sum_->EndSlot();
+    }
+    return Hash64(std::as_bytes(std::span(losses_)), hash);
   }
 
   std::uint64_t Take() {
+    if (sum_ != nullptr) return TakeSum();
     nn::Hooks hooks;
     hooks.gradient_ready = [this](TensorIndex first, TensorIndex last) {  // what the client would send
       std::copy(gradients_.begin() + offsets_[first], gradients_.begin() + offsets_[last + 1],
@@ -107,6 +138,15 @@ class Steps {
   static constexpr std::int64_t kSamples = 3;
   static constexpr std::size_t kRounds = 3;
 
+  static collective::Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }
+  static void Check(const Status& status) { CAPSTAN_CHECK(status.ok()); }
+  std::size_t Place(TensorIndex tensor) const { return static_cast<std::size_t>(offsets_[tensor]); }
+  DeviceSum::Copy Reduce(TensorIndex first, TensorIndex last) {
+    const SumRange range{Place(first), Place(last + 1) - Place(first)};
+    const collective::DeviceGroup::Ticket ticket = group_->SubmitAllReduce(sum_->ToReduce(range), Soon()).value();
+    Check(group_->OrderAfter(ticket, sum_->stream()));
+    return sum_->Return(range);
+  }
   WeightsView View(std::size_t round) const {
     return {wide_[round].data(), is_narrow_ ? narrow_[round].data() : nullptr, round + 1};
   }
@@ -125,6 +165,8 @@ class Steps {
   }
 
   const std::unique_ptr<JobModel> model_;
+  std::unique_ptr<collective::DeviceGroup> group_;
+  DeviceSum* sum_ = nullptr;
   const std::vector<float> inputs_;
   const std::vector<std::int32_t> targets_;
   const std::int64_t features_, context_;
@@ -189,6 +231,7 @@ int LeaveOutEach(const Subject& subject, Outcome* outcome) {
 
 int main() {
   using namespace capstan::train;
+  setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   void* const shared = mmap(nullptr, sizeof(Outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;
   int missed = 0;
