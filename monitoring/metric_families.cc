@@ -190,7 +190,9 @@ void Describe(const WorkerMetrics& m, FamilyTable& table) {
       .Add(m.unstaged_pushes);
   table.Counters("capstan_worker_reduced_bytes_total", "Gradients added up with other workers (mode allreduce).")
       .Add(m.reduced_bytes);
-  table.Counters("capstan_worker_group_transmit_bytes_total", "Payload sent to other workers (mode allreduce).")
+  table
+      .Counters("capstan_worker_group_transmit_bytes_total",
+                "Payload sent to other workers over Gloo (mode allreduce).")
       .Add(m.group_bytes_out);
   table.Counters("capstan_worker_groups_total", "Groups of workers joined (mode allreduce).").Add(m.groups_formed);
   table.Gauges("capstan_worker_loss", "Loss of the newest slot of this worker.", Merge::kMean).Add(m.loss);
