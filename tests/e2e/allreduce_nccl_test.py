@@ -58,6 +58,8 @@ lease = 2
 report = 1
 stall = 60
 """
+GRADIENT = 4 * (300 * 300 + 300 * 256 + 256 * 7 + 300 + 256 + 7)
+VERSION = 3 * GRADIENT  # weights, and what adamw keeps of each
 GPT = GPT_JOB.replace('mode = "sync"', 'mode = "allreduce"').replace(
     "[worker]", '[worker]\ndevice = "emulated"\nprecision = "bf16"')
 NCCL = re.compile(r"added up on the devices of (\d) workers, by NCCL 2\.28\.9")
@@ -129,17 +131,20 @@ class AllReduceNcclTest(recovery.SameBitsTest):
             for run in digests:
                 shutil.rmtree(self.path(run))
 
+    def bytes_of_worker(self, worker, name):
+        address = self.endpoints("run")["metrics"][worker]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+            values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
+        return float(values[f"capstan_worker_{name}_bytes_total"])
+
     def test_what_was_added_up_is_counted(self):
         with self.begin("cluster.workers=2", "job.steps=400") as launch:
             launch.wait_for_line("running: ")
-            recovery.poll(lambda: recovery.count_records(self.path("run")) > 5 or launch.closed, "steps")
-            address = self.endpoints("run")["metrics"]["worker-1"]
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
-                values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
-            reduced, sent = (float(values[f"capstan_worker_{name}_bytes_total"]) for name in ("reduced", "group_transmit"))
+            recovery.poll(lambda: recovery.count_records(self.path("run")) > 15 or launch.closed, "steps")
+            reduced, sent = (self.bytes_of_worker("worker-1", name) for name in ("reduced", "group_transmit"))
             recovery.say(f"{reduced:.0f} bytes were added up, {sent:.0f} sent over Gloo")
-            self.assertGreater(reduced, 5 * 4 * 300 * 300)
-            self.assertLess(sent, reduced / 10)
+            self.assertGreater(reduced, 15 * GRADIENT)
+            self.assertLess(sent, VERSION + reduced / 10)  # who reads the first version from the shards passes it on
 
     # ---- kills, pauses, and what NCCL does not do
 
