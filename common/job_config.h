@@ -196,11 +196,16 @@ struct SnapshotSection {
 // Who adds up gradients among the workers. kAuto: NCCL where each has a device with it, else Gloo.
 enum class Collective : std::uint8_t { kAuto, kGloo, kNccl };
 
-// Mode allreduce: how gradients travel among the workers. All change the order or rounding of sums.
+// Mode sync: whether the workers of one machine add up their gradients, so that one of them pushes for all. kGloo: over
+// connections of Gloo.
+enum class LocalReduce : std::uint8_t { kNone, kGloo };
+
+// How gradients travel among the workers. In mode allreduce all but local_reduce change the order or rounding of sums.
 struct AllReduceSection {
   Collective collective = Collective::kAuto;
   double bucket_mib = 8;            // of gradients that are added up at a time, while backward goes on
   Encoding wire = Encoding::kFp32;  // kBf16: half the bytes, sums rounded at each worker that they pass
+  LocalReduce local_reduce = LocalReduce::kNone;
   bool operator==(const AllReduceSection&) const = default;
 };
 
@@ -225,6 +230,8 @@ struct JobConfig {
 
   std::uint32_t shard_count() const { return cluster.servers * cluster.shards_per_server; }
 };
+
+inline bool ReducesLocally(const JobConfig& config) { return config.allreduce.local_reduce != LocalReduce::kNone; }
 
 // How the weights and gradients of a job travel. Workers that are programs of their own have fp32.
 Encoding EncodingOf(const JobConfig& config);

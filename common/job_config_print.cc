@@ -124,6 +124,7 @@ JobConfig TrainingPart(JobConfig config) {
   config.snapshot = {};
   config.limits = {};
   if (!WorkersUpdate(config.job.mode)) config.allreduce = {};
+  config.allreduce.local_reduce = LocalReduce::kNone;
   config.metrics = {};
   return config;
 }

@@ -258,6 +258,7 @@ struct Join {
   std::vector<TensorSpec> catalog;  // empty until the worker has the job file and has built its model
   std::uint32_t rank = 0;           // 0: takes any slots; r: slot r - 1, which nobody else is given
   std::uint32_t ranks = 0;          // with a rank: how many there are
+  std::string machine;              // that it runs on; empty: it does not reduce with its neighbours
 };
 
 struct ShardAddress {
@@ -269,14 +270,14 @@ struct ShardAddress {
 
 enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
 
-// One of the workers that reduce gradients among themselves in a generation.
+// One of the workers that reduce gradients among themselves, in a generation or on a machine.
 struct GroupMember {
   SessionId session;
   std::string worker;
   std::string address;  // opaque: how the others reach it; all are empty until all are known
 };
 
-// How far a worker is in forming the group of its generation. kLost: nobody in it has the version that the job is at.
+// How far a worker is in forming its group. kLost: nobody in it has the version that the job is at.
 enum class GroupState : std::uint8_t { kNone = 0, kOffered = 1, kFormed = 2, kBroken = 3, kLost = 4 };
 
 inline constexpr std::size_t kGroupTextBytesMax = std::size_t{64} << 10;
@@ -298,7 +299,9 @@ struct View {  // a hint, never a right
   std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
   std::uint64_t barrier = 0;        // the newest that was passed, in this term
   Step readable;                    // the newest version that shards have: `step`, in allreduce an earlier one
-  std::vector<GroupMember> group;   // allreduce: of `generation`, in order of ranks; empty: this worker is none of it
+  // In order of ranks; empty: this worker is none of it. allreduce: of `generation`. sync: those of its machine.
+  std::vector<GroupMember> group;
+  std::uint64_t group_epoch = 0;  // sync: rises whenever the group is another one, and never falls
 };
 
 struct Beat {
@@ -310,8 +313,9 @@ struct Beat {
   std::uint64_t view_sequence = 0;       // the newest view held
   std::vector<ShardIndex> missing;       // shards that do not answer
   std::uint64_t barrier = 0;             // the one it waits for; 0: none
-  GroupState group = GroupState::kNone;  // of `generation`
+  GroupState group = GroupState::kNone;  // allreduce: of `generation`; sync: of `group_epoch`
   std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: why
+  std::uint64_t group_epoch = 0;
 };
 
 struct Leave {

@@ -352,6 +352,7 @@ struct HeaderWriter {
     WriteCatalog(m.catalog, out, faults);
     out.setRank(m.rank);
     out.setRanks(m.ranks);
+    out.setMachine(ToText(faults.Text(m.machine, "a machine's name")));
   }
   void operator()(const View& m) {
     auto out = root.initView();
@@ -376,6 +377,7 @@ struct HeaderWriter {
     WriteCatalog(m.catalog, out, faults);
     out.setBarrier(m.barrier);
     out.setReadable(m.readable.value);
+    out.setGroupEpoch(m.group_epoch);
     if (m.group.empty()) return;
     auto group = out.initGroup(faults.Count(m.group.size(), kListEntriesMax, "members of a group"));
     for (unsigned i = 0; i < group.size(); ++i) {
@@ -397,6 +399,7 @@ struct HeaderWriter {
     out.setBarrier(m.barrier);
     out.setGroup(static_cast<wire::GroupState>(m.group));
     if (const std::string_view text = faults.GroupText(m.group_text); !text.empty()) out.setGroupText(ToData(text));
+    out.setGroupEpoch(m.group_epoch);
   }
   void operator()(const Leave& m) {
     auto out = root.initLeave();
@@ -727,7 +730,8 @@ struct HeaderReader {
             in.getDataFingerprint(),
             Tensors(in.getCatalog()),
             in.getRank(),
-            in.getRanks()};
+            in.getRanks(),
+            Text(in.getMachine(), "a machine's name")};
   }
   View Read(wire::View::Reader in) {
     View m;
@@ -753,6 +757,7 @@ struct HeaderReader {
       return GroupMember{
           {member.getSession()}, Text(member.getWorker(), "a worker's name"), GroupText(member.getAddress())};
     });
+    m.group_epoch = in.getGroupEpoch();
     return m;
   }
   Beat Read(wire::Beat::Reader in) {
@@ -765,7 +770,8 @@ struct HeaderReader {
             Numbers<ShardIndex>(in.getMissing(), "missing shards"),
             in.getBarrier(),
             faults.Enum(in.getGroup(), GroupState::kLost, "a beat's group"),
-            GroupText(in.getGroupText())};
+            GroupText(in.getGroupText()),
+            in.getGroupEpoch()};
   }
   Leave Read(wire::Leave::Reader in) { return {{in.getSession()}, in.getNonce(), Text(in.getReason(), "a reason")}; }
   Push Read(wire::Push::Reader in) {

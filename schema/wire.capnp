@@ -298,6 +298,7 @@ struct Join {
   catalog @6 :List(TensorSpec);
   rank @7 :UInt32;
   ranks @8 :UInt32;
+  machine @9 :Text;
 }
 
 enum JobPhase {
@@ -339,6 +340,7 @@ struct View {
   barrier @14 :UInt64;
   group @15 :List(GroupMember);
   readable @16 :UInt64;
+  groupEpoch @17 :UInt64;
 }
 
 struct Beat {
@@ -352,6 +354,7 @@ struct Beat {
   barrier @7 :UInt64;
   group @8 :GroupState;
   groupText @9 :Data;
+  groupEpoch @10 :UInt64;
 }
 
 struct Leave {

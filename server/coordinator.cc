@@ -38,6 +38,7 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
   last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
   if (job_.IsNull()) Append(JobRecord{options_.job, options_.job_file});
   Append(TermRecord{term_.Next()});
+  if (ReducesLocally(options_.config)) local_groups_.emplace(term_);
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
   metrics_->slots.Set(static_cast<double>(slot_count_));
   metrics_->term.Set(static_cast<double>(term_.value));
@@ -429,6 +430,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
     Reassign(out);
   }
+  RenewLocalGroups(now, out);
   Advance(now, out);
   SendPending(now, out);
   BackUpSlowWorkers(now, out);

@@ -27,6 +27,7 @@
 #include "server/barrier.h"
 #include "server/coordinator_log.h"
 #include "server/followers.h"
+#include "server/local_groups.h"
 #include "server/membership.h"
 #include "server/ranks.h"
 #include "update/verdict.h"
@@ -196,6 +197,9 @@ class Coordinator {
   void HearOfGroup(const Worker& worker, Outbox* out);
   bool GroupOffered() const;
   std::vector<GroupMember> GroupOf(const Worker& worker) const;
+  // Where workers of one machine add up their gradients: their groups, which come and go beside generations.
+  void RenewLocalGroups(Instant now, Outbox* out);
+  void HearOfLocalGroup(const Worker& worker, Outbox* out);
   // Whether the version that `step` makes is to be given to the shards.
   bool KeepDue(Step step, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
@@ -254,9 +258,10 @@ class Coordinator {
     std::string reason;
     Recovery recovery = Recovery::kRegroup;
   };
-  std::optional<GroupWish> regroup_;  // another group is to be formed, as soon as a step's Commit is everywhere
-  Instant last_group_{};              // when the present one was begun
-  Step held_;                         // where workers update: the newest version that the shards have
+  std::optional<GroupWish> regroup_;         // another group is to be formed, as soon as a step's Commit is everywhere
+  Instant last_group_{};                     // when the present one was begun
+  std::optional<LocalGroups> local_groups_;  // in jobs that have them
+  Step held_;                                // where workers update: the newest version that the shards have
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
   struct PendingSnapshot {

@@ -100,6 +100,19 @@ std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
   return group;
 }
 
+// Groups of a machine that are in trouble are made anew.
+void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
+  if (!local_groups_ || !local_groups_->Update(members_, now)) return;
+  ++view_sequence_;
+  SendViews(out);
+}
+
+void Coordinator::HearOfLocalGroup(const Worker& worker, Outbox* out) {
+  if (!local_groups_ || !local_groups_->Hear(worker, members_)) return;
+  ++view_sequence_;
+  SendViews(out);
+}
+
 bool Coordinator::KeepDue(Step step, Instant now) {
   if (!WorkersUpdate(options_.config.job.mode)) return false;
   return step.Next().value >= options_.config.job.steps || stop_requested_ || SnapshotDue(step.Next(), now);

@@ -86,6 +86,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.peer = from;
   worker.last_heard = now;
   worker.rank = join.rank;
+  worker.machine = join.machine;
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);
@@ -118,7 +119,14 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   worker->barrier = beat.barrier;
-  if (beat.generation == generation_ && (worker->group != beat.group || worker->group_text != beat.group_text)) {
+  if (local_groups_ && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
+    worker->group_epoch = beat.group_epoch;
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    HearOfLocalGroup(*worker, out);
+  }
+  const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
+  if (!local_groups_ && beat.generation == generation_ && news_of_group) {
     worker->group = beat.group;
     worker->group_text = beat.group_text;
     HearOfGroup(*worker, out);
@@ -157,7 +165,9 @@ void Coordinator::Reassign(Outbox* out) {
 }
 
 void Coordinator::DealSlots(Outbox* out) {
-  metrics_->slots_moved.Add(members_.Assign(slot_count_));
+  const Dealing dealing = ReducesLocally(options_.config) ? Dealing::kByMachine : Dealing::kKeep;
+  metrics_->slots_moved.Add(members_.Assign(slot_count_, dealing));
+  if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
   metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
   ++view_sequence_;
   SendViews(out);
@@ -272,6 +282,11 @@ View Coordinator::MakeView(const Worker* worker) const {
     std::sort(view.slots.begin(), view.slots.end());
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // one may be its own by now
     view.group = GroupOf(*worker);
+    if (local_groups_ && state_ == State::kRunning) {
+      LocalGroups::Told told = local_groups_->Of(*worker, members_);
+      view.group = std::move(told.members);
+      view.group_epoch = told.epoch;
+    }
   }
   return view;
 }

@@ -55,14 +55,28 @@ std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   return slots;
 }
 
-std::size_t Membership::Assign(SlotIndex slot_count) {
+// A worker whose machine is not known is a machine of its own.
+std::vector<std::vector<SlotIndex>> Membership::SlotsByMachine(SlotIndex slot_count) const {
+  std::map<std::string, std::size_t> machines;
+  std::vector<std::size_t> machine_of;
+  std::size_t next = 0;
+  for (const auto& [session, worker] : workers_) {
+    const std::size_t own = next++;
+    machine_of.push_back(worker.machine.empty() ? own : machines.try_emplace(worker.machine, own).first->second);
+  }
+  return DealInOrderOf(machine_of, slot_count);
+}
+
+std::size_t Membership::Assign(SlotIndex slot_count, Dealing dealing) {
   std::vector<std::vector<SlotIndex>> held;
   bool ranked = false;
   for (const auto& [session, worker] : workers_) {
     ranked = ranked || worker.rank != 0;
     held.push_back(worker.slots);
   }
-  std::vector<std::vector<SlotIndex>> assigned = ranked ? RankedSlots() : AssignSlots(held, slot_count);
+  std::vector<std::vector<SlotIndex>> assigned = ranked                           ? RankedSlots()
+                                                 : dealing == Dealing::kByMachine ? SlotsByMachine(slot_count)
+                                                                                  : AssignSlots(held, slot_count);
   std::size_t moved = 0, index = 0;
   for (auto& [session, worker] : workers_) {
     std::vector<SlotIndex>& slots = assigned[index++];

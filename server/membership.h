@@ -24,6 +24,7 @@ struct Worker {
   PeerId peer;
   Instant last_heard{};
   std::uint32_t rank = 0;  // 0: none; r: slot r - 1 and no other
+  std::string machine;     // empty: not known
   std::vector<SlotIndex> slots;
   // From its last Beat.
   Generation generation;
@@ -34,9 +35,14 @@ struct Worker {
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;             // the one it waits for
-  GroupState group = GroupState::kNone;  // of the present generation
+  GroupState group = GroupState::kNone;  // allreduce: of the present generation; sync: of `group_epoch`
   std::string group_text;                // as in its Beat
+  std::uint64_t group_epoch = 0;
 };
+
+// kKeep: a worker keeps what it has, as far as its share goes. kByMachine: workers of one machine get neighbouring
+// slots, whoever had them.
+enum class Dealing : std::uint8_t { kKeep, kByMachine };
 
 class Membership {
  public:
@@ -55,7 +61,7 @@ class Membership {
   void RenewAll(Instant now);
   // Deals the slots over all workers, in order of their sessions; one with a rank gets its own. Returns the number of
   // slots that moved.
-  std::size_t Assign(SlotIndex slot_count);
+  std::size_t Assign(SlotIndex slot_count, Dealing dealing = Dealing::kKeep);
 
   // Whether a newer process has taken this one's name: it does not get it back.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
@@ -66,6 +72,7 @@ class Membership {
 
  private:
   std::vector<std::vector<SlotIndex>> RankedSlots() const;
+  std::vector<std::vector<SlotIndex>> SlotsByMachine(SlotIndex slot_count) const;
 
   std::map<SessionId, Worker> workers_;
   std::map<std::string, std::uint64_t> newest_;  // process of each name, gone or not; at most kNamesMax

@@ -15,4 +15,8 @@ namespace capstan::server {
 // as its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
 
+// The same shares, of neighbouring slots: workers of the same group lie side by side, groups in order of their numbers.
+// Returns the slots of each worker.
+std::vector<std::vector<SlotIndex>> DealInOrderOf(const std::vector<std::size_t>& group_of, SlotIndex slot_count);
+
 }  // namespace capstan::server

@@ -50,6 +50,21 @@ TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[
   CHECK_THAT(client.status().message(), Contains("job.toml:2") && Contains("capstan-worker"));
 }
 
+TEST_CASE("workers of one machine add up their pushes in mode sync only", "[config]") {
+  CHECK_FALSE(ReducesLocally(Parse({})));
+  const JobConfig config = Parse({"allreduce.local_reduce=gloo"});
+  CHECK(ReducesLocally(config));
+  CHECK(Parse({}, PrintJobConfig(config)) == config);
+  CHECK(HashJobConfig(config) == HashJobConfig(Parse({})));  // the bits are the same
+  CHECK(DescribeDifference(config, Parse({})).empty());
+  for (const char* mode : {"job.mode=async", "job.mode=bounded", "job.mode=allreduce"}) {
+    const Status status = TryParse({mode, "allreduce.local_reduce=gloo"}).status();
+    CHECK(status.code() == Code::kInvalid);
+    CHECK_THAT(status.message(), Contains("local_reduce = \"gloo\"") && Contains("mode \"sync\""));
+  }
+  CHECK_THAT(Refusal({"allreduce.local_reduce=nccl"}), Contains("allreduce.local_reduce") && Contains("not built yet"));
+}
+
 TEST_CASE("a job may go from sync to allreduce and back, and to no other mode", "[config]") {
   const JobConfig sync = Parse({}), ring = Parse({"job.mode=allreduce", "allreduce.wire=bf16"});
   CHECK(DescribeDifference(ring, Parse({"job.mode=allreduce", "allreduce.collective=gloo"})).empty());

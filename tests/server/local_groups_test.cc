@@ -1,0 +1,130 @@
+// Workers of one machine: which slots they are dealt, and the groups that they are told to form.
+#include <catch2/catch.hpp>
+
+#include "server/slot_assignment.h"
+#include "tests/server/coordinator_bench.h"
+
+namespace capstan::server {
+namespace {
+
+using std::chrono::seconds;
+using Slots = std::vector<SlotIndex>;
+
+TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][local]") {
+  CHECK(DealInOrderOf({0, 1, 0, 1}, 4) == std::vector<Slots>{{0}, {2}, {1}, {3}});
+  CHECK(DealInOrderOf({0, 1, 0, 1}, 6) == std::vector<Slots>{{0, 1}, {4}, {2, 3}, {5}});
+  CHECK(DealInOrderOf({5}, 3) == std::vector<Slots>{{0, 1, 2}});
+  CHECK(DealInOrderOf({}, 3).empty());
+  CHECK(DealInOrderOf({0, 1, 2}, 2) == std::vector<Slots>{{0}, {1}, {}});
+}
+
+class LocalBench : public CoordinatorBench {
+ public:
+  explicit LocalBench(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorBench(1, 2) {
+    config.allreduce.local_reduce = local_reduce;
+    config.job.slots = config.job.global_batch = 4;
+    config.job.steps = 20;
+  }
+  void RunWith(const std::vector<std::string>& machines) {
+    Live();
+    ShardsEchoTerm();
+    for (const std::string& machine : machines) JoinsOn(machine);
+    AnswerReset(0);
+  }
+  Join JoinsOn(const std::string& machine) {
+    Join join = MakeJoin("w" + std::to_string(joins.size()));
+    join.machine = machine;
+    Send(PeerOf(join), join);
+    joins.push_back(join);
+    return join;
+  }
+  void Say(const Join& join, std::uint64_t epoch, GroupState state, const std::string& text) {
+    Beat beat = MakeBeat(join);
+    beat.generation = coordinator->generation();
+    beat.group = state;
+    beat.group_text = text;
+    beat.group_epoch = epoch;
+    Send(PeerOf(join), beat);
+  }
+  View View1(std::size_t worker) {
+    Send(PeerOf(joins[worker]), MakeBeat(joins[worker]));
+    return ViewOf(joins[worker]);
+  }
+
+  std::vector<Join> joins;
+};
+
+TEST_CASE("a machine's workers hear of each other, in the order of their slots", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "n", "m"});
+  const View first = bench.View1(0), other = bench.View1(1), second = bench.View1(2);
+  CHECK(first.slots == Slots{0, 1});
+  CHECK(second.slots == Slots{2});
+  CHECK(other.slots == Slots{3});
+  REQUIRE(first.group.size() == 2);
+  CHECK(first.group[0].worker == "w0");
+  CHECK(first.group[1].worker == "w2");
+  CHECK(first.group_epoch == second.group_epoch);
+  CHECK(first.group_epoch > 0);
+  CHECK(other.group.empty());
+  CHECK(other.group_epoch == 0);
+}
+
+TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", "[server][local]") {
+  LocalBench bench(LocalReduce::kNone);
+  bench.RunWith({"m", "n", "m"});
+  CHECK(bench.View1(0).group.empty());
+  CHECK(bench.View1(1).slots == Slots{2});
+}
+
+TEST_CASE("addresses are told when all of the group have offered theirs", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "m"});
+  const std::uint64_t epoch = bench.View1(0).group_epoch;
+  bench.Say(bench.joins[0], epoch, GroupState::kOffered, "here");
+  CHECK(bench.ViewOf(bench.joins[0]).group.at(0).address.empty());
+  bench.Say(bench.joins[1], epoch - 1, GroupState::kOffered, "old");  // of a group that is over
+  CHECK(bench.ViewOf(bench.joins[1]).group.at(0).address.empty());
+  bench.Say(bench.joins[1], epoch, GroupState::kOffered, "there");
+  const View view = bench.ViewOf(bench.joins[0]);
+  CHECK(view.group.at(0).address == "here");
+  CHECK(view.group.at(1).address == "there");
+}
+
+TEST_CASE("another worker, another slot or trouble makes another group", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "m"});
+  const std::uint64_t first = bench.View1(0).group_epoch;
+  bench.Pass(seconds(2), bench.joins);
+  CHECK(bench.View1(0).group_epoch == first);
+  bench.JoinsOn("n");  // takes slots
+  const std::uint64_t second = bench.View1(0).group_epoch;
+  CHECK(second > first);
+  bench.Say(bench.joins[1], first, GroupState::kBroken, "late news");
+  bench.Pass(seconds(2), bench.joins);
+  CHECK(bench.View1(0).group_epoch == second);
+  bench.Say(bench.joins[1], second, GroupState::kBroken, "lost a neighbour");
+  bench.Tick();
+  const std::uint64_t third = bench.View1(0).group_epoch;
+  CHECK(third > second);
+  bench.Say(bench.joins[1], third, GroupState::kBroken, "again");
+  bench.Tick();
+  CHECK(bench.View1(0).group_epoch == third);  // not at once
+  bench.Tick(LocalGroups::kLasts);
+  const std::uint64_t fourth = bench.View1(0).group_epoch;
+  CHECK(fourth > third);
+  bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
+  CHECK(bench.View1(0).group.empty());
+}
+
+TEST_CASE("another coordinator's groups are newer", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "m"});
+  const std::uint64_t first = bench.View1(0).group_epoch;
+  bench.joins.clear();
+  bench.RunWith({"m", "m"});
+  CHECK(bench.View1(0).group_epoch > first);
+}
+
+}  // namespace
+}  // namespace capstan::server
