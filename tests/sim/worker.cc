@@ -181,7 +181,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
       }
       const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
       session_->Push(work_.round, part.node, static_cast<BlockIndex>(i), part.samples, loss_scale_, hash,
-                     std::move(payload), now, out);
+                     std::move(payload), client::PushWay::kNow, now, out);
     }
   }
   for (SlotIndex slot : work_.slots) {

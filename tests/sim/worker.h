@@ -61,6 +61,7 @@ class SimWorker {
   void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
+  void OnEvent(client::Session::LocalGroup&, Instant, Outbox*) {}  // each pushes for itself
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);

@@ -23,6 +23,8 @@ namespace {
 using client::Session;
 using client::SlotSums;
 
+constexpr auto kLookUp = std::chrono::milliseconds(20);  // while something else is waited for
+
 // A copy of those that count, flat as the catalog.
 Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPool* pool) {
   if (!catalog.is_given()) return BufferRef();
@@ -46,8 +48,12 @@ Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPo
 
 class NetworkClient : public client::SessionClient {
  public:
-  explicit NetworkClient(client::Connection connection) : SessionClient(std::move(connection)) {}
-  ~NetworkClient() override { Close(); }
+  NetworkClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local)
+      : SessionClient(std::move(connection)), local_(std::move(local)) {}
+  ~NetworkClient() override {
+    if (local_) local_->Stop();
+    Close();
+  }
 
   Status Declare(const WorkerDescription& description) override;
   const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
@@ -62,9 +68,11 @@ class NetworkClient : public client::SessionClient {
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
+  ClientCounters counters() const override;
 
  private:
   void GiveUpRound() override {
+    if (local_) local_->GiveUpRound();
     slot_open_ = hyper_parameters_settled_ = false;
     sums_.reset();
     state_after_step_.clear();
@@ -82,10 +90,13 @@ class NetworkClient : public client::SessionClient {
   }
   Status CheckWholeGradient(double loss_sum);
   void RefuseGradient();
+  void BeginLocalReduce();
+  Status AwaitLocalReduce();
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
     return catalog_ && first <= last && last < catalog_->tensors().size();
   }
 
+  std::unique_ptr<client::LocalReduce> local_;  // null: there is none
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
@@ -111,6 +122,7 @@ class NetworkClient : public client::SessionClient {
   std::unique_ptr<SlotSums> sums_;
   std::size_t slots_begun_ = 0;
   bool slot_open_ = false;  // begun and not ended
+  client::PushWay way_ = client::PushWay::kNow;
   std::uint64_t slot_samples_ = 0;
   BufferRef slot_gradient_;
   std::vector<std::uint32_t> segments_missing_;  // per block, of the slot under way
@@ -140,8 +152,13 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip || scales_);
   client::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
-  loop().Send(client::DeclareCommand{std::move(declaration), weights_.As<float>(),
-                                     narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr});
+  client::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
+                                 narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr};
+  if (local_) {
+    local_->Begin(*catalog_, encoding_, [this](client::Command&& command) { loop().Send(std::move(command)); });
+    declare.on_local_group = [this](const Session::LocalGroup& group) { local_->TakeGroup(group); };
+  }
+  loop().Send(std::move(declare));
   Declared();
   return {};
 }
@@ -222,7 +239,29 @@ Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   sums_->BeginSlot(samples, slot_gradient_);
   segments_missing_.clear();
   for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
+  if (local_ && sums_->at_last_slot()) BeginLocalReduce();
   return samples == 0 ? nullptr : slot_gradient_.As<float>();
+}
+
+void NetworkClient::BeginLocalReduce() {
+  way_ = local_->BeginRound({round(), Generation{work().generation}, Step{work().step}, work().slot_count,
+                             work().loss_scale, sums_->parts()});
+}
+
+// A push belongs to its round: who pushes for others stays in it until all of theirs has left.
+Status NetworkClient::AwaitLocalReduce() {
+  while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) CAPSTAN_RETURN_IF_ERROR(LookUp());
+  return {};
+}
+
+ClientCounters NetworkClient::counters() const {
+  ClientCounters counters = SessionClient::counters();
+  if (!local_) return counters;
+  const client::LocalReduce::Counters local = local_->counters();
+  counters.reduced_bytes = local.reduced_bytes;
+  counters.group_bytes_out = local.bytes_out;
+  counters.groups_formed = local.groups_formed;
+  return counters;
 }
 
 Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
@@ -256,7 +295,7 @@ void NetworkClient::PushBlock(BlockIndex index) {
   if (round_is_over() || !failure().ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round(), part.node, index, left_out_ ? 0 : part.samples, work().loss_scale, 0, {}};
+    client::PushCommand push{round(), part.node, index, left_out_ ? 0 : part.samples, work().loss_scale, 0, {}, way_};
     if (part.gradient && !left_out_) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
       if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
@@ -269,6 +308,7 @@ void NetworkClient::PushBlock(BlockIndex index) {
     }
     loop().Send(std::move(push));
   }
+  if (local_) local_->BlockReady(index);
 }
 
 void NetworkClient::RefuseGradient() {
@@ -331,13 +371,14 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   if (!failure().ok()) return failure();
   SlotReport report = client::ReportOf(slot, left_out_ ? 0 : slot_samples_, result);
   loop().Send(client::EndSlotCommand{round(), std::move(report), state_after_step_});
+  if (local_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitLocalReduce());
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
 }
 
 }  // namespace
 
-std::unique_ptr<Client> client::CreateNetworkClient(Connection connection) {
-  return std::make_unique<NetworkClient>(std::move(connection));
+std::unique_ptr<Client> client::CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local) {
+  return std::make_unique<NetworkClient>(std::move(connection), std::move(local));
 }
 
 }  // namespace capstan

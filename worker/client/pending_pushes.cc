@@ -9,7 +9,7 @@ void PendingPushes::Add(std::size_t position, PendingPush push) {
   RoundCount& round = rounds_[push.round];
   round.step = push.header.step;
   ++round.count;
-  unsent_.insert(place);
+  (push.way == PushWay::kHeld ? held_ : unsent_).insert(place);
   pushes_.emplace(place, std::move(push));
 }
 
@@ -17,6 +17,7 @@ PendingPushes::Pushes::iterator PendingPushes::Erase(Pushes::iterator push) {
   const auto round = rounds_.find(push->second.round);
   if (--round->second.count == 0) rounds_.erase(round);
   unsent_.erase(push->first);
+  held_.erase(push->first);
   return pushes_.erase(push);
 }
 
@@ -41,7 +42,17 @@ std::optional<PendingPushes::Round> PendingPushes::oldest() const {
 }
 
 void PendingPushes::TurnedAway(std::size_t credit) {
-  for (auto push = pushes_.lower_bound({credit, 0}); push != pushes_.end(); ++push) unsent_.insert(push->first);
+  for (auto push = pushes_.lower_bound({credit, 0}); push != pushes_.end(); ++push) {
+    if (!held_.contains(push->first)) unsent_.insert(push->first);
+  }
+}
+
+void PendingPushes::Release(std::uint64_t round) {
+  for (auto place = held_.begin(); place != held_.end();) {
+    const bool meant = pushes_.at(*place).round <= round;
+    if (meant) unsent_.insert(*place);
+    place = meant ? held_.erase(place) : std::next(place);
+  }
 }
 
 }  // namespace capstan::client

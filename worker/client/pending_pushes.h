@@ -12,10 +12,14 @@
 
 namespace capstan::client {
 
+// kHeld: another worker of this machine is to push it, in a sum; it stays here in case that it does not.
+enum class PushWay : std::uint8_t { kNow, kHeld };
+
 struct PendingPush {
   Push header;
   Slice payload;
   std::uint64_t round = 0;
+  PushWay way = PushWay::kNow;
 };
 
 class PendingPushes {
@@ -30,6 +34,9 @@ class PendingPushes {
   bool empty() const { return pushes_.empty(); }
   std::size_t size() const { return pushes_.size(); }
   bool any_unsent() const { return !unsent_.empty(); }
+  bool any_held() const { return !held_.empty(); }
+  // Whether something is left that this worker is to send.
+  bool any_own() const { return pushes_.size() > held_.size(); }
 
   struct Round {
     std::uint64_t round = 0;
@@ -48,14 +55,21 @@ class PendingPushes {
     }
     return sent;
   }
-  // The same for all that lies below `credit`.
+  // The same for all that lies below `credit` and is not held.
   template <class F>
   bool SendAgain(std::size_t credit, const F& send) {
     unsent_.erase(unsent_.begin(), unsent_.lower_bound({credit, 0}));
     const auto end = pushes_.lower_bound({credit, 0});
-    for (auto push = pushes_.begin(); push != end; ++push) send(push->second);
-    return end != pushes_.begin();
+    bool sent = false;
+    for (auto push = pushes_.begin(); push != end; ++push) {
+      if (held_.contains(push->first)) continue;
+      send(push->second);
+      sent = true;
+    }
+    return sent;
   }
+  // What is held of this round and those before it is to be sent after all.
+  void Release(std::uint64_t round);
   // What lies at `credit` or behind was turned away: it is sent anew.
   void TurnedAway(std::size_t credit);
 
@@ -73,7 +87,7 @@ class PendingPushes {
   Pushes::iterator Erase(Pushes::iterator push);
 
   Pushes pushes_;
-  std::set<Place> unsent_;
+  std::set<Place> unsent_, held_;
   std::map<std::uint64_t, RoundCount> rounds_;  // how many of pushes_ each has; a round is of one step
   std::uint64_t next_number_ = 0;
 };

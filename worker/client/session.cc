@@ -112,6 +112,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
   join.nonce = options_.nonce;
   join.rank = options_.rank;
   join.ranks = options_.ranks;
+  join.machine = options_.machine;
   if (declaration_) {
     join.numeric_class = declaration_->numeric_class;
     join.numeric_fingerprint = declaration_->numeric_fingerprint;
@@ -162,6 +163,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (view.phase != JobPhase::kRunning || view.shards.empty()) return;
   if (view.generation > generation_) EnterGeneration(view, now);
   HearOfGroup();
+  HearOfLocalGroup(now, out);
   if (view.founder && view.generation == generation_) GiveFirstWeights(now, out);
   if (ended_) return;
   if (std::exchange(slots_changed_, false)) {
@@ -361,7 +363,7 @@ void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Out
 // ---- gradients -----------------------------------------------------------------------------------------------------
 
 void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
-                   std::uint64_t payload_hash, Slice payload, Instant now, Outbox* out) {
+                   std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out) {
   if (round != round_ || !announced_ || block >= placement_.size()) return;
   if (Synchronous() && Covered(block, node)) return;
   const ShardIndex shard = placement_[block];
@@ -372,6 +374,10 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
                  encoding,    hyper_parameters_,        loss_scale};
   push.payload = std::move(payload);
   push.round = round;
+  if (way == PushWay::kHeld && round > local_.released) {
+    push.way = way;
+    local_.held_at = now;
+  }
   if (link.credit_step != push.header.step || link.credit == 0) {
     link.credit_step = push.header.step;
     link.credit = Synchronous() ? options_.initial_credit : UINT32_MAX;
@@ -423,8 +429,9 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.step = oldest ? oldest->step : step_;
   beat.view_sequence = view_ ? view_->sequence : 0;
   beat.barrier = in_barrier_ ? barrier_ : 0;
-  beat.group = group_;
-  beat.group_text = group_text_;
+  beat.group = Replicated() ? group_ : local_.group;
+  beat.group_text = Replicated() ? group_text_ : local_.text;
+  beat.group_epoch = local_.epoch;
   for (const auto& [shard, link] : links_) {
     if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
   }
@@ -454,6 +461,7 @@ void Session::Tick(Instant now, Outbox* out) {
     next_beat_ = now + kBeatEvery;
     SendBeat(now, out);
   }
+  ReleaseOldPushes(now, out);
   for (auto& [shard, link] : links_) {
     Probe(&link, now, out);
     if (!link.retry.Due(now)) continue;

@@ -37,6 +37,7 @@ struct SessionOptions {
   std::uint64_t nonce = 0;  // random per process
   std::uint32_t rank = 0;   // 0: none; r: of `ranks`, for slot r - 1 alone
   std::uint32_t ranks = 0;
+  std::string machine;  // empty: it pushes for itself
   PeerId coordinator;
   std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
   std::function<void(PeerId)> disconnect = [](PeerId) {};
@@ -77,6 +78,7 @@ struct Work {
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
+  static constexpr Instant kHeldMax = std::chrono::seconds(5);
   static constexpr std::size_t kFirstPull = 2;  // of a round: what the forward pass begins with is not to share its way
 
   struct JobFile {
@@ -109,12 +111,17 @@ class Session {
     std::vector<GroupMember> members;  // by rank
     int rank = 0;
   };
+  struct LocalGroup {  // the workers of this machine that may add up their pushes
+    std::uint64_t epoch = 0;
+    std::vector<GroupMember> members;  // by rank; none: this one is alone. Addresses once all have offered theirs
+    int rank = 0;
+  };
   struct Finished {};
   struct Failed {
     Status status;
   };
   using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
-                             GroupKnown, Finished, Failed>;
+                             GroupKnown, LocalGroup, Finished, Failed>;
 
   explicit Session(SessionOptions options);
 
@@ -128,7 +135,9 @@ class Session {
   // `payload` is kept until the block is staged; its bytes must not change until then. A leaf's numbers are encoded as
   // its block's are, a sum's are fp32.
   void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
-            std::uint64_t payload_hash, Slice payload, Instant now, Outbox* out);
+            std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out);
+  // What is held of the round, and will be, is sent after all, and so is what is held for longer than kHeldMax.
+  void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
   // `program_state`: after the step; empty: not from this slot.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
@@ -139,6 +148,8 @@ class Session {
             Outbox* out);
   // How far this worker is in forming the group of that generation; `text` as in Beat.
   void SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
+  // The same of the group of that epoch, where workers of one machine add up their pushes.
+  void SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
   // Waits for all members of the job; ends with BarrierPassed. Beside whatever else is under way.
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
@@ -177,6 +188,8 @@ class Session {
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
   void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
   void HearOfGroup();
+  void HearOfLocalGroup(Instant now, Outbox* out);
+  void ReleaseOldPushes(Instant now, Outbox* out);
   void SendMade(ShardLink* link, Instant now, Outbox* out, bool again);
   void GiveFirstWeights(Instant now, Outbox* out);
   void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
@@ -204,7 +217,7 @@ class Session {
   void ChooseAgain();
   void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
   bool Covered(BlockIndex block, Node node) const;
-  bool AllStaged() const { return ends_.empty() && !OldestPush(); }
+  bool AllStaged() const;
   std::optional<PendingPushes::Round> OldestPush() const;
   // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
   bool ChooseSyncWork(Instant now, Outbox* out);
@@ -275,6 +288,15 @@ class Session {
   GroupState group_ = GroupState::kNone;
   std::string group_text_;
   bool group_known_ = false;  // has been said
+  struct Local {
+    std::uint64_t epoch = 0;
+    GroupState group = GroupState::kNone;
+    std::string text;
+    bool known = false;          // addresses have been said
+    std::uint64_t released = 0;  // round: nothing of it is held
+    Instant held_at{};           // the newest push that was
+  };
+  Local local_;
   std::vector<Event> events_;
   bool in_barrier_ = false;
   std::uint64_t barrier_ = 0;    // its number; 0: not known yet, no view has come

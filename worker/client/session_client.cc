@@ -8,7 +8,7 @@
 
 namespace capstan::client {
 
-Result<Connection> Connect(const ClientOptions& options) {
+Result<Connection> Connect(const ClientOptions& options, const std::string& machine) {
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
     return Invalid("worker \"" + options.worker + "\": rank " +
@@ -18,6 +18,7 @@ Result<Connection> Connect(const ClientOptions& options) {
   SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
   loop_options.rank = options.rank ? *options.rank + 1 : 0;
   loop_options.ranks = options.ranks;
+  loop_options.machine = machine;
   Connection connection;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);

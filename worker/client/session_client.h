@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/client/local_reduce.h"
 #include "worker/client/session_loop.h"
 
 namespace capstan::client {
@@ -20,10 +21,12 @@ struct Connection {
   std::unique_ptr<SessionLoop> loop;
   std::string job_file;
 };
-Result<Connection> Connect(const ClientOptions& options);
+// `machine`: that this worker runs on, by a name that all workers there have; empty: it is nobody's neighbour.
+Result<Connection> Connect(const ClientOptions& options, const std::string& machine = {});
 
-// Keeps weights on the servers: pulls them and pushes gradients. Made of a job of any mode but allreduce.
-std::unique_ptr<Client> CreateNetworkClient(Connection connection);
+// Keeps weights on the servers: pulls them and pushes gradients. Made of a job of any mode but allreduce. `local` adds
+// up the pushes of this machine's workers; null: each pushes for itself.
+std::unique_ptr<Client> CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local = nullptr);
 
 class SessionClient : public Client {
  public:

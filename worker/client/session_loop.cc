@@ -32,6 +32,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.silence_limit = options.silence_limit;
   session.rank = options.rank;
   session.ranks = options.ranks;
+  session.machine = options.machine;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));
@@ -100,7 +101,11 @@ bool SessionLoop::CarrySome() {
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
     session_->Push(push->round, push->node, push->block, push->samples, push->loss_scale, push->payload_hash,
-                   std::move(push->payload), now, &out_);
+                   std::move(push->payload), push->way, now, &out_);
+  } else if (const auto* release = std::get_if<ReleaseCommand>(&command)) {
+    session_->ReleasePushes(release->round, now, &out_);
+  } else if (auto* local = std::get_if<LocalGroupCommand>(&command)) {
+    session_->SayLocalGroup(local->epoch, local->state, std::move(local->text), now, &out_);
   } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
     session_->EndSlot(end->round, std::move(end->report), std::move(end->program_state), now, &out_);
   } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
@@ -117,6 +122,7 @@ void SessionLoop::Carry(Command& command, Instant now) {
     weights_ = declare->weights;
     narrow_ = declare->narrow;
     encoding_ = declare->declaration.encoding;
+    on_local_group_ = std::move(declare->on_local_group);
     Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
     if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
     session_->Declare(std::move(declare->declaration), now, &out_);
@@ -149,6 +155,8 @@ void SessionLoop::HandOverEvents() {
                                     : narrow_ + block.flat_offset;
             std::memcpy(place, body.payload.data, body.payload.size);
             (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
+          } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
+            if (on_local_group_) on_local_group_(body);
           } else {
             (void)events_.Push(std::move(body)).ok();
           }

@@ -33,6 +33,8 @@ struct DeclareCommand {
   // and statistics to both.
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
+  // From the loop's thread.
+  std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
 };
 struct ReadyCommand {};
 struct PushCommand {
@@ -43,6 +45,16 @@ struct PushCommand {
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
   Slice payload;
+  PushWay way = PushWay::kNow;
+};
+// As Session::ReleasePushes and Session::SayLocalGroup.
+struct ReleaseCommand {
+  std::uint64_t round = 0;
+};
+struct LocalGroupCommand {
+  std::uint64_t epoch = 0;
+  GroupState state = GroupState::kNone;
+  std::string text;
 };
 struct EndSlotCommand {
   std::uint64_t round = 0;
@@ -67,8 +79,9 @@ struct BarrierCommand {};
 struct LeaveCommand {
   std::string reason;
 };
-using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
-                             GiveCommand, GroupCommand, BarrierCommand, LeaveCommand>;
+using Command =
+    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, GiveCommand,
+                 GroupCommand, ReleaseCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
 
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {
@@ -90,6 +103,7 @@ class SessionLoop {
     std::chrono::milliseconds silence_limit{60'000};
     OnNotice on_notice;
     std::uint32_t rank = 0, ranks = 0;  // as in Join
+    std::string machine;
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
@@ -124,6 +138,7 @@ class SessionLoop {
   float* weights_ = nullptr;
   std::uint16_t* narrow_ = nullptr;
   Encoding encoding_ = Encoding::kFp32;
+  std::function<void(const Session::LocalGroup&)> on_local_group_;
   Outbox out_;
   std::string waiting_for_;
   Instant waiting_since_{};

@@ -1,0 +1,59 @@
+// What a session does where workers of one machine add up their pushes: who they are, and what is held meanwhile.
+#include <algorithm>
+
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+void Session::SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out) {
+  if (ended_ || left_ || session_.value == 0 || epoch != local_.epoch) return;
+  local_.group = state;
+  local_.text = std::move(text);
+  SendBeat(now, out);
+}
+
+// Whatever was handed to a group that is over, its members push by themselves.
+void Session::HearOfLocalGroup(Instant now, Outbox* out) {
+  if (Replicated()) return;
+  const std::vector<GroupMember>& members = view_->group;
+  const auto me = std::find_if(members.begin(), members.end(),
+                               [this](const GroupMember& member) { return member.session == session_; });
+  const LocalGroup group{view_->group_epoch, me == members.end() ? std::vector<GroupMember>() : members,
+                         me == members.end() ? 0 : static_cast<int>(me - members.begin())};
+  if (group.epoch != local_.epoch) {
+    ReleasePushes(round_, now, out);
+    local_.epoch = group.epoch;
+    local_.group = GroupState::kNone;
+    local_.text.clear();
+    local_.known = false;
+    events_.push_back(group);
+    return;
+  }
+  if (local_.known || local_.group != GroupState::kOffered || group.members.empty()) return;
+  local_.known =
+      std::none_of(members.begin(), members.end(), [](const GroupMember& member) { return member.address.empty(); });
+  if (local_.known) events_.push_back(group);
+}
+
+void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
+  if (announced_) local_.released = std::max(local_.released, round);  // of others nothing more is taken
+  for (auto& [shard, link] : links_) {
+    if (!link.pushes.any_held()) continue;
+    link.pushes.Release(round);
+    SendAllowed(&link, now, out, false);
+  }
+}
+
+void Session::ReleaseOldPushes(Instant now, Outbox* out) {
+  const bool held =
+      std::any_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_held(); });
+  if (held && now - local_.held_at >= kHeldMax) ReleasePushes(round_, now, out);
+}
+
+// What is held is another worker's to send: this one waits for others.
+bool Session::AllStaged() const {
+  return ends_.empty() &&
+         std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_own(); });
+}
+
+}  // namespace capstan::client
