@@ -44,10 +44,12 @@ void Describe(CLI::App* app, Arguments* arguments) {
   app->set_version_flag("--version", VersionLine("capstan-worker"));
   app->add_option("--coordinator", arguments->worker.coordinator, "HOST:PORT of the job's coordinator")->required();
   app->add_option("--name", arguments->worker.name, "this worker's name; a newer process of that name takes over");
-  app->add_option(
-      "--address", arguments->worker.address,
-      "mode allreduce: address of this machine that the other workers reach it by; default: the one towards "
-      "the coordinator");
+  app->add_option("--address", arguments->worker.address,
+                  "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
+                  "by; default: "
+                  "the one towards the coordinator");
+  app->add_option("--machine", arguments->worker.machine,
+                  "allreduce.local_reduce: name of the machine, the same for its workers alone (default: the boot id)");
   app->add_option("--data-root", arguments->worker.data_root, "folder that the job's data paths are below");
   app->add_option("--threads", arguments->worker.threads, "threads that compute (default: worker.threads)");
   app->add_option("--local-rank", arguments->worker.local_rank,

@@ -161,9 +161,15 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.never_written = 0;
   }
   account.gradient_buffers = GradientBuffersMax(config);
+  if (ReducesLocally(config)) ++account.gradient_buffers;  // the sum that is pushed for all
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
   account.messages = WorkersUpdate(config.job.mode) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
+
+  if (ReducesLocally(config)) {  // one of each worker, and what is sent where there is nothing to send
+    const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
+    account.messages += std::min(wide_bytes, bucket) * (std::uint64_t{config.cluster.workers} + 1);
+  }
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);

@@ -10,6 +10,8 @@
 #include "monitoring/mirror_transport.h"
 #include "worker/train/job_model.h"
 #include "worker/train/load_device.h"
+#include "worker/train/local/local_reducer.h"
+#include "worker/train/machine_name.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/own_address.h"
@@ -48,14 +50,21 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
 // The one that the job's mode asks for.
 Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
                                            const WorkerOptions& options, std::function<DeviceReducer*()> devices) {
-  if (!WorkersUpdate(config.job.mode)) return client::CreateNetworkClient(std::move(connection));
-  ReplicaClientOptions replica{options.coordinator, options.name, options.address, options.say, std::move(devices)};
-  if (replica.host.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(replica.host, OwnAddress(options.coordinator));
+  const bool replicated = WorkersUpdate(config.job.mode);
+  if (!replicated && !ReducesLocally(config)) return client::CreateNetworkClient(std::move(connection));
+  std::string host = options.address;
+  if (host.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(host, OwnAddress(options.coordinator));
   } else {
-    CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(replica.host));
+    CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
   }
-  return CreateReplicaClient(std::move(connection), std::move(replica));
+  if (replicated) {
+    return CreateReplicaClient(std::move(connection),
+                               {options.coordinator, options.name, std::move(host), options.say});
+  }
+  LocalReducerOptions local{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
+                            options.say};
+  return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)));
 }
 
 }  // namespace
@@ -68,7 +77,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.worker = options.name;
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;
-  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options));
+  const std::string machine = options.machine.empty() ? MachineName() : options.machine;
+  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, machine));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
   DeviceReducer* devices = nullptr;
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,

@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""allreduce.local_reduce: workers of one machine add up their gradients, and one of them pushes for all.
+
+Nothing depends on it but the bytes that travel: every run ends with the weights of the same job without it.
+"""
+import contextlib
+import re
+import shutil
+import signal
+import urllib.request
+
+import harness
+import recovery
+
+RECEIVED = 'capstan_network_receive_bytes_total{plane="data"'
+LOCAL = ["--set", "allreduce.local_reduce=gloo"]
+
+
+def workers(count):
+    return ["--set", f"cluster.workers={count}"]
+
+
+class LocalReduceTest(recovery.RecoveryTest):
+    STEPS, EVERY, LEASE = 200, 25, 2
+
+    def begin(self, *arguments, run="run"):
+        return self.launch(self.job(), *LOCAL, *arguments, run=run)
+
+    def counted(self, address, name):
+        """The sum of what a process has counted under this name; 0 where nobody answers."""
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
+                text = answer.read().decode()
+            return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+        return 0
+
+    def reduced(self, address):
+        return self.counted(address, "capstan_worker_reduced_bytes_total")
+
+    def wait_until_reducing(self, launch, name, run="run"):
+        begun = self.reduced(self.endpoints(run)["metrics"][name])
+        recovery.poll(lambda: launch.closed or self.reduced(self.endpoints(run)["metrics"][name]) not in (0, begun),
+                      f"{name} adding up gradients")
+        self.assertFalse(launch.closed, launch.output)
+
+    # ---- undisturbed
+
+    def test_the_bits_are_those_of_every_worker_pushing_by_itself(self):
+        for count in (1, 2, 3, 4):
+            run = f"run{count}"
+            with self.subTest(workers=count), self.begin(*workers(count), run=run) as launch:
+                launch.wait_for_line("running: ")
+                if count > 1:
+                    self.wait_until_reducing(launch, "worker-0", run)
+                self.assert_same_bits(launch, run)
+
+    def test_four_slots_and_numbers_of_16_bits(self):
+        for precision in ("fp32", "bf16"):
+            settings = ["--set", "job.slots=4", "--set", "job.steps=60", "--set", f"worker.precision={precision}"]
+            runs = {f"{precision}-direct": [*workers(1)], f"{precision}-2": [*LOCAL, *workers(2)],
+                    f"{precision}-4": [*LOCAL, *workers(4)]}
+            for run, more in runs.items():
+                with self.launch(self.job(), *settings, *more, run=run) as launch:
+                    self.assertEqual(launch.wait(), 0, launch.output)
+            digests = {recovery.digest_of(self.path(run)) for run in runs}
+            self.assertEqual(len(digests), 1, f"{precision}: {digests}")
+
+    def bytes_per_step(self, run, *arguments):
+        """What the only server receives in a step, once all workers take part."""
+        with self.launch(self.job(), *workers(4), "--set", "job.slots=4", "--set", "cluster.servers=1",
+                         "--set", "job.steps=5000", *arguments, run=run) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 30, run)
+            seen = []
+            for _ in range(2):
+                count = recovery.count_records(self.path(run))
+                seen.append((count, self.counted(self.endpoints(run)["metrics"]["server-0"], RECEIVED)))
+                self.wait_for_steps(launch, 60, run)
+            launch.child.send_signal(signal.SIGINT)
+            launch.wait()
+        return (seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0])
+
+    def test_four_workers_push_once(self):
+        direct, local = self.bytes_per_step("direct"), self.bytes_per_step("local", *LOCAL)
+        recovery.say(f"a step's bytes to the server: {direct:.0f} from 4 workers, {local:.0f} from their machine: "
+                     f"{local / direct:.3f} of it")
+        self.assertLess(local / direct, 0.35)
+
+    def test_each_machine_has_a_group_of_its_own(self):
+        with self.begin(*workers(2), "--set", "job.slots=4", "--set", "job.steps=1000000", run="run") as launch:
+            launch.wait_for_line("running: ")
+            started = []
+            try:
+                for name in ("far-0", "far-1"):
+                    started.append(harness.Process(harness.program("capstan-worker"), "--coordinator",
+                                                   self.endpoints()["coordinator"], "--name", name, "--machine", "far"))
+                launch.wait_for_line('"far-1" joined')
+                for name in ("worker-0", "worker-1"):
+                    self.wait_until_reducing(launch, name)
+                for process in started:
+                    address = re.search(r"metrics at http://([0-9.:]+)/", process.output)[1]
+                    begun = self.reduced(address)
+                    recovery.poll(lambda: self.reduced(address) > begun, f"{process.output} adding up gradients")
+            finally:
+                for process in started:
+                    process.__exit__()
+
+    # ---- kills and pauses
+
+    def disturb(self, name, number):
+        self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path("run"), name), number), name)
+
+    def test_whoever_is_killed_the_bits_are_the_same(self):
+        with self.begin(*workers(3), "--max-restarts", "100") as launch:
+            launch.wait_for_line("running: ")
+            for name in ("worker-0", "worker-1", "worker-2", "coordinator", "server-1"):
+                self.wait_until_reducing(launch, "worker-2" if name == "worker-0" else "worker-0")
+                self.disturb(name, signal.SIGKILL)
+                self.wait_for_steps(launch, 5)
+            self.assert_same_bits(launch)
+        self.assert_nothing_runs()
+
+    def test_whoever_stands_still_the_bits_are_the_same(self):
+        for name in ("worker-0", "worker-1"):
+            run_steps = 5
+            with self.subTest(name), self.begin(*workers(3), run="run") as launch:
+                launch.wait_for_line("running: ")
+                self.wait_until_reducing(launch, name)
+                pid = recovery.pid_of(self.path("run"), name)
+                self.disturb(name, signal.SIGSTOP)
+                self.wait_for_steps(launch, run_steps)
+                recovery.kill_if_alive(pid, signal.SIGCONT)
+                self.assert_same_bits(launch)
+            self.assert_nothing_runs()
+            shutil.rmtree(self.path("run"))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,418 @@
+#include "worker/train/local/local_reducer.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "common/float_control.h"
+#include "common/hash.h"
+#include "worker/collective/gloo_mesh.h"
+#include "worker/collective/group.h"
+#include "worker/train/local/local_sums.h"
+#include "worker/train/replica/buckets.h"
+
+namespace capstan::train {
+
+namespace {
+
+using client::PushWay;
+using client::Session;
+using Clock = std::chrono::steady_clock;
+using collective::Deadline;
+
+constexpr auto kConnectMax = std::chrono::seconds(5);  // once all addresses are known
+// Without progress. Members may be far apart in a step; one that stands still, the coordinator's lease finds.
+constexpr auto kCallMax = std::chrono::seconds(10);
+
+// A round of this worker, from its last slot on.
+struct Job {
+  client::LocalReduce::Round round;
+  std::uint64_t epoch = 0;                    // of the group that was there when it began; 0: none
+  std::vector<std::uint32_t> blocks_missing;  // by bucket
+  bool given_up = false, done = false;
+
+  bool whole() const {
+    return std::all_of(blocks_missing.begin(), blocks_missing.end(), [](std::uint32_t count) { return count == 0; });
+  }
+  bool IsBehind(const LocalHead& head) const {
+    return std::pair(round.generation, round.step) < std::pair(head.generation, head.step);
+  }
+};
+
+struct Shared {
+  bool stopping = false;
+  Session::LocalGroup wanted;  // the newest that the coordinator has told
+  std::uint64_t formed = 0;    // epoch of the group that is there
+  collective::Group* group = nullptr;
+  std::shared_ptr<Job> job;  // the newest
+  client::LocalReduce::Counters counters;
+};
+
+class LocalReducer : public client::LocalReduce {
+ public:
+  explicit LocalReducer(LocalReducerOptions options) : options_(std::move(options)) {}
+  ~LocalReducer() override { Stop(); }
+
+  void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) override;
+  void Stop() override;
+  void TakeGroup(const Session::LocalGroup& group) override;
+  PushWay BeginRound(Round round) override;
+  void BlockReady(BlockIndex block) override;
+  bool Done(client::LocalReduce::Deadline deadline) override;
+  void GiveUpRound() override;
+  Counters counters() const override {
+    return shared_.With([](Shared& shared) { return shared.counters; });
+  }
+
+ private:
+  class OfferedAddresses;
+
+  // Of the thread inside.
+  void Run();
+  std::optional<Session::LocalGroup> AwaitGroup(std::uint64_t tried);
+  Result<std::unique_ptr<collective::Group>> Form(const Session::LocalGroup& wanted);
+  Status Serve(std::uint64_t epoch, collective::Group* group);
+  std::shared_ptr<Job> AwaitJob(std::uint64_t epoch, const std::shared_ptr<Job>& served);
+  Result<std::vector<LocalHead>> Exchange(const LocalHead& mine, collective::Group* group);
+  LocalHead HeadOf(const Job& job, std::uint64_t epoch);
+  Status Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch, collective::Group* group);
+  Status AwaitBucket(Job* job, std::size_t bucket, std::uint64_t epoch);
+  Status GatherBucket(const Job& job, const LocalPlan& plan, const Bucket& bucket, collective::Group* group);
+  void PushBlock(const Job& job, const LocalPlan& plan, const Bucket& bucket, BlockIndex index,
+                 const std::vector<BufferRef>& sums);
+  void Finish(Job* job, PushWay way);
+  void EndGroup(std::uint64_t epoch, const Status& why);
+
+  const LocalReducerOptions options_;
+  const Catalog* catalog_ = nullptr;
+  Encoding encoding_ = Encoding::kFp32;
+  SendCommand send_;
+  std::vector<Bucket> buckets_;         // in the order of their way
+  std::vector<std::size_t> bucket_of_;  // by block
+
+  // Of the application's thread.
+  std::shared_ptr<Job> job_;  // the round under way; null: nobody asks for its blocks
+  Generation last_generation_;
+  Step last_step_;
+  bool any_step_ = false;
+
+  // Of the thread inside.
+  std::unique_ptr<BufferPool> pool_;          // flat sums; the session may hold them until they are staged
+  std::vector<std::vector<float>> gathered_;  // by number of a part: all ranks' buckets
+  std::vector<std::vector<float>> spare_;
+  std::uint64_t bytes_before_ = 0;  // that the group had sent when they were counted
+
+  mutable Guarded<Shared> shared_;
+  std::thread thread_;
+};
+
+// Through the coordinator. Nobody waits for it meanwhile, so it may take its time.
+class LocalReducer::OfferedAddresses : public collective::Rendezvous {
+ public:
+  OfferedAddresses(LocalReducer* reducer, std::uint64_t epoch) : reducer_(*reducer), epoch_(epoch) {}
+
+  Result<std::vector<std::string>> Exchange(int, std::string bytes, Deadline) override {
+    reducer_.send_(client::LocalGroupCommand{epoch_, GroupState::kOffered, std::move(bytes)});
+    const auto known = [](const GroupMember& member) { return !member.address.empty(); };
+    reducer_.shared_.AwaitUntil(Deadline::max(), [&](const Shared& shared) {
+      const auto& members = shared.wanted.members;
+      return shared.stopping || shared.wanted.epoch != epoch_ || std::all_of(members.begin(), members.end(), known);
+    });
+    return reducer_.shared_.With([&](const Shared& shared) -> Result<std::vector<std::string>> {
+      if (shared.stopping || shared.wanted.epoch != epoch_) return Status(Code::kStale, "the group is over");
+      std::vector<std::string> all;
+      for (const GroupMember& member : shared.wanted.members) all.push_back(member.address);
+      return all;
+    });
+  }
+
+ private:
+  LocalReducer& reducer_;
+  const std::uint64_t epoch_;
+};
+
+// ---- from outside --------------------------------------------------------------------------------------------------
+
+void LocalReducer::Begin(const Catalog& catalog, Encoding encoding, SendCommand send) {
+  catalog_ = &catalog;
+  encoding_ = encoding;
+  send_ = std::move(send);
+  buckets_ = CutBuckets(catalog, options_.bucket_bytes);
+  bucket_of_.resize(catalog.blocks().size());
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    for (BlockIndex block = buckets_[i].first; block <= buckets_[i].last; ++block) bucket_of_[block] = i;
+  }
+  pool_ = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
+  thread_ = std::thread([this] { Run(); });
+}
+
+void LocalReducer::Stop() {
+  if (!thread_.joinable()) return;
+  shared_.Change([](Shared& shared) {
+    shared.stopping = true;
+    if (shared.group != nullptr) shared.group->Abort();
+  });
+  thread_.join();
+}
+
+void LocalReducer::TakeGroup(const Session::LocalGroup& group) {
+  shared_.Change([&](Shared& shared) {
+    if (shared.group != nullptr && shared.wanted.epoch != group.epoch) shared.group->Abort();
+    shared.wanted = group;
+  });
+}
+
+PushWay LocalReducer::BeginRound(Round round) {
+  job_.reset();
+  // A second round of a step has what another worker did not do in time; nobody is to be waited for.
+  if (any_step_ && std::pair(round.generation, round.step) <= std::pair(last_generation_, last_step_)) {
+    return PushWay::kNow;
+  }
+  any_step_ = true;
+  last_generation_ = round.generation;
+  last_step_ = round.step;
+  job_ = std::make_shared<Job>();
+  for (const Bucket& bucket : buckets_) job_->blocks_missing.push_back(bucket.last - bucket.first + 1);
+  const bool few = round.parts.size() <= LocalHead::kPartsMax;
+  job_->round = std::move(round);
+  return shared_.Change([&](Shared& shared) {
+    job_->epoch = few && shared.formed == shared.wanted.epoch ? shared.formed : 0;
+    if (job_->epoch == 0) job_->round.parts.clear();
+    shared.job = job_;
+    return job_->epoch == 0 ? PushWay::kNow : PushWay::kHeld;
+  });
+}
+
+void LocalReducer::BlockReady(BlockIndex block) {
+  if (!job_) return;
+  shared_.Change([&](Shared&) { --job_->blocks_missing[bucket_of_[block]]; });
+}
+
+bool LocalReducer::Done(client::LocalReduce::Deadline deadline) {
+  return !job_ || shared_.AwaitUntil(deadline, [&](const Shared& shared) {
+    return job_->done || job_->epoch == 0 || shared.wanted.rank != 0 || shared.wanted.epoch != job_->epoch;
+  });
+}
+
+void LocalReducer::GiveUpRound() {
+  if (!job_) return;
+  shared_.Change([&](Shared&) { job_->given_up = !job_->whole(); });
+  job_.reset();
+}
+
+// ---- the group -----------------------------------------------------------------------------------------------------
+
+void LocalReducer::Run() {
+  pthread_setname_np(pthread_self(), "local-reduce");
+  const FloatControl float_control;
+  std::uint64_t tried = 0;
+  while (const std::optional<Session::LocalGroup> wanted = AwaitGroup(tried)) {
+    tried = wanted->epoch;
+    if (wanted->members.size() < 2) continue;
+    Result<std::unique_ptr<collective::Group>> group = Form(*wanted);
+    Status status = group.status();
+    bytes_before_ = 0;
+    if (group.ok()) {
+      status = Serve(wanted->epoch, group->get());
+      shared_.Change([](Shared& shared) {
+        shared.group = nullptr;
+        shared.formed = 0;
+      });
+      (*group)->Abort();
+    }
+    EndGroup(wanted->epoch, status);
+  }
+}
+
+std::optional<Session::LocalGroup> LocalReducer::AwaitGroup(std::uint64_t tried) {
+  shared_.AwaitUntil(Deadline::max(),
+                     [&](const Shared& shared) { return shared.stopping || shared.wanted.epoch != tried; });
+  return shared_.With([](const Shared& shared) -> std::optional<Session::LocalGroup> {
+    if (shared.stopping) return std::nullopt;
+    return shared.wanted;
+  });
+}
+
+Result<std::unique_ptr<collective::Group>> LocalReducer::Form(const Session::LocalGroup& wanted) {
+  OfferedAddresses addresses(this, wanted.epoch);
+  const auto name_of = [members = wanted.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
+  const int size = static_cast<int>(wanted.members.size());
+  CAPSTAN_ASSIGN_OR_RETURN(
+      std::shared_ptr<collective::Mesh> mesh,
+      collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of}, &addresses, Clock::now() + kConnectMax));
+  std::unique_ptr<collective::Group> group = collective::CreateGroup(std::move(mesh));
+  const bool still = shared_.Change([&](Shared& shared) {
+    if (shared.stopping || shared.wanted.epoch != wanted.epoch) return false;
+    shared.group = group.get();
+    shared.formed = wanted.epoch;
+    ++shared.counters.groups_formed;
+    return true;
+  });
+  if (!still) return Status(Code::kStale, "the group is over");
+  send_(client::LocalGroupCommand{wanted.epoch, GroupState::kFormed, {}});
+  return group;
+}
+
+// What it left undone each member pushes for itself.
+void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
+  std::shared_ptr<Job> job;
+  const bool over = shared_.With([&](const Shared& shared) {
+    job = shared.job;
+    return shared.stopping || shared.wanted.epoch != epoch;
+  });
+  if (job) Finish(job.get(), PushWay::kNow);
+  if (over) return;
+  if (options_.on_notice) {
+    options_.on_notice("the workers of this machine push each for itself, until they have formed another group: " +
+                       why.message());
+  }
+  // A build that cannot form one is not asked again.
+  if (why.code() == Code::kUnsupported) return;
+  send_(client::LocalGroupCommand{epoch, GroupState::kBroken, why.message()});
+}
+
+Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
+  std::shared_ptr<Job> served;
+  for (;;) {
+    const std::shared_ptr<Job> job = AwaitJob(epoch, served);
+    if (!job) return {Code::kStale, "the group is over"};
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<LocalHead> heads, Exchange(HeadOf(*job, epoch), group));
+    const auto is_ahead = [&](const LocalHead& head) { return job->IsBehind(head); };
+    if (std::none_of(heads.begin(), heads.end(), is_ahead)) {
+      const bool all = std::all_of(heads.begin(), heads.end(), [&](const LocalHead& head) {
+        return head.generation == job->round.generation && head.step == job->round.step;
+      });
+      if (!all) continue;  // the others come to it
+      const LocalPlan plan = PlanLocalSums(heads, job->round.slot_count);
+      if (!plan.sums.empty()) {
+        CAPSTAN_RETURN_IF_ERROR(Reduce(job.get(), plan, epoch, group));
+        Finish(job.get(), PushWay::kHeld);
+        served = job;
+        continue;
+      }
+    }
+    Finish(job.get(), PushWay::kNow);
+    served = job;
+  }
+}
+
+// The newest round; null: the group is over.
+std::shared_ptr<Job> LocalReducer::AwaitJob(std::uint64_t epoch, const std::shared_ptr<Job>& served) {
+  const auto over = [&](const Shared& shared) { return shared.stopping || shared.wanted.epoch != epoch; };
+  shared_.AwaitUntil(Deadline::max(), [&](const Shared& shared) { return over(shared) || shared.job != served; });
+  return shared_.With([&](const Shared& shared) { return over(shared) ? nullptr : shared.job; });
+}
+
+// A round that began before the group was there, its worker pushes by itself.
+LocalHead LocalReducer::HeadOf(const Job& job, std::uint64_t epoch) {
+  LocalHead head{job.round.generation, job.round.step, job.epoch == epoch, {}};
+  if (!head.joins) return head;
+  for (const client::SlotSums::Part& part : job.round.parts) head.parts.push_back({part.node, part.samples});
+  return head;
+}
+
+Result<std::vector<LocalHead>> LocalReducer::Exchange(const LocalHead& mine, collective::Group* group) {
+  const auto size = static_cast<std::size_t>(group->size());
+  std::vector<float> words(size * LocalHead::kFloats);
+  const auto of = [&](std::size_t rank) {
+    return std::span(words).subspan(rank * LocalHead::kFloats, LocalHead::kFloats);
+  };
+  mine.Write(of(static_cast<std::size_t>(group->rank())));
+  CAPSTAN_RETURN_IF_ERROR(group->AllGather(words, Clock::now() + kCallMax));
+  std::vector<LocalHead> heads;
+  for (std::size_t rank = 0; rank < size; ++rank) heads.push_back(LocalHead::Read(of(rank)));
+  return heads;
+}
+
+// ---- a step --------------------------------------------------------------------------------------------------------
+
+// `way`: how what the session holds of it goes on.
+void LocalReducer::Finish(Job* job, PushWay way) {
+  if (way == PushWay::kNow) send_(client::ReleaseCommand{job->round.round});
+  shared_.Change([&](Shared&) {
+    job->done = true;
+    job->round.parts.clear();  // the session has what it needs
+  });
+}
+
+Status LocalReducer::Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch, collective::Group* group) {
+  std::vector<BufferRef> sums;
+  for (std::size_t i = 0; group->rank() == 0 && i < plan.sums.size(); ++i) sums.push_back(pool_->Take());
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    CAPSTAN_RETURN_IF_ERROR(AwaitBucket(job, i, epoch));
+    CAPSTAN_RETURN_IF_ERROR(GatherBucket(*job, plan, buckets_[i], group));
+    if (sums.empty()) continue;
+    for (BlockIndex block = buckets_[i].last + 1; block-- > buckets_[i].first;) {
+      PushBlock(*job, plan, buckets_[i], block, sums);
+    }
+  }
+  shared_.Change([&](Shared& shared) {
+    shared.counters.reduced_bytes += catalog_->element_count() * sizeof(float);
+    shared.counters.bytes_out += group->bytes_sent() - std::exchange(bytes_before_, group->bytes_sent());
+  });
+  return {};
+}
+
+Status LocalReducer::AwaitBucket(Job* job, std::size_t bucket, std::uint64_t epoch) {
+  const auto over = [&](const Shared& shared) { return shared.stopping || shared.wanted.epoch != epoch; };
+  const auto come = [&](const Shared& shared) {
+    return over(shared) || job->given_up || job->blocks_missing[bucket] == 0;
+  };
+  if (!shared_.AwaitUntil(Clock::now() + kCallMax, come)) return Timeout("its own gradient was not there in time");
+  return shared_.With([&](const Shared& shared) -> Status {
+    if (over(shared)) return {Code::kStale, "the group is over"};
+    return job->given_up ? Status(Code::kStale, "its round was given up") : Status();
+  });
+}
+
+// Where a worker has fewer parts than another one, what it sends for the rest is not looked at.
+Status LocalReducer::GatherBucket(const Job& job, const LocalPlan& plan, const Bucket& bucket,
+                                  collective::Group* group) {
+  gathered_.resize(std::max(gathered_.size(), plan.parts_each + 1));
+  std::vector<float>& nothing = gathered_[plan.parts_each];
+  for (std::size_t number = 0; number < plan.parts_each; ++number) {
+    std::vector<float>& all = gathered_[number];
+    if (group->rank() == 0) all.resize(bucket.count * static_cast<std::size_t>(group->size()));
+    nothing.resize(std::max<std::size_t>(nothing.size(), bucket.count));
+    const bool some = number < job.round.parts.size() && job.round.parts[number].gradient;
+    const float* mine = some ? job.round.parts[number].gradient.As<const float>() + bucket.flat_offset : nothing.data();
+    CAPSTAN_RETURN_IF_ERROR(group->Gather({mine, bucket.count}, 0, all, Clock::now() + kCallMax));
+  }
+  return {};
+}
+
+void LocalReducer::PushBlock(const Job& job, const LocalPlan& plan, const Bucket& bucket, BlockIndex index,
+                             const std::vector<BufferRef>& sums) {
+  const Block& block = catalog_->blocks()[index];
+  std::vector<StagedInput> parts;
+  for (const LocalPlan::Part& part : plan.parts) {
+    const float* const values = gathered_[part.number].data() + static_cast<std::size_t>(part.rank) * bucket.count +
+                                (block.flat_offset - bucket.flat_offset);
+    parts.push_back({part.node, part.samples, reinterpret_cast<const std::byte*>(values),
+                     part.node.IsLeaf() ? block.EncodingIn(encoding_) : Encoding::kFp32});
+  }
+  for (std::size_t i = 0; i < plan.sums.size(); ++i) {
+    float* const out = sums[i].As<float>() + block.flat_offset;
+    const StagedInput sum = AddUp(plan.sums[i], parts, block.count, out, &spare_);
+    client::PushCommand push{job.round.round, sum.node, index, sum.samples, job.round.loss_scale, 0, {}};
+    if (sum.samples > 0) {
+      auto* const bytes = reinterpret_cast<std::byte*>(out);
+      const std::size_t size = block.count * BytesPerNumber(sum.encoding);
+      if (sum.values != bytes) std::memcpy(bytes, sum.values, size);  // a part that stays alone
+      push.payload = {sums[i], bytes, size};
+      push.payload_hash = Hash64(push.payload.bytes());
+    }
+    send_(std::move(push));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<client::LocalReduce> CreateLocalReducer(LocalReducerOptions options) {
+  return std::make_unique<LocalReducer>(std::move(options));
+}
+
+}  // namespace capstan::train

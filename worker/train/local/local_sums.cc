@@ -1,0 +1,85 @@
+#include "worker/train/local/local_sums.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace capstan::train {
+
+namespace {
+
+struct Words {
+  std::uint64_t generation, step;
+  std::uint32_t joins, parts;
+  struct {
+    std::uint32_t begin, end, samples;  // below 2^24
+  } part[LocalHead::kPartsMax];
+};
+static_assert(sizeof(Words) == LocalHead::kFloats * sizeof(float));
+
+StagedInput AddUpBelow(Node node, std::span<const StagedInput> parts, std::size_t count, float* out, std::size_t depth,
+                       std::vector<std::vector<float>>* spare) {
+  const auto part = std::find_if(parts.begin(), parts.end(), [&](const StagedInput& one) { return one.node == node; });
+  if (part != parts.end()) return *part;
+  if (spare->size() <= depth) spare->resize(depth + 1);
+  (*spare)[depth].resize(std::max((*spare)[depth].size(), count));
+  float* const right_out = (*spare)[depth].data();
+  const SlotIndex split = SplitPoint(node);
+  const StagedInput left = AddUpBelow({node.begin, split}, parts, count, out, depth + 1, spare);
+  const StagedInput right = AddUpBelow({split, node.end}, parts, count, right_out, depth + 1, spare);
+  AddNodes(left, right, count, out);
+  return {node, left.samples + right.samples, reinterpret_cast<const std::byte*>(out), Encoding::kFp32};
+}
+
+}  // namespace
+
+void LocalHead::Write(std::span<float> words) const {
+  Words all{};
+  all.generation = generation.value;
+  all.step = step.value;
+  all.joins = joins ? 1 : 0;
+  all.parts = static_cast<std::uint32_t>(parts.size());
+  CAPSTAN_CHECK(words.size() == kFloats && parts.size() <= kPartsMax);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    all.part[i] = {parts[i].node.begin, parts[i].node.end, static_cast<std::uint32_t>(parts[i].samples)};
+  }
+  std::memcpy(words.data(), &all, sizeof all);
+}
+
+LocalHead LocalHead::Read(std::span<const float> words) {
+  Words all{};
+  CAPSTAN_CHECK(words.size() == kFloats);
+  std::memcpy(&all, words.data(), sizeof all);
+  LocalHead head{{all.generation}, {all.step}, all.joins == 1, {}};
+  for (std::size_t i = 0; i < std::min<std::size_t>(all.parts, kPartsMax); ++i) {
+    head.parts.push_back({{all.part[i].begin, all.part[i].end}, all.part[i].samples});
+  }
+  return head;
+}
+
+LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_count) {
+  LocalPlan plan;
+  for (std::size_t rank = 0; rank < heads.size(); ++rank) {
+    const LocalHead& head = heads[rank];
+    if (!head.joins || head.generation != heads[0].generation || head.step != heads[0].step) return {};
+    plan.parts_each = std::max(plan.parts_each, head.parts.size());
+    for (std::size_t i = 0; i < head.parts.size(); ++i) {
+      if (!IsTreeNode(head.parts[i].node, slot_count)) return {};
+      plan.parts.push_back({static_cast<int>(rank), i, head.parts[i].node, head.parts[i].samples});
+    }
+  }
+  std::sort(plan.parts.begin(), plan.parts.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
+  std::vector<SlotIndex> slots;
+  for (const LocalPlan::Part& part : plan.parts) {
+    if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute one slot
+    for (SlotIndex slot = part.node.begin; slot < part.node.end; ++slot) slots.push_back(slot);
+  }
+  plan.sums = CoverSlots(slots, slot_count);
+  return plan.sums.size() < plan.parts.size() ? plan : LocalPlan{};
+}
+
+StagedInput AddUp(Node node, std::span<const StagedInput> parts, std::size_t count, float* out,
+                  std::vector<std::vector<float>>* spare) {
+  return AddUpBelow(node, parts, count, out, 0, spare);
+}
+
+}  // namespace capstan::train
