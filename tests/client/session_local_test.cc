@@ -127,7 +127,7 @@ TEST_CASE("another group of the machine has all sent that was held for the one b
   CHECK(bench.Pushed() == 4);
 }
 
-TEST_CASE("what is held for long is sent, whatever became of the group", "[client][local]") {
+TEST_CASE("what is held is sent when nothing of it arrives for long, whatever became of the group", "[client][local]") {
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
@@ -135,6 +135,42 @@ TEST_CASE("what is held for long is sent, whatever became of the group", "[clien
   CHECK(bench.Pushed() == 0);
   bench.Tick(seconds(1));
   CHECK(bench.Pushed() == 4);
+}
+
+TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][local]") {
+  LocalBench bench;
+  const Work work = bench.BeginLocalWork();
+  bench.Hold(work);
+  bench.EndSlot(work, 0);
+  for (BlockIndex block = 3; block > 0; --block) {
+    bench.Forget();
+    bench.Tick(Session::kHeldMax - seconds(1));
+    const ShardIndex shard = block % 2;
+    const std::vector<CoverageQuery> asked = bench.TakeFor<CoverageQuery>(shard);
+    REQUIRE_FALSE(asked.empty());
+    CHECK(asked.back().step == work.step);
+    bench.FromShard(shard, bench.MakeCoverage(shard, work.step.value, {{block, {0, 2}}}));
+  }
+  CHECK(bench.Pushed() == 0);
+  CHECK(bench.session->unstaged_pushes() == 1);
+  bench.Tick(Session::kHeldMax);
+  CHECK(bench.Pushed() == 1);
+}
+
+TEST_CASE("a shard that another worker pushes to need not answer this one", "[client][local]") {
+  LocalBench bench;
+  const Work work = bench.BeginLocalWork();
+  bench.Push(work, {0, 1}, 2, 1, PushWay::kHeld);
+  bench.Forget();
+  bench.Tick(seconds(4));
+  std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
+  REQUIRE_FALSE(beats.empty());
+  CHECK(beats.back().missing.empty());
+  bench.Push(work, {0, 1}, 3);
+  bench.Tick(seconds(4));
+  beats = bench.Take<Beat>(SessionBench::kCoordinator);
+  REQUIRE_FALSE(beats.empty());
+  CHECK(beats.back().missing == std::vector<ShardIndex>{1});
 }
 
 TEST_CASE("a worker whose pushes are held waits for others", "[client][local]") {

@@ -294,6 +294,7 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   const std::size_t kept = link->pushes.size();
   SettleStaged(link, staged);
   if (link->pushes.size() < kept) {  // it takes pushes: what it turned away goes out again soon
+    local_.held_moved = now;
     link->retry.Restart();
     link->retry.Sent(now);
   }
@@ -376,7 +377,7 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   push.round = round;
   if (way == PushWay::kHeld && round > local_.released) {
     push.way = way;
-    local_.held_at = now;
+    local_.held_moved = now;
   }
   if (link.credit_step != push.header.step || link.credit == 0) {
     link.credit_step = push.header.step;
@@ -461,7 +462,7 @@ void Session::Tick(Instant now, Outbox* out) {
     next_beat_ = now + kBeatEvery;
     SendBeat(now, out);
   }
-  ReleaseOldPushes(now, out);
+  LookAfterHeld(now, out);
   for (auto& [shard, link] : links_) {
     Probe(&link, now, out);
     if (!link.retry.Due(now)) continue;
@@ -484,7 +485,7 @@ void Session::Tick(Instant now, Outbox* out) {
 
 bool Session::AwaitsShard(const ShardLink& link) const {
   if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return AwaitsWeights(link) || !link.pushes.empty() || first_weights_.owes(link.address.shard) ||
+  return AwaitsWeights(link) || link.pushes.any_own() || first_weights_.owes(link.address.shard) ||
          made_.owed.owes(link.address.shard);
 }
 

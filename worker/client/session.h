@@ -78,7 +78,8 @@ struct Work {
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
-  static constexpr Instant kHeldMax = std::chrono::seconds(5);
+  // While nothing arrives of what is held: when shards are asked for it, and when it is sent after all.
+  static constexpr Instant kHeldAsk = std::chrono::seconds(5), kHeldMax = std::chrono::seconds(15);
   static constexpr std::size_t kFirstPull = 2;  // of a round: what the forward pass begins with is not to share its way
 
   struct JobFile {
@@ -136,7 +137,7 @@ class Session {
   // its block's are, a sum's are fp32.
   void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
             std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out);
-  // What is held of the round, and will be, is sent after all, and so is what is held for longer than kHeldMax.
+  // What is held of the round, and will be, is sent after all.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
   // `program_state`: after the step; empty: not from this slot.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
@@ -189,7 +190,7 @@ class Session {
   void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
   void HearOfGroup();
   void HearOfLocalGroup(Instant now, Outbox* out);
-  void ReleaseOldPushes(Instant now, Outbox* out);
+  void LookAfterHeld(Instant now, Outbox* out);
   void SendMade(ShardLink* link, Instant now, Outbox* out, bool again);
   void GiveFirstWeights(Instant now, Outbox* out);
   void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
@@ -294,7 +295,8 @@ class Session {
     std::string text;
     bool known = false;          // addresses have been said
     std::uint64_t released = 0;  // round: nothing of it is held
-    Instant held_at{};           // the newest push that was
+    Instant held_moved{};        // when something was held, or arrived, last
+    Instant next_question{};     // to shards
   };
   Local local_;
   std::vector<Event> events_;

@@ -44,10 +44,19 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   }
 }
 
-void Session::ReleaseOldPushes(Instant now, Outbox* out) {
-  const bool held =
+// Shards acknowledge a sum to whoever pushed it. Over a slow link that takes its time: as long as more of it is there
+// from question to question, it is on its way.
+void Session::LookAfterHeld(Instant now, Outbox* out) {
+  const bool any =
       std::any_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_held(); });
-  if (held && now - local_.held_at >= kHeldMax) ReleasePushes(round_, now, out);
+  if (!any || now - local_.held_moved < kHeldAsk) return;
+  if (now - local_.held_moved >= kHeldMax) return ReleasePushes(round_, now, out);
+  if (now < local_.next_question) return;
+  local_.next_question = now + kHeldAsk;
+  for (auto& [shard, link] : links_) {
+    if (!link.pushes.any_held()) continue;
+    out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
+  }
 }
 
 // What is held is another worker's to send: this one waits for others.
