@@ -269,8 +269,8 @@ void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
     options_.on_notice("the workers of this machine push each for itself, until they have formed another group: " +
                        why.message());
   }
-  // A build that cannot form one is not asked again.
-  if (why.code() == Code::kUnsupported) return;
+  // A build that cannot form one, or a machine of more workers than a mesh takes, is not asked again.
+  if (why.code() == Code::kUnsupported || why.code() == Code::kInvalid) return;
   send_(client::LocalGroupCommand{epoch, GroupState::kBroken, why.message()});
 }
 
@@ -306,9 +306,10 @@ std::shared_ptr<Job> LocalReducer::AwaitJob(std::uint64_t epoch, const std::shar
   return shared_.With([&](const Shared& shared) { return over(shared) ? nullptr : shared.job; });
 }
 
-// A round that began before the group was there, its worker pushes by itself.
+// A round that began before the group was there, or is over already, its worker pushes by itself.
 LocalHead LocalReducer::HeadOf(const Job& job, std::uint64_t epoch) {
-  LocalHead head{job.round.generation, job.round.step, job.epoch == epoch, {}};
+  const bool given_up = shared_.With([&](const Shared&) { return job.given_up; });
+  LocalHead head{job.round.generation, job.round.step, job.epoch == epoch && !given_up, {}};
   if (!head.joins) return head;
   for (const client::SlotSums::Part& part : job.round.parts) head.parts.push_back({part.node, part.samples});
   return head;
