@@ -125,8 +125,9 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     worker->group_text = beat.group_text;
     HearOfLocalGroup(*worker, out);
   }
+  const bool replicated = WorkersUpdate(options_.config.job.mode);  // elsewhere nobody begins a generation for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
-  if (!local_groups_ && beat.generation == generation_ && news_of_group) {
+  if (replicated && beat.generation == generation_ && news_of_group) {
     worker->group = beat.group;
     worker->group_text = beat.group_text;
     HearOfGroup(*worker, out);

@@ -77,6 +77,17 @@ TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", 
   CHECK(bench.View1(1).slots == Slots{2});
 }
 
+TEST_CASE("no worker of mode sync can begin another generation by what it says of a group", "[server][local]") {
+  LocalBench bench(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
+  bench.RunWith({"m", "m"});
+  for (GroupState state : {GroupState::kBroken, GroupState::kLost}) {
+    bench.Say(bench.joins[0], bench.View1(0).group_epoch, state, "trouble");
+    bench.Pass(seconds(3), bench.joins);
+    CHECK(bench.coordinator->state() == Coordinator::State::kRunning);
+    CHECK(bench.coordinator->generation() == Generation{1});
+  }
+}
+
 TEST_CASE("addresses are told when all of the group have offered theirs", "[server][local]") {
   LocalBench bench;
   bench.RunWith({"m", "m"});
