@@ -199,7 +199,7 @@ class Coordinator {
   std::vector<GroupMember> GroupOf(const Worker& worker) const;
   // Where workers of one machine add up their gradients: their groups, which come and go beside generations.
   void RenewLocalGroups(Instant now, Outbox* out);
-  void HearOfLocalGroup(const Worker& worker, Outbox* out);
+  void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
   // Whether the version that `step` makes is to be given to the shards.
   bool KeepDue(Step step, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);

@@ -107,8 +107,8 @@ void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
   SendViews(out);
 }
 
-void Coordinator::HearOfLocalGroup(const Worker& worker, Outbox* out) {
-  if (!local_groups_ || !local_groups_->Hear(worker, members_)) return;
+void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out) {
+  if (!local_groups_ || !local_groups_->Hear(worker, members_, now)) return;
   ++view_sequence_;
   SendViews(out);
 }

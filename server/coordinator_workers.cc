@@ -123,7 +123,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     worker->group_epoch = beat.group_epoch;
     worker->group = beat.group;
     worker->group_text = beat.group_text;
-    HearOfLocalGroup(*worker, out);
+    HearOfLocalGroup(*worker, now, out);
   }
   const bool replicated = WorkersUpdate(options_.config.job.mode);  // elsewhere nobody begins a generation for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;

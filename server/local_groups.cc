@@ -22,16 +22,22 @@ bool LocalGroups::Update(const Membership& members, Instant now) {
   for (auto& [machine, seats] : SeatsOf(members)) {
     const auto before = groups_.find(machine);
     const bool same = before != groups_.end() && before->second.seats == seats;
-    if (same && !(before->second.broken && now - before->second.begun >= kLasts)) {
+    if (same && !(before->second.broken && now - before->second.begun >= before->second.lasts)) {
       groups.emplace(machine, std::move(before->second));
       continue;
     }
-    groups.emplace(machine, Group{++epoch_, std::move(seats), now, false});
+    const Instant lasts = same ? NextLasts(before->second) : kLasts;
+    groups.emplace(machine, Group{++epoch_, std::move(seats), now, lasts, std::nullopt});
     changed = true;
   }
   changed = changed || groups.size() != groups_.size();
   groups_ = std::move(groups);
   return changed;
+}
+
+// After a group that broke.
+Instant LocalGroups::NextLasts(const Group& group) {
+  return *group.broken - group.begun >= kLongLife ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }
 
 bool LocalGroups::Offered(const Group& group, const Membership& members) {
@@ -42,10 +48,10 @@ bool LocalGroups::Offered(const Group& group, const Membership& members) {
   });
 }
 
-bool LocalGroups::Hear(const Worker& worker, const Membership& members) {
+bool LocalGroups::Hear(const Worker& worker, const Membership& members, Instant now) {
   const auto group = groups_.find(worker.machine);
   if (group == groups_.end() || group->second.epoch != worker.group_epoch) return false;
-  if (worker.group == GroupState::kBroken) group->second.broken = true;
+  if (worker.group == GroupState::kBroken && !group->second.broken) group->second.broken = now;
   return worker.group == GroupState::kOffered && Offered(group->second, members);
 }
 

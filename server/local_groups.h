@@ -1,12 +1,14 @@
 // LocalGroups: which workers share a machine, so that they may add up their gradients before one of them pushes.
 //
 // Kind:   a value; part of the Coordinator's core.
-// Limits: a machine's group is made anew at most once per kLasts on account of its trouble.
+// Limits: a machine's group is made anew at most once per kLasts on account of its trouble, and more and more seldom,
+//         up to kLastsMax, where none of them lives for kLongLife: its workers may not reach each other.
 // Why:    a group is a hint: its members push by themselves while it is not there. So it belongs to no generation, and
 //         its epoch alone says who is in it, with which slots.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,8 @@ namespace capstan::server {
 
 class LocalGroups {
  public:
-  static constexpr Instant kLasts = std::chrono::seconds(1);
+  static constexpr Instant kLasts = std::chrono::seconds(1), kLastsMax = std::chrono::seconds(60),
+                           kLongLife = std::chrono::seconds(20);
 
   // Epochs are above those of every coordinator before this one.
   explicit LocalGroups(Term term) : epoch_(term.value << 32) {}
@@ -24,7 +27,7 @@ class LocalGroups {
   // Workers or slots may have changed. Whether some group is another one now.
   bool Update(const Membership& members, Instant now);
   // What the worker has said last of its group. Whether all of it have offered addresses now.
-  bool Hear(const Worker& worker, const Membership& members);
+  bool Hear(const Worker& worker, const Membership& members, Instant now);
 
   struct Told {
     std::uint64_t epoch = 0;
@@ -43,8 +46,10 @@ class LocalGroups {
     std::uint64_t epoch = 0;
     std::vector<Seat> seats;
     Instant begun{};
-    bool broken = false;
+    Instant lasts = kLasts;         // at least
+    std::optional<Instant> broken;  // since when
   };
+  static Instant NextLasts(const Group& group);
   static std::map<std::string, std::vector<Seat>> SeatsOf(const Membership& members);
   static bool Offered(const Group& group, const Membership& members);
 

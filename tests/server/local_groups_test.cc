@@ -1,5 +1,6 @@
 // Workers of one machine: which slots they are dealt, and the groups that they are told to form.
 #include <catch2/catch.hpp>
+#include <algorithm>
 
 #include "server/slot_assignment.h"
 #include "tests/server/coordinator_bench.h"
@@ -121,11 +122,34 @@ TEST_CASE("another worker, another slot or trouble makes another group", "[serve
   bench.Say(bench.joins[1], third, GroupState::kBroken, "again");
   bench.Tick();
   CHECK(bench.View1(0).group_epoch == third);  // not at once
-  bench.Tick(LocalGroups::kLasts);
+  bench.Tick(2 * LocalGroups::kLasts);
   const std::uint64_t fourth = bench.View1(0).group_epoch;
   CHECK(fourth > third);
   bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
   CHECK(bench.View1(0).group.empty());
+}
+
+TEST_CASE("where no group of a machine lives for long, another one is tried more and more seldom", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "m"});
+  const auto epoch = [&] { return bench.View1(0).group_epoch; };
+  const auto break_it = [&] { bench.Say(bench.joins[1], epoch(), GroupState::kBroken, "cannot reach"); };
+  const auto wait_for_another = [&] {
+    const std::uint64_t before = epoch();
+    Instant waited{};
+    for (break_it(); epoch() == before && waited < 2 * LocalGroups::kLastsMax; waited += seconds(1)) {
+      bench.Pass(seconds(1), bench.joins);
+    }
+    return waited;
+  };
+  std::vector<Instant> waits;
+  for (int tries = 0; tries < 8; ++tries) waits.push_back(wait_for_another());
+  CHECK(std::is_sorted(waits.begin(), waits.end()));
+  CHECK(waits.front() <= seconds(2));
+  CHECK(waits.back() == LocalGroups::kLastsMax);
+  bench.Pass(LocalGroups::kLastsMax, bench.joins);  // a long life
+  CHECK(wait_for_another() <= seconds(2));
+  CHECK(wait_for_another() <= seconds(2));
 }
 
 TEST_CASE("another coordinator's groups are newer", "[server][local]") {
