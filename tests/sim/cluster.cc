@@ -158,7 +158,8 @@ void Cluster::StartWorker(const std::string& name) {
                                EncodingOf(config_),
                                {},
                                &config_,
-                               ReplicaSettings(node)};
+                               ReplicaSettings(node),
+                               LocalSettings(node)};
   settings.handed_over = [this](Version version, BlockIndex block, const Slice& payload) {
     checks_->HandedOver(version, block, payload, EncodingOf(config_));
   };
@@ -183,6 +184,11 @@ ReplicaWorker::Settings Cluster::ReplicaSettings(std::uint64_t node) {
   };
   settings.count = [this](const char* what) { Count(what); };
   return settings;
+}
+
+LocalWorker::Settings Cluster::LocalSettings(std::uint64_t node) {
+  const auto count = [this](const char* what) { Count(what); };
+  return {node, &options_, catalog_.get(), &random_, pool_.get(), &local_board_, EncodingOf(config_), count};
 }
 
 // ---- time

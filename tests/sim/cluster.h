@@ -25,6 +25,7 @@ struct ClusterOptions {
   std::uint64_t staleness = 1;  // of mode bounded
   bool durable = false;         // acknowledgements; without global steps
   std::size_t log_records_max = 64;
+  bool local = false;  // workers of two machines, of each of which one pushes for all; sync
   std::uint32_t shards = 2;
   std::uint32_t workers = 2;
   SlotIndex slots = 3;

@@ -93,6 +93,7 @@ class Cluster {
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
   ReplicaWorker::Settings ReplicaSettings(std::uint64_t node);
+  LocalWorker::Settings LocalSettings(std::uint64_t node);
 
   // ---- network
   bool Parted(std::uint64_t from, std::uint64_t to) const;
@@ -166,7 +167,8 @@ class Cluster {
   std::size_t full_disk_ = 0;
   Instant full_until_{};
   bool damaged_ = false;
-  RingBoard board_;  // outlives the workers
+  RingBoard board_;  // these outlive the workers
+  LocalBoard local_board_;
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
   std::vector<std::pair<std::string, Instant>> dead_workers_;

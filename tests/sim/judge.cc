@@ -34,7 +34,8 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.mode = name.mode;
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
-  if (WorkersUpdate(name.mode)) options.given = options.groups = false;  // these are of programs' workers
+  options.local = name.local;
+  if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // of programs' workers
   if (name.durable) AddLogTroubles(&options);
   // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
@@ -79,6 +80,7 @@ std::vector<RunName> ReadFailedSeeds(const std::string& path) {
     if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
     name.mode = ModeOf(mode.substr(0, mode.find('+')));
     name.durable = mode.ends_with("+durable");
+    name.local = mode.ends_with("+local");
     names.push_back(name);
   }
   return names;

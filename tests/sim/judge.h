@@ -12,12 +12,13 @@
 
 namespace capstan::sim {
 
-// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--edition E]`.
+// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
   int edition = kNewestEdition;
   bool durable = false;
+  bool local = false;
 };
 
 class Judge {

@@ -11,6 +11,7 @@ JobConfig MakeConfig(const ClusterOptions& options) {
   JobConfig config;
   config.job.mode = options.mode;
   config.job.staleness = options.mode == Mode::kBounded ? options.staleness : config.job.staleness;
+  if (options.local) config.allreduce.local_reduce = LocalReduce::kGloo;
   if (options.durable) config.job.acknowledge = Acknowledge::kDurable;
   config.job.steps = options.steps;
   config.job.slots = options.slots;

@@ -8,6 +8,7 @@
 //   sim ... --async              without global steps; --bounded: with a bound on staleness
 //   sim ... --allreduce          where workers update
 //   sim ... --async --durable    and with acknowledgements of what is on disk
+//   sim ... --local              where one worker of a machine pushes for all
 //   sim ... --edition E          with what befell jobs then
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -45,6 +46,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.mode = Mode::kAllReduce;
     } else if (word == "--durable") {
       arguments->first.durable = true;
+    } else if (word == "--local") {
+      arguments->first.local = true;
     } else if (word == "--mutants") {
       arguments->mutants = true;
     } else if (value == nullptr) {
@@ -157,9 +160,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--durable] "
-                 "[--edition E] [--mutant "
-                 "NAME | --mutants]\n");
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--durable] [--local] "
+                 "[--edition E] [--mutant NAME | --mutants]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -20,7 +20,8 @@ namespace {
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
 // Under sanitizers a tenth of the time is all there is; what they look for, few jobs show.
 constexpr std::uint64_t kRuns = kSanitized ? 150 : 10000, kAsyncRuns = kSanitized ? 30 : 4000,
-                        kBoundedRuns = kSanitized ? 20 : 4000, kAllReduceRuns = kSanitized ? 30 : 4000;
+                        kBoundedRuns = kSanitized ? 20 : 4000, kAllReduceRuns = kSanitized ? 30 : 4000,
+                        kLocalRuns = kSanitized ? 30 : 3000;
 
 // A run set is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
 std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
@@ -118,6 +119,30 @@ TEST_CASE("every marker is a case of the table", "[sim]") {
 
 TEST_CASE("whatever befalls the processes, their network, disks and clocks leaves the same bits", "[sim]") {
   TrySeeds(Mode::kSync, FromEnvironment("CAPSTAN_SIM_RUNS", kRuns));
+}
+
+TEST_CASE("the same where one worker pushes for its machine, and breaks off or is gone", "[sim][local]") {
+  Judge judge;
+  RunName name;
+  name.local = true;
+  name.seed = FreshSeed();
+  std::printf("seeds from %llu on\n", static_cast<unsigned long long>(name.seed));
+  const std::uint64_t runs = FromEnvironment("CAPSTAN_SIM_RUNS", kLocalRuns);
+  for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
+    const std::string problem = judge.Try(name);
+    INFO("seed " << name.seed << ": " << problem);
+    REQUIRE(problem.empty());
+  }
+  if (runs < 1000) return;
+  for (const char* marker :
+       {"worker pushed for its machine", "worker broke off pushing for its machine",
+        "worker pushes by itself, its machine's group knows", "worker does not come to its machine's group",
+        "local group broken for want of a member", "local group broken after the gradients were handed over",
+        "local group changed in the middle of a round"}) {
+    const auto count = judge.counts().find(marker);
+    INFO(marker);
+    CHECK((count != judge.counts().end() && count->second > 0));
+  }
 }
 
 TEST_CASE("whichever worker gives the first weights, all of them are its own", "[sim][given]") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "common/hash.h"
 #include "tests/sim/addresses.h"
@@ -22,7 +23,9 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   options.initial_credit = 1 + static_cast<std::uint32_t>(settings_.random->Below(20));
   options.first_retry = std::chrono::milliseconds(200);
   options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
+  if (settings_.options->local) options.machine = Hash64(std::as_bytes(std::span(settings_.name))) % 2 == 0 ? "a" : "b";
   session_ = std::make_unique<Session>(std::move(options));
+  if (settings_.options->local) local_ = std::make_unique<LocalWorker>(settings_.local, session_.get());
   weights_.assign(settings_.catalog->element_count(), NAN);
   if (!WorkersUpdate(settings_.options->mode)) return;
   replica_ = std::make_unique<ReplicaWorker>(settings_.replica, *settings_.config, session_.get());
@@ -43,6 +46,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
     std::visit([&](auto& body) { OnEvent(body, now, out); }, event);
   }
   if (replica_) replica_->Run(now, out);
+  if (local_) local_->Run(now, out);
   const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; }) ||
                         (settings_.flaw == Flaw::kOldWeights && !arrived_.empty() && arrived_.front());
   if (has_work_ && now >= busy_until_ && complete) {
@@ -50,7 +54,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
     has_work_ = false;
     idle_call_due_ = true;
   }
-  const bool busy = replica_ ? !replica_->idle() : has_work_;
+  const bool busy = replica_ ? !replica_->idle() : has_work_ || (local_ && local_->pushes_for_others());
   if (!busy && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // more than once is once
     idle_call_due_ = false;
     session_->Ready(now, out);
@@ -104,6 +108,7 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
 
 void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
   if (replica_) return replica_->TakeVoid(ended.round);
+  if (local_) local_->EndRound();
   if (!has_work_ || work_.round != ended.round) return;
   has_work_ = false;
   idle_call_due_ = true;
@@ -169,6 +174,8 @@ void SimWorker::Compute(Instant now, Outbox* out) {
     sums.RangeReady(0, catalog.element_count());
   }
   if (settings_.flaw == Flaw::kSumInSlotOrder) SumFromTheLast(gradients, sums.parts());
+  const client::PushWay way =
+      local_ ? local_->BeginRound(work_, loss_scale_, sums.parts(), now) : client::PushWay::kNow;
   for (std::size_t i = catalog.blocks().size(); i-- > 0;) {
     const Block& block = catalog.blocks()[i];
     for (const SlotSums::Part& part : sums.parts()) {
@@ -181,7 +188,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
       }
       const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
       session_->Push(work_.round, part.node, static_cast<BlockIndex>(i), part.samples, loss_scale_, hash,
-                     std::move(payload), client::PushWay::kNow, now, out);
+                     std::move(payload), way, now, out);
     }
   }
   for (SlotIndex slot : work_.slots) {

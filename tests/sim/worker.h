@@ -11,6 +11,7 @@
 
 #include "common/random.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/local_worker.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/replica_worker.h"
 #include "worker/client/session.h"
@@ -34,6 +35,7 @@ class SimWorker {
     std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each block
     const JobConfig* config = nullptr;
     ReplicaWorker::Settings replica;  // of mode allreduce
+    LocalWorker::Settings local;
   };
   explicit SimWorker(Settings settings);
 
@@ -61,7 +63,7 @@ class SimWorker {
   void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
-  void OnEvent(client::Session::LocalGroup&, Instant, Outbox*) {}  // each pushes for itself
+  void OnEvent(client::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);
@@ -75,6 +77,7 @@ class SimWorker {
   const Settings settings_;
   std::unique_ptr<client::Session> session_;
   std::unique_ptr<ReplicaWorker> replica_;  // null: another mode
+  std::unique_ptr<LocalWorker> local_;      // null: it pushes for itself
   std::vector<float> weights_;
   bool has_work_ = false;
   client::Work work_;
