@@ -4,6 +4,7 @@
 Nothing depends on it but the bytes that travel: every run ends with the weights of the same job without it.
 """
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -55,8 +56,9 @@ class LocalReduceTest(recovery.RecoveryTest):
                 self.assert_same_bits(launch, run)
 
     def test_four_slots_and_numbers_of_16_bits(self):
-        for precision in ("fp32", "bf16"):
-            settings = ["--set", "job.slots=4", "--set", "job.steps=60", "--set", f"worker.precision={precision}"]
+        for precision in ("fp32", "bf16", "fp16"):
+            settings = ["--set", "job.slots=4", "--set", "job.steps=60", "--set", f"worker.precision={precision}",
+                        "--set", "worker.accumulate=2"]
             runs = {f"{precision}-direct": [*workers(1)], f"{precision}-2": [*LOCAL, *workers(2)],
                     f"{precision}-4": [*LOCAL, *workers(4)]}
             for run, more in runs.items():
@@ -84,7 +86,41 @@ class LocalReduceTest(recovery.RecoveryTest):
         direct, local = self.bytes_per_step("direct"), self.bytes_per_step("local", *LOCAL)
         recovery.say(f"a step's bytes to the server: {direct:.0f} from 4 workers, {local:.0f} from their machine: "
                      f"{local / direct:.3f} of it")
+        self.assertGreater(local / direct, 0.2)
         self.assertLess(local / direct, 0.35)
+
+    def run_by_hand(self, run, *settings, machines=()):
+        """The sha256 of a job's weights, with a worker on each of these machines, and what each has added up."""
+        address = f"127.0.0.1:{harness.free_port()}"
+        command = [harness.program("capstan-server"), self.job(), "--set", f"cluster.coordinator={address}", *settings,
+                   *LOCAL, *workers(len(machines))]
+        with contextlib.ExitStack() as stack:
+            start = lambda *words: stack.enter_context(harness.Process(*words))
+            coordinator = start(*command, "--coordinator", "--run-dir", self.path(run))
+            coordinator.wait_for_line("metrics at http://")
+            servers = [start(*command, "--index", index, "--run-dir", self.path(run)) for index in ("0", "1")]
+            at_work = [start(harness.program("capstan-worker"), "--coordinator", address, "--name", f"w{index}", "--machine", name)
+                       for index, name in enumerate(machines)]
+            coordinator.wait_for_line("running: ")
+            most = [0] * len(machines)
+            while coordinator.child.poll() is None:
+                for index, worker in enumerate(at_work):
+                    page = re.search(r"metrics at http://([0-9.:]+)/", worker.output)
+                    most[index] = max(most[index], self.reduced(page[1]) if page else 0)
+            for process in (coordinator, *servers, *at_work):
+                self.assertEqual(process.wait(), 0, process.output)
+        return recovery.digest_of(self.path(run)), most
+
+    def test_workers_of_two_machines_have_the_bits_of_one(self):
+        for slots in (4, 5):
+            settings = ["--set", f"job.slots={slots}"]
+            with self.launch(self.job(), *settings, *workers(1), run=f"one-{slots}") as launch:
+                self.assertEqual(launch.wait(), 0, launch.output)
+            one = recovery.digest_of(self.path(f"one-{slots}"))
+            two, reduced = self.run_by_hand(f"two-{slots}", *settings, machines=["a", "b", "a", "b"])
+            self.assertEqual(two, one, f"{slots} slots")
+            if slots == 4:  # each machine's are siblings; of five they are not, and all push by themselves
+                self.assertTrue(all(reduced), reduced)
 
     def test_each_machine_has_a_group_of_its_own(self):
         with self.begin(*workers(2), "--set", "job.slots=4", "--set", "job.steps=1000000", run="run") as launch:
@@ -104,6 +140,34 @@ class LocalReduceTest(recovery.RecoveryTest):
             finally:
                 for process in started:
                     process.__exit__()
+
+    # ---- coming and going
+
+    def test_whoever_comes_and_goes_the_bits_are_the_same(self):
+        with self.begin(*workers(2)) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_until_reducing(launch, "worker-0")
+            with harness.Process(harness.program("capstan-worker"), "--coordinator", self.endpoints()["coordinator"],
+                                 "--name", "late") as late:
+                launch.wait_for_line('"late" joined')
+                self.wait_until_reducing(launch, "worker-0")
+                late.child.send_signal(signal.SIGTERM)
+                late.wait()
+                launch.wait_for_line('"late" left')
+            self.wait_until_reducing(launch, "worker-0")
+            self.assert_same_bits(launch)
+
+    def test_a_run_is_resumed_without_it_and_with_it(self):
+        for arguments in ([], ["--set", "allreduce.local_reduce=none"], LOCAL):
+            resumed = os.path.exists(self.path("run"))
+            with self.resume(*arguments) if resumed else self.begin() as launch:
+                launch.wait_for_line("running: ")
+                self.wait_for_steps(launch, 30)
+                if arguments is LOCAL:
+                    self.assert_same_bits(launch)
+                    continue
+                launch.child.send_signal(signal.SIGINT)
+                launch.wait()
 
     # ---- kills and pauses
 
