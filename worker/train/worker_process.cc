@@ -60,7 +60,7 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
   }
   if (replicated) {
     return CreateReplicaClient(std::move(connection),
-                               {options.coordinator, options.name, std::move(host), options.say});
+                               {options.coordinator, options.name, std::move(host), options.say, std::move(devices)});
   }
   LocalReducerOptions local{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
                             options.say};
