@@ -259,7 +259,8 @@ TEST_CASE("a bucket that the devices do not add up ends the group, and after som
       CAPSTAN_RETURN_IF_ERROR(member.AddSlot(0, SlotSum::kReplace));
       const Status status = member.Reduce();
       if (status.message().find(words) == std::string::npos) return Corrupt("it ended with: " + status.ToString());
-      member.devices.End();
+      member.devices.BeginSlot(1, SlotSum::kReplace);
+      member.devices.End();  // in the middle of a slot
       std::fill(member.sum.begin(), member.sum.end(), 5.0F);  // the host's again: a sanitizer sees who still writes
       auto gradients = kernels::Poison<float>(static_cast<std::int64_t>(member.sum.size()));
       CAPSTAN_RETURN_IF_ERROR(member.Train(0, gradients));

@@ -9,6 +9,8 @@
 
 #include "kernels/cuda/convolutions.h"
 #include "worker/train/device/create_device_model.h"
+#include "worker/train/memory_account.h"
+#include "worker/train/model_factory.h"
 
 namespace capstan::train {
 namespace {
@@ -33,6 +35,29 @@ TEST_CASE("a device with too little memory is said so", "[device]") {
   unsetenv("CAPSTAN_EMULATED_MEMORY");
   CHECK(full.code() == Code::kRefused);
   CHECK_THAT(full.message(), Catch::Contains("out of memory"));
+}
+
+// Of a job in mode allreduce, by its account.
+std::uint64_t GradientsOnDevice(const std::vector<std::string>& settings) {
+  const JobConfig config =
+      ParseJobConfig(
+          "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n[data]\n"
+          "kind = \"synthetic\"\n[worker]\ndevice = \"emulated\"\n",
+          "test", settings)
+          .value();
+  const auto data = OpenDataset(config, ".").value();
+  const ModelMaker make = [](const nn::ModelShape& shape) { return CreateDeviceModel({}, Precision::kFp32, shape); };
+  const auto model = make(ShapeOfModel(config, data->spec()).value()).value();
+  kernels::CpuContext cpu(1);
+  return CountMemory(cpu, config, *data, *model, make).value().device->gradients;
+}
+
+TEST_CASE("the sum that a device keeps of gradients is counted, and as it travels", "[device]") {
+  const std::uint64_t alone = GradientsOnDevice({"allreduce.collective=gloo"});
+  CHECK(alone > 0);
+  CHECK(GradientsOnDevice({}) == 2 * alone);
+  CHECK(GradientsOnDevice({"allreduce.collective=nccl", "allreduce.wire=bf16"}) == 2 * alone + alone / 2);
+  CHECK(GradientsOnDevice({"job.mode=sync"}) == alone);
 }
 
 // A resnet of this width trains a step where cuDNN is, or is not.
