@@ -1,6 +1,8 @@
 // The members of a generation add up gradients on their devices: what the sums are, who cannot, and how it ends. Each is
 // a thread with a model on an emulated device of its own, over a group in this process.
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <latch>
 
 #include "common/encoding.h"
@@ -109,7 +111,7 @@ struct Member {
   const int rank;
   std::unique_ptr<JobModel> model;
   const Catalog catalog;
-  const std::vector<Bucket> buckets;
+  std::vector<Bucket> buckets;
   const std::int64_t features;
   Floats wide;
   std::vector<std::uint16_t> narrow;
@@ -174,7 +176,7 @@ TEST_CASE("the sum on the devices is the host's to the bit, and in 16 bits round
         if (rank == 0) buckets = member.buckets;
         return Status();
       }));
-      CHECK(sums[0] == sums[1]);
+      CHECK((sums[0] == sums[1]));  // not to be printed
       CHECK(buckets.size() > 1);
       Floats expected(sums[0].size());
       for (const Bucket& bucket : buckets) {
@@ -187,7 +189,7 @@ TEST_CASE("the sum on the devices is the host's to the bit, and in 16 bits round
         for (std::size_t i = 0; i < bucket.count; ++i) into[i] = part(0)[i] + part(1)[i];
         if (narrow) RoundTo(wire, into);
       }
-      CHECK(sums[0] == expected);
+      CHECK((sums[0] == expected));
     }
   }
 }
@@ -207,8 +209,32 @@ TEST_CASE("who has no samples in a step adds nothing to it", "[reducer]") {
     if (member.rank == 0) part = member.OnTheHost(4, 4);
     return Status();
   }));
-  CHECK(sums[0] == part);
-  CHECK(sums[1] == part);
+  CHECK((sums[0] == part));
+  CHECK((sums[1] == part));
+}
+
+TEST_CASE("there may be more buckets than a group of devices has calls", "[reducer]") {
+  const Variable library("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN);
+  constexpr std::uint64_t kPieces = 2 * collective::DeviceGroup::kCallsMax + 9;
+  Floats sums[2], parts[2];
+  CheckAll(RunMembers({}, [&](Member& member, CollectiveThread& group) {
+    const std::uint64_t all = member.sum.size();
+    member.buckets.clear();
+    for (std::uint64_t piece = 0; piece < kPieces; ++piece) {
+      const std::uint64_t begin = all * piece / kPieces, end = all * (piece + 1) / kPieces;
+      member.buckets.push_back({.flat_offset = begin, .count = end - begin});
+    }
+    CAPSTAN_RETURN_IF_ERROR(member.Form(&group));
+    const auto slot = static_cast<std::uint32_t>(member.rank);
+    CAPSTAN_RETURN_IF_ERROR(member.AddSlot(slot, SlotSum::kReplace));
+    CAPSTAN_RETURN_IF_ERROR(member.Reduce());
+    sums[slot] = member.sum;
+    parts[slot] = member.OnTheHost(slot, slot);
+    return Status();
+  }));
+  std::transform(parts[0].begin(), parts[0].end(), parts[1].begin(), parts[0].begin(), std::plus<>());
+  CHECK((sums[0] == parts[0]));
+  CHECK((sums[1] == parts[0]));
 }
 
 TEST_CASE("where a member cannot, all take the other way, and say why once", "[reducer]") {
@@ -259,8 +285,8 @@ TEST_CASE("a bucket that the devices do not add up ends the group, and after som
       CAPSTAN_RETURN_IF_ERROR(member.AddSlot(0, SlotSum::kReplace));
       const Status status = member.Reduce();
       if (status.message().find(words) == std::string::npos) return Corrupt("it ended with: " + status.ToString());
-      member.devices.BeginSlot(1, SlotSum::kReplace);
-      member.devices.End();  // in the middle of a slot
+      member.devices.BeginSlot(1, SlotSum::kReplace);  // in the middle of which it ends
+      member.devices.End();
       std::fill(member.sum.begin(), member.sum.end(), 5.0F);  // the host's again: a sanitizer sees who still writes
       auto gradients = kernels::Poison<float>(static_cast<std::int64_t>(member.sum.size()));
       CAPSTAN_RETURN_IF_ERROR(member.Train(0, gradients));
