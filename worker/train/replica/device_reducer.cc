@@ -136,8 +136,8 @@ void DeviceReducer::End() {
   if (sum_ != nullptr) sum_->EndSlot();
   if (group_ == nullptr) return;
   group_->Abort();
+  (void)sum_->Settle().ok();  // copies wait for the group's calls; a device that has failed ends the worker later
   group_.reset();
-  (void)sum_->Settle().ok();  // a device that has failed ends the worker where it computes next
 }
 
 Status DeviceReducer::AddBucket(std::size_t index, const Bucket& bucket) {
