@@ -12,6 +12,7 @@
 #include "common/loss_scale.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
+#include "worker/client/finished_blocks.h"
 #include "worker/client/gradient_check.h"
 #include "worker/client/session_client.h"
 #include "worker/client/slot_sums.h"
@@ -125,7 +126,7 @@ class NetworkClient : public client::SessionClient {
   client::PushWay way_ = client::PushWay::kNow;
   std::uint64_t slot_samples_ = 0;
   BufferRef slot_gradient_;
-  std::vector<std::uint32_t> segments_missing_;  // per block, of the slot under way
+  client::FinishedBlocks finished_;  // of the slot under way
 };
 
 Status NetworkClient::Declare(const WorkerDescription& description) {
@@ -237,8 +238,7 @@ Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   left_out_ = false;
   slot_gradient_ = samples == 0 ? BufferRef() : pool_->Take();
   sums_->BeginSlot(samples, slot_gradient_);
-  segments_missing_.clear();
-  for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
+  finished_.Begin(*catalog_);
   if (local_ && sums_->at_last_slot()) BeginLocalReduce();
   return samples == 0 ? nullptr : slot_gradient_.As<float>();
 }
@@ -271,12 +271,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
                   ") names no tensors of a slot that was begun");
   }
   CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("GradientReady"));
-  // Each tensor has one segment in every block from its first to its last.
-  for (std::uint32_t tensor = last + 1; tensor-- > first;) {
-    for (BlockIndex block = catalog_->last_block(tensor) + 1; block-- > catalog_->first_block(tensor);) {
-      if (segments_missing_[block] > 0 && --segments_missing_[block] == 0) FinishBlock(block);
-    }
-  }
+  finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
   return failure();
 }
 
@@ -359,11 +354,7 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   }
   CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("EndSlot"));
   slot_open_ = false;
-  for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
-    if (segments_missing_[block] == 0) continue;
-    segments_missing_[block] = 0;
-    FinishBlock(block);
-  }
+  finished_.TakeRest([this](BlockIndex block) { FinishBlock(block); });
   if (holds_back_) {
     CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(result.loss_sum));
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);

@@ -10,6 +10,7 @@
 #include "common/float_control.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
+#include "worker/client/finished_blocks.h"
 #include "worker/train/replica/buckets.h"
 #include "worker/train/replica/form_group.h"
 #include "worker/train/replica/replica_version.h"
@@ -117,9 +118,9 @@ class ReplicaClient : public client::SessionClient {
   float* slot_gradient_ = nullptr;  // of the slot under way
   float samples_ = 0;               // of the round's slots; after `samples_ticket_` of the whole step
   Ticket samples_ticket_ = 0;
-  std::vector<std::uint32_t> segments_missing_;  // by block, of the slot under way
-  std::vector<std::uint32_t> blocks_missing_;    // by bucket, of the last slot
-  std::vector<Ticket> tickets_;                  // by bucket
+  client::FinishedBlocks finished_;            // of the slot under way
+  std::vector<std::uint32_t> blocks_missing_;  // by bucket, of the last slot
+  std::vector<Ticket> tickets_;                // by bucket
   std::vector<SlotReport> reports_;
   Status trouble_;  // of a bucket
 };
@@ -329,8 +330,7 @@ Result<float*> ReplicaClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
     if (is_empty) std::fill(sum_.begin(), sum_.end(), 0.0F);
   }
   slot_gradient_ = samples == 0 ? nullptr : adds && !on_devices() ? slot_.data() : sum_.data();
-  segments_missing_.clear();
-  for (const Block& block : catalog_->blocks()) segments_missing_.push_back(block.segment_count);
+  finished_.Begin(*catalog_);
   if (AtLastSlot() && !on_devices()) CAPSTAN_RETURN_IF_ERROR(SubmitSamples());
   return slot_gradient_;
 }
@@ -349,11 +349,7 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
-  for (std::uint32_t tensor = last + 1; tensor-- > first;) {
-    for (BlockIndex block = catalog_->last_block(tensor) + 1; block-- > catalog_->first_block(tensor);) {
-      if (segments_missing_[block] > 0 && --segments_missing_[block] == 0) FinishBlock(block);
-    }
-  }
+  finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
   return trouble_;
 }
 
@@ -401,9 +397,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
     return Misuse("EndSlot(" + std::to_string(slot) + "): " + status.message());
   }
   slot_open_ = false;
-  for (BlockIndex block = static_cast<BlockIndex>(segments_missing_.size()); block-- > 0;) {
-    if (std::exchange(segments_missing_[block], 0) > 0) FinishBlock(block);
-  }
+  finished_.TakeRest([this](BlockIndex block) { FinishBlock(block); });
   has_sum_ = has_sum_ || slot_gradient_ != nullptr;
   reports_.push_back(client::ReportOf(slot, slot_samples_, result));
   CAPSTAN_RETURN_IF_ERROR(trouble_);

@@ -1,0 +1,46 @@
+// FinishedBlocks: counts the segments of a slot's gradient that are not final yet, block by block.
+//
+// Kind:   owned by the trainer's thread.
+// Why:    a backward pass finishes tensors, what travels is blocks; a block is final with the last of its segments.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "common/catalog.h"
+
+namespace capstan::client {
+
+class FinishedBlocks {
+ public:
+  // A slot begins: nothing is final.
+  void Begin(const Catalog& catalog) {
+    missing_.clear();
+    for (const Block& block : catalog.blocks()) missing_.push_back(block.segment_count);
+  }
+
+  // Tensors [first, last] are final. Calls finished(block) for each block that is so with them, from the last one on.
+  template <class F>
+  void Take(const Catalog& catalog, TensorIndex first, TensorIndex last, const F& finished) {
+    // Each tensor has one segment in every block from its first to its last.
+    for (TensorIndex tensor = last + 1; tensor-- > first;) {
+      for (BlockIndex block = catalog.last_block(tensor) + 1; block-- > catalog.first_block(tensor);) {
+        if (missing_[block] > 0 && --missing_[block] == 0) finished(block);
+      }
+    }
+  }
+
+  // All tensors are.
+  template <class F>
+  void TakeRest(const F& finished) {
+    for (auto block = static_cast<BlockIndex>(missing_.size()); block-- > 0;) {
+      if (std::exchange(missing_[block], 0) > 0) finished(block);
+    }
+  }
+
+ private:
+  std::vector<std::uint32_t> missing_;  // segments, by block
+};
+
+}  // namespace capstan::client
