@@ -176,7 +176,7 @@ class Jobs:
 
     def __init__(self, network, binaries, folder):
         self.network, self.binaries, self.folder = network, binaries, folder
-        self.port = 7000
+        self.port, self.started = 7000, 0
         self.known = {}
 
     def measure(self, point, mode, expected):
@@ -191,18 +191,20 @@ class Jobs:
         warm, steps = step_counts(expected)
         total = warm + steps + (mode == "allreduce")  # whose last step brings the weights to the servers
         run = os.path.join(self.folder, f"run-{self.port}")
-        features, hidden = MODELS[point.mib]
         coordinator = f"{self.network.address('c')}:{self.port}"
         job = os.path.join(self.folder, f"job-{self.port}.toml")
         with open(job, "w", encoding="utf-8") as file:
-            file.write(JOB.format(mode=mode, steps=total, batch=2 * point.workers, workers=point.workers,
-                                  servers=point.servers, hidden=hidden, features=features, classes=CLASSES,
-                                  coordinator=coordinator))
+            file.write(self._job_file(point, mode, total, coordinator))
         self._wait(self._commands(point, job, run, coordinator), 60 + 10 * expected * (total + 1))
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             seconds = median_step(file, warm, steps)
         say(f"{name_of(point)} {mode}: {seconds * 1e3:.1f} ms, median of {steps}")
         return seconds, steps
+
+    def _job_file(self, point, mode, steps, coordinator):
+        features, hidden = MODELS[point.mib]
+        return JOB.format(mode=mode, steps=steps, batch=2 * point.workers, workers=point.workers, servers=point.servers,
+                          hidden=hidden, features=features, classes=CLASSES, coordinator=coordinator)
 
     def _commands(self, point, job, run, coordinator):
         """(member, program and its arguments) of each process."""
@@ -212,7 +214,12 @@ class Jobs:
             listen = f"cluster.listen={address(f's{index}')}:{self.port}"
             yield f"s{index}", "capstan-server", job, "--index", str(index), "--set", listen
         for index in range(point.workers):
-            yield f"w{index}", "capstan-worker", "--coordinator", coordinator, "--address", address(f"w{index}")
+            place = self._place_of_worker(index)
+            words = ["--coordinator", coordinator, "--address", address(place), "--name", f"w{index}"]
+            yield place, "capstan-worker", *words
+
+    def _place_of_worker(self, index):
+        return f"w{index}"
 
     def _wait(self, commands, patience):
         """Until all have ended well; none is left running."""
@@ -237,19 +244,18 @@ class Jobs:
                     if child.wait() != 0:
                         raise self._failure(child, f"exit {child.returncode}")
 
-    def _log(self, member):
-        return os.path.join(self.folder, f"log-{self.port}-{member}")
-
     def _start(self, member, program, *words):
         command = self.network.command(member, os.path.join(self.binaries, program), *words)
-        with open(self._log(member), "w", encoding="utf-8") as log:
+        self.started += 1
+        name = os.path.join(self.folder, f"log-{self.port}-{member}-{self.started}")
+        with open(name, "w", encoding="utf-8") as log:
             child = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
                                      stderr=subprocess.STDOUT, start_new_session=True)
-        child.member = member
+        child.log = name
         return child
 
     def _failure(self, child, what):
-        with open(self._log(child.member), encoding="utf-8", errors="replace") as file:
+        with open(child.log, encoding="utf-8", errors="replace") as file:
             said = "".join(file.readlines()[-12:])
         return RuntimeError(f"{' '.join(child.args)}: {what}; its last lines:\n{said}")
 

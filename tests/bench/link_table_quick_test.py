@@ -12,6 +12,7 @@ import unittest
 
 import link_network
 import link_table
+import local_reduce_table
 
 PROGRAM = [sys.executable, "-B", link_table.__file__]
 DEADLINE = 120
@@ -26,6 +27,14 @@ class QuickTest(unittest.TestCase):
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
         return child
+
+    def test_workers_of_one_machine_are_measured_with_and_without_a_common_push(self):
+        words = [sys.executable, "-B", local_reduce_table.__file__, "--bin", BIN, "--links", "unlimited", "--sizes", "1"]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        rows = [line.split() for line in ended.stdout.splitlines()[1:]]
+        self.assertEqual([row[2:4] for row in rows], [["1", "2"], ["1", "4"]])
+        self.assertTrue(all(float(cell) > 0 for row in rows for cell in row[4:]), ended.stdout)
 
     def test_a_point_is_measured_and_nothing_is_left(self):
         gone = subprocess.Popen(["true"])
