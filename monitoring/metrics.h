@@ -105,8 +105,8 @@ struct alignas(64) WorkerMetrics {
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
 
-  Gauge unstaged_pushes;                                  // kept until they are staged
-  Counter reduced_bytes, group_bytes_out, groups_formed;  // mode allreduce
+  Gauge unstaged_pushes;                                             // kept until they are staged
+  Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups;  // with other workers
   OptionalGauge loss;
   Gauge generation;
 };

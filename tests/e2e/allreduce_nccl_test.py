@@ -131,19 +131,21 @@ class AllReduceNcclTest(recovery.SameBitsTest):
             for run in digests:
                 shutil.rmtree(self.path(run))
 
-    def bytes_of_worker(self, worker, name):
+    def counter_of_worker(self, worker, name):
         address = self.endpoints("run")["metrics"][worker]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
             values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
-        return float(values[f"capstan_worker_{name}_bytes_total"])
+        return float(values[f"capstan_worker_{name}"])
 
     def test_what_was_added_up_is_counted(self):
         with self.begin("cluster.workers=2", "job.steps=400") as launch:
             launch.wait_for_line("running: ")
             recovery.poll(lambda: recovery.count_records(self.path("run")) > 15 or launch.closed, "steps")
-            reduced, sent = (self.bytes_of_worker("worker-1", name) for name in ("reduced", "group_transmit"))
+            reduced, sent = (self.counter_of_worker("worker-1", f"{name}_bytes_total") for name in ("reduced", "group_transmit"))
             recovery.say(f"{reduced:.0f} bytes were added up, {sent:.0f} sent over Gloo")
             self.assertGreater(reduced, 15 * GRADIENT)
+            groups = {kind: self.counter_of_worker("worker-1", f'groups_total{{kind="{kind}"}}') for kind in ("gloo", "nccl")}
+            self.assertEqual(groups, {"gloo": 0, "nccl": 1})
             self.assertLess(sent, VERSION + reduced / 10)  # who reads the first version from the shards passes it on
 
     # ---- kills, pauses, and what NCCL does not do

@@ -106,7 +106,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
     metrics->reduced_bytes.AdvanceTo(counters.reduced_bytes);
     metrics->group_bytes_out.AdvanceTo(counters.group_bytes_out);
-    metrics->groups_formed.AdvanceTo(counters.groups_formed);
+    metrics->gloo_groups.AdvanceTo(counters.groups_formed - counters.device_groups_formed);
+    metrics->nccl_groups.AdvanceTo(counters.device_groups_formed);
     if (const std::string notice = model->TakeNotice(); !notice.empty()) options.say(notice);
     return options.stop_requested();
   };

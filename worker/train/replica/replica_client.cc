@@ -104,7 +104,7 @@ class ReplicaClient : public client::SessionClient {
   std::unique_ptr<CollectiveThread> thread_;
   std::optional<Session::GroupKnown> known_;
   std::uint64_t reduced_bytes_ = 0, bytes_out_ = 0, bytes_out_before_ = 0;  // by `thread_` and those before it
-  std::uint64_t groups_formed_ = 0;
+  std::uint64_t groups_formed_ = 0, device_groups_formed_ = 0;
 
   // The round.
   bool announced_ = false;  // and not handed out yet
@@ -239,6 +239,7 @@ Status ReplicaClient::Form() {
   }
   thread_ = std::move(formed);
   ++groups_formed_;
+  if (on_devices()) ++device_groups_formed_;
   bytes_out_before_ = bytes_out_;
   version_.Become(terms_);
   loop().Send(client::GroupCommand{group_of_, GroupState::kFormed, {}});
@@ -466,6 +467,7 @@ ClientCounters ReplicaClient::counters() const {
   counters.reduced_bytes = reduced_bytes_;
   counters.group_bytes_out = bytes_out_;
   counters.groups_formed = groups_formed_;
+  counters.device_groups_formed = device_groups_formed_;
   return counters;
 }
 

@@ -109,9 +109,10 @@ struct ClientCounters {
   std::uint64_t sends_blocked = 0, sends_unreachable = 0;           // a full queue, a peer that is gone
   std::uint64_t unstaged_pushes = 0;                                // kept until their shard has staged them
   std::chrono::steady_clock::time_point all_staged = {};            // when unstaged_pushes last fell to 0
-  // capstan-worker in mode allreduce: gradients added up with the other workers, and what was sent to them for it.
+  // capstan-worker: gradients added up with other workers, and what was sent to them over Gloo; groups joined for it, and
+  // those of them whose devices add up over NCCL.
   std::uint64_t reduced_bytes = 0, group_bytes_out = 0;
-  std::uint64_t groups_formed = 0;
+  std::uint64_t groups_formed = 0, device_groups_formed = 0;
 };
 
 class [[gnu::visibility("default")]] Client {
