@@ -196,6 +196,7 @@ class Coordinator {
   void BeginGroup();
   void HearOfGroup(const Worker& worker, Outbox* out);
   bool GroupOffered() const;
+  std::string NotInGroup() const;
   std::vector<GroupMember> GroupOf(const Worker& worker) const;
   // Where workers of one machine add up their gradients: their groups, which come and go beside generations.
   void RenewLocalGroups(Instant now, Outbox* out);

@@ -74,9 +74,18 @@ void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
       return SendViews(out);
     case GroupState::kFormed: return;
     case GroupState::kBroken:
-      return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kRegroup, out);
+      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + NotInGroup(), Recovery::kRegroup, out);
     case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kGoBack, out);
   }
+}
+
+// For people: who has not answered the generation's call for a group; empty: all have.
+std::string Coordinator::NotInGroup() const {
+  std::string names;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (!worker.slots.empty() && worker.group == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
+  }
+  return names.empty() ? names : " (not there yet: " + names + ")";
 }
 
 bool Coordinator::GroupOffered() const {

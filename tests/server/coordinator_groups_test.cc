@@ -148,6 +148,16 @@ TEST_CASE("a commit arrives everywhere before another group begins", "[server][a
   CHECK(Mentions(bench.Notices(), "the connection broke to rank 1 (w1)"));
 }
 
+TEST_CASE("a group that is not formed in time names who did not answer the call for it", "[server][allreduce]") {
+  GroupBench bench;
+  bench.RunWith({"w0", "w1", "w2"});
+  bench.SayGroup(bench.joins[0], GroupState::kOffered, "address");
+  bench.SayGroup(bench.joins[2], GroupState::kOffered, "address");
+  bench.SayGroup(bench.joins[0], GroupState::kBroken, "the addresses did not come");
+  bench.Pass(seconds(3), bench.joins);
+  CHECK(Mentions(bench.Notices(), "\"w0\": the addresses did not come (not there yet: \"w1\")"));
+}
+
 TEST_CASE("a group that has lost its version goes back to the newest snapshot, and the loss is named",
           "[server][allreduce]") {
   GroupBench bench;

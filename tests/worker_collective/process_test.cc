@@ -21,10 +21,10 @@ constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
 constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // many: the signal meets a message on its way
 
 // Reduces until that fails; says its process at first, and at last how it ended and how long the last call took.
-Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time) {
+Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time, milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);
-  const GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }};
+  const GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }, silence};
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh,
                            CreateGlooMesh(options, &rendezvous, Clock::now() + std::chrono::seconds(30)));
   const std::unique_ptr<Group> group = CreateGroup(std::move(mesh), {.chunk_bytes = kMany});
@@ -48,10 +48,12 @@ struct End {
 };
 
 // What the ranks but the second say when the second gets `sent`, and a call has this much time.
-std::vector<End> EndsWhenOneGets(int sent, int ranks, std::size_t count, milliseconds time) {
+std::vector<End> EndsWhenOneGets(int sent, int ranks, std::size_t count, milliseconds time,
+                                 milliseconds silence = kLongerThanTheTestWaits) {
   std::vector<ChildProcess> children;
   for (int rank = 0; rank < ranks; ++rank) {
-    children.push_back(ChildProcess::Fork([=](Channel& parent) { return RunRank(parent, rank, ranks, count, time); }));
+    children.push_back(
+        ChildProcess::Fork([=](Channel& parent) { return RunRank(parent, rank, ranks, count, time, silence); }));
   }
   REQUIRE(bench::Introduce(&children).ok());
   std::vector<pid_t> processes;
@@ -84,6 +86,15 @@ TEST_CASE("when a process is stopped, the calls of all others end at their deadl
   for (const End& end : EndsWhenOneGets(SIGSTOP, 4, kFew, milliseconds(2500))) {
     INFO(end.status << " after " << end.took << " ms");
     CHECK_THAT(end.status, Contains("missing in it: rank 1 (w-1);"));
+  }
+}
+
+TEST_CASE("a process that does not answer any more is found missing long before a deadline, and named",
+          "[collective][process]") {
+  for (const End& end :
+       EndsWhenOneGets(SIGSTOP, GENERATE(2, 4), GENERATE(kFew, kMany), kLongerThanTheTestWaits, milliseconds(1500))) {
+    INFO(end.status << " after " << end.took << " ms");
+    CHECK_THAT(end.status, Contains("no answer comes any more from rank 1 (w-1);"));
   }
 }
 

@@ -33,11 +33,11 @@ constexpr milliseconds kAnswerPatience{1000};  // of a rank that should be there
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
 
-enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2, kNothing = 3 };
-constexpr std::size_t kSayings = 3;  // beside kNothing
+enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2, kProbe = 3, kHere = 4 };
+constexpr std::size_t kSayings = 3;  // beside kProbe and its answer
 
-// What ranks say to each other beside the payload; each says each of them to another once at most, but kNothing, which
-// only finds out whether the connection stands.
+// What ranks say to each other beside the payload; each says each of them to another once at most, but kProbe and kHere,
+// which find out whether the connection stands, and whether somebody is at its other end.
 struct Control {
   Say say;
   GroupIndex group = 0;
@@ -85,7 +85,8 @@ struct State {
   std::optional<Verdict> verdict;
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
-  bool closing = false, closed = false;  // the connections
+  std::array<std::uint64_t, kRanksMax> heard{};  // how often something was, by rank
+  bool closing = false, closed = false;          // the connections
   Deadline keeper_wakes = kNever;
   std::array<Buffer*, kWays> ears{};  // the listeners', while they listen
   bool stopping = false;
@@ -139,6 +140,11 @@ class GlooMesh : public Mesh {
     return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
   }
   bool IsConnectedTo(int rank, Way way);
+  std::uint64_t HeardOf(int rank) {
+    return state_.With([&](State& state) { return state.heard[static_cast<std::size_t>(rank)]; });
+  }
+  // So many questions that nobody answers are enough.
+  std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
   // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
   Status TakeRoll(GroupIndex group, int peer, Reason reason);
   // The failure; the connections are closed, so nothing writes to anybody's memory any more.
@@ -164,7 +170,8 @@ class GlooMesh : public Mesh {
   void CloseConnections();
   void Listen(Way way);
   bool ListenTo(Way way, const std::vector<int>& speakers);
-  void Hear(int from, const Control& control);
+  void Hear(int from, Way way, const Control& control);
+  void Echo(int rank, Way way);
   void KeepDeadlines();
 
   const GlooMeshOptions options_;
@@ -173,8 +180,8 @@ class GlooMesh : public Mesh {
   Guarded<State> state_;
   std::vector<int> others_;
   std::vector<Outbox> outboxes_;  // by rank; kAnswer belongs to the listener, the others to who asks and who closes
-  Control nothing_{Say::kNothing};
-  std::array<std::unique_ptr<Buffer>, kWays> probes_;  // of `nothing_`
+  Control probe_{Say::kProbe}, here_{Say::kHere};
+  std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // of these two
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
 };
@@ -199,7 +206,8 @@ class GlooTransfer : public Transfer {
   }
 
   Status Wait() override {
-    for (;;) {
+    std::uint64_t heard = 0;
+    for (std::uint64_t unanswered = 0;;) {
       try {
         if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
       } catch (const std::exception&) {
@@ -207,6 +215,10 @@ class GlooTransfer : public Transfer {
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
+      // Not by the time that has passed: this process may have been stopped itself.
+      const std::uint64_t now_heard = mesh_->HeardOf(peer_);
+      unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
+      if (unanswered > mesh_->silence()) return mesh_->TakeRoll(group_, peer_, Reason::kSilent);
       if (!mesh_->IsConnectedTo(peer_, way_)) return mesh_->TakeRoll(group_, peer_, Reason::kLost);
     }
   }
@@ -285,7 +297,8 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   }
   if (others_.empty()) return {};
   for (std::size_t way = 0; way < kWays; ++way) {
-    probes_[way] = contexts_[way]->createUnboundBuffer(&nothing_, sizeof nothing_);
+    probes_[way] = contexts_[way]->createUnboundBuffer(&probe_, sizeof probe_);
+    echoes_[way] = contexts_[way]->createUnboundBuffer(&here_, sizeof here_);
   }
   for (const Way way : {kUp, kDown}) listeners_[way] = std::thread([this, way] { Listen(way); });
   keeper_ = std::thread([this] { KeepDeadlines(); });
@@ -385,7 +398,7 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
   if (!mine) state_.AwaitUntil(kNever, is_over);  // who asks concludes
   if (IsOver()) return Ended();
   RankSet asked;
-  RankSet lost = Ask(group, call, reason == Reason::kLost ? SetOf(peer) : RankSet(), &asked);
+  RankSet lost = Ask(group, call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
   RankSet silent, late;
   state_.AwaitUntil(Clock::now() + kAnswerPatience, [&](State& state) {
     silent.reset();
@@ -396,7 +409,7 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
     return state.verdict || silent.none();
   });
   if (lost.any())
-    Conclude({Reason::kLost, lost | silent});
+    Conclude({reason == Reason::kSilent ? reason : Reason::kLost, lost | silent});
   else if ((silent | late).none())
     Conclude({Reason::kStalled, SetOf(peer)});
   else
@@ -496,6 +509,15 @@ bool GlooMesh::IsConnectedTo(int rank, Way way) {
   }
 }
 
+// Where the connection is broken, the listener finds out.
+void GlooMesh::Echo(int rank, Way way) {
+  try {
+    echoes_[way]->send(rank, kControlTag, 0, sizeof(Control));
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 // A connection that breaks with something said on it that was not heard yet is taken out, so that the others are heard.
 void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
@@ -517,7 +539,7 @@ bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
     for (int from = 0; !stopping;) {
       ear->recv(speakers, kControlTag, 0, sizeof(Control));
       stopping = !ear->waitRecv(&from, kForever);
-      if (!stopping) Hear(from, heard);
+      if (!stopping) Hear(from, way, heard);
     }
   } catch (const std::exception&) {
     stopping = false;
@@ -526,8 +548,9 @@ bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
   return stopping;
 }
 
-void GlooMesh::Hear(int from, const Control& control) {
+void GlooMesh::Hear(int from, Way way, const Control& control) {
   const auto sender = static_cast<std::size_t>(from);
+  state_.With([&](State& state) { ++state.heard[sender]; });
   switch (control.say) {
     case Say::kAsk: {
       const GroupIndex group = control.group % kGroupsMax;
@@ -542,7 +565,8 @@ void GlooMesh::Hear(int from, const Control& control) {
           [&](State& state) { state.answers[sender] = control.number != 0 ? Answer::kHasBegun : Answer::kHasNot; });
       break;
     case Say::kFarewell: Conclude(VerdictOf(control, size())); break;
-    case Say::kNothing: break;
+    case Say::kProbe: Echo(from, way); break;
+    case Say::kHere: break;
   }
 }
 

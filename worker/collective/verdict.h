@@ -15,6 +15,7 @@ enum class Reason : std::uint32_t {
   kLost = 2,     // connections to the missing broke
   kAborted = 3,  // the missing one aborted
   kStalled = 4,  // a deadline passed and all are there; "missing" is who was waited for
+  kSilent = 5,   // the missing were asked again and again whether they are there, and did not answer
 };
 
 using RankSet = std::bitset<kRanksMax>;
@@ -44,6 +45,7 @@ inline Status StatusOf(const Verdict& verdict, const NameOfRank& name_of) {
                      "size and the same options, or give them more time");
     case Reason::kAbsent: return Timeout("a collective's deadline has passed, and missing in it: " + names + next);
     case Reason::kLost: return Unreachable("the connection broke to " + names + next);
+    case Reason::kSilent: return Unreachable("no answer comes any more from " + names + next);
     case Reason::kAborted: return Unreachable("the group was aborted by " + names + next);
   }
   return Unreachable("the group is over" + next);

@@ -48,7 +48,7 @@ Result<std::shared_ptr<collective::Mesh>> Connect(const GroupOptions& options, O
     return collective::CreateInProcessMeshes(1).front();
   }
   const auto name_of = [members = options.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
-  return collective::CreateGlooMesh({options.rank, size, options.host, name_of}, addresses, deadline);
+  return collective::CreateGlooMesh({options.rank, size, options.host, name_of, options.silence}, addresses, deadline);
 }
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);

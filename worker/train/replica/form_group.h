@@ -22,10 +22,11 @@ struct GroupOptions {
   int rank = 0;
   std::string host;  // of this machine, as the others reach it
   Encoding wire = Encoding::kFp32;
-  std::size_t buckets = 1;      // reduced at a time at most
-  Version version;              // that the generation begins with
-  bool has_version = false;     // this worker's replica is that one
-  bool shards_have_it = false;  // so that a member can read it
+  std::chrono::milliseconds silence = std::chrono::seconds(10);  // after which a member is lost
+  std::size_t buckets = 1;                                       // reduced at a time at most
+  Version version;                                               // that the generation begins with
+  bool has_version = false;                                      // this worker's replica is that one
+  bool shards_have_it = false;                                   // so that a member can read it
   // Offers this worker's address and waits for everybody's, by rank.
   std::function<Result<std::vector<std::string>>(std::string address, collective::Deadline deadline)> exchange;
   std::function<Status(collective::Deadline deadline)> read;  // the version from the shards, into the replica

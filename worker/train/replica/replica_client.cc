@@ -25,7 +25,8 @@ using collective::CollectiveThread;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);  // while something else is waited for
-constexpr auto kReduceMax = std::chrono::hours(24);      // the coordinator has the deadlines of a step
+constexpr double kSilentLeases = 3;                      // answers come behind the chunks that are on their way
+constexpr auto kReduceMax = std::chrono::hours(24);      // members hear who is gone, the coordinator who is late
 
 class ReplicaClient : public client::SessionClient {
  public:
@@ -222,6 +223,7 @@ Status ReplicaClient::Form() {
   group.rank = rank_;
   group.host = options_.host;
   group.wire = config_.allreduce.wire;
+  group.silence = std::chrono::milliseconds(static_cast<std::int64_t>(kSilentLeases * config_.limits.lease * 1000));
   group.buckets = buckets_.size();
   group.version = terms_.version;
   group.has_version = version_.MayHandOn(terms_);
