@@ -73,11 +73,13 @@ class LocalReduceTest(recovery.RecoveryTest):
                          "--set", "job.steps=5000", *arguments, run=run) as launch:
             launch.wait_for_line("running: ")
             self.wait_for_steps(launch, 30, run)
+            if arguments:  # before they have found together each pushes by itself
+                self.wait_until_reducing(launch, "worker-3", run)
             seen = []
             for _ in range(2):
                 count = recovery.count_records(self.path(run))
                 seen.append((count, self.counted(self.endpoints(run)["metrics"]["server-0"], RECEIVED)))
-                self.wait_for_steps(launch, 60, run)
+                self.wait_for_steps(launch, count + 200, run)
             launch.child.send_signal(signal.SIGINT)
             launch.wait()
         return (seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0])
