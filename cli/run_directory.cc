@@ -37,8 +37,6 @@ Status MakeFolder(const std::string& path) {
   return {};
 }
 
-// A folder that nobody else has: jobs may start within one second.
-
 // Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
 bool HoldsRun(const std::string& path) {
   std::error_code error;
@@ -53,8 +51,23 @@ std::string Holder(const std::string& lock) {
   return in >> pid ? " (process " + pid + ")" : "";
 }
 
+// What a start that failed has left. A shard's folder that a server has by now stays: whoever starts by hand may start
+// its servers first.
+Status ClearSnapshots(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    const std::string owner = entry.path() / "OWNER";
+    if (fs::exists(owner, error) && !FileLock::Acquire(owner, 0).ok()) continue;
+    fs::remove_all(entry.path(), error);
+    if (error) return Unreachable("cannot remove " + entry.path().string() + ": " + error.message());
+  }
+  return error ? Unreachable("cannot read " + path + ": " + error.message()) : Status();
+}
+
 }  // namespace
 
+// A folder that nobody else has: jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
   CAPSTAN_RETURN_IF_ERROR(MakeFolder("runs"));
@@ -79,9 +92,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
     return Invalid("the run directory " + path + " holds a run already; give another --run-dir, remove it, or go on " +
                    "with it by --resume");
   }
-  std::error_code error;
-  fs::remove_all(path + "/snapshots", error);  // of a start that failed
-  if (error) return Unreachable("cannot remove " + path + "/snapshots: " + error.message());
+  CAPSTAN_RETURN_IF_ERROR(ClearSnapshots(path + "/snapshots"));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
   return directory;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "common/file_lock.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::cli {
@@ -33,6 +34,19 @@ TEST_CASE("a run directory whose run never committed a step can be used again", 
   const TempFolder scratch;
   std::ofstream(scratch.path("metrics.jsonl")).flush();
   CHECK(RunDirectory::Create(scratch.path(), "job").ok());
+}
+
+TEST_CASE("what a failed start has left is cleared away, but not what a server has by now", "[cli][run_directory]") {
+  const TempFolder scratch;
+  for (const char* shard : {"0", "1"}) {
+    std::filesystem::create_directories(scratch.path("snapshots/") + shard);
+    std::ofstream(scratch.path("snapshots/") + shard + "/OWNER").flush();
+  }
+  const Result<FileLock> server = FileLock::Acquire(scratch.path("snapshots/1/OWNER"), 0);
+  REQUIRE(server.ok());
+  CHECK(RunDirectory::Create(scratch.path(), "job").ok());
+  CHECK_FALSE(std::filesystem::exists(scratch.path("snapshots/0")));
+  CHECK(std::filesystem::exists(scratch.path("snapshots/1/OWNER")));
 }
 
 TEST_CASE("jobs that start within one second get folders of their own", "[cli][run_directory]") {
