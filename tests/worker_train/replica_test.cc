@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "worker/train/replica/buckets.h"
+#include "worker/train/buckets.h"
 #include "worker/train/replica/replica.h"
 
 namespace capstan::train {

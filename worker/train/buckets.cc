@@ -1,4 +1,4 @@
-#include "worker/train/replica/buckets.h"
+#include "worker/train/buckets.h"
 
 namespace capstan::train {
 
@@ -20,6 +20,14 @@ std::vector<Bucket> CutBuckets(const Catalog& catalog, std::uint64_t bucket_byte
     open->count += block.count;
   }
   return buckets;
+}
+
+std::vector<std::size_t> BucketOfBlocks(const std::vector<Bucket>& buckets, const Catalog& catalog) {
+  std::vector<std::size_t> bucket_of(catalog.blocks().size());
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    for (BlockIndex block = buckets[i].first; block <= buckets[i].last; ++block) bucket_of[block] = i;
+  }
+  return bucket_of;
 }
 
 }  // namespace capstan::train

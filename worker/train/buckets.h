@@ -19,5 +19,7 @@ struct Bucket {
 
 // From the last block to the first.
 std::vector<Bucket> CutBuckets(const Catalog& catalog, std::uint64_t bucket_bytes);
+// The bucket of each block, by index.
+std::vector<std::size_t> BucketOfBlocks(const std::vector<Bucket>& buckets, const Catalog& catalog);
 
 }  // namespace capstan::train

@@ -11,8 +11,8 @@
 #include "common/hash.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
+#include "worker/train/buckets.h"
 #include "worker/train/local/local_sums.h"
-#include "worker/train/replica/buckets.h"
 
 namespace capstan::train {
 
@@ -142,10 +142,7 @@ void LocalReducer::Begin(const Catalog& catalog, Encoding encoding, SendCommand 
   encoding_ = encoding;
   send_ = std::move(send);
   buckets_ = CutBuckets(catalog, options_.bucket_bytes);
-  bucket_of_.resize(catalog.blocks().size());
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    for (BlockIndex block = buckets_[i].first; block <= buckets_[i].last; ++block) bucket_of_[block] = i;
-  }
+  bucket_of_ = BucketOfBlocks(buckets_, catalog);
   pool_ = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
   thread_ = std::thread([this] { Run(); });
 }

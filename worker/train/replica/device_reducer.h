@@ -18,8 +18,8 @@
 #include "common/messages.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
+#include "worker/train/buckets.h"
 #include "worker/train/job_model.h"
-#include "worker/train/replica/buckets.h"
 #include "worker/train/replica/group_rendezvous.h"
 
 namespace capstan::train {

@@ -11,7 +11,7 @@
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
-#include "worker/train/replica/buckets.h"
+#include "worker/train/buckets.h"
 #include "worker/train/replica/form_group.h"
 #include "worker/train/replica/replica_version.h"
 
@@ -137,10 +137,7 @@ Status ReplicaClient::Declare(const WorkerDescription& description) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   replica_ = std::make_unique<Replica>(*catalog_, config_);
   buckets_ = CutBuckets(*catalog_, static_cast<std::uint64_t>(config_.allreduce.bucket_mib * (1 << 20)));
-  bucket_of_.resize(catalog_->blocks().size());
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    for (BlockIndex block = buckets_[i].first; block <= buckets_[i].last; ++block) bucket_of_[block] = i;
-  }
+  bucket_of_ = BucketOfBlocks(buckets_, *catalog_);
   sum_.resize(catalog_->element_count());
   loop().Send(client::DeclareCommand{client::DeclarationOf(description, config_, std::move(specs)), nullptr, nullptr});
   Declared();
