@@ -197,8 +197,8 @@ struct SnapshotSection {
 enum class Collective : std::uint8_t { kAuto, kGloo, kNccl };
 
 // Mode sync: whether the workers of one machine add up their gradients, so that one of them pushes for all. kGloo: over
-// connections of Gloo.
-enum class LocalReduce : std::uint8_t { kNone, kGloo };
+// connections of Gloo, on the CPU. kNccl: on the device of the first of them, to which the others' send theirs.
+enum class LocalReduce : std::uint8_t { kNone, kGloo, kNccl };
 
 // How gradients travel among the workers. In mode allreduce all but local_reduce change the order or rounding of sums.
 struct AllReduceSection {

@@ -154,10 +154,14 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
                    "\"gloo\", or \"auto\", which takes what there is"};
   }
   if (ReducesLocally(c) && (c.job.mode != Mode::kSync || !c.model.built_in())) {
-    return Problem{
-        "allreduce", "local_reduce",
-        "local_reduce = \"gloo\" is built for the pushes of capstan-worker in mode \"sync\"; set it to \"none\" "
-        "in other modes and where [model] kind is \"client\""};
+    return Problem{"allreduce", "local_reduce",
+                   "local_reduce is built for the pushes of capstan-worker in mode \"sync\"; set it to \"none\" "
+                   "in other modes and where [model] kind is \"client\""};
+  }
+  if (c.allreduce.local_reduce == LocalReduce::kNccl && c.worker.device.kind == DeviceKind::kCpu) {
+    return Problem{"allreduce", "local_reduce",
+                   "local_reduce = \"nccl\" is for workers that compute on a GPU, and [worker] device is \"cpu\"; take "
+                   "\"gloo\""};
   }
   if (c.job.slots > c.job.global_batch) {
     return Problem{

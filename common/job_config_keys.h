@@ -96,8 +96,8 @@ inline constexpr Word<Encoding> kWires[] = {{"fp32", Encoding::kFp32}, {"bf16", 
 inline constexpr std::string_view kWiresLater[] = {"fp16"};
 inline constexpr Word<Collective> kCollectives[] = {
     {"auto", Collective::kAuto}, {"gloo", Collective::kGloo}, {"nccl", Collective::kNccl}};
-inline constexpr Word<LocalReduce> kLocalReduces[] = {{"none", LocalReduce::kNone}, {"gloo", LocalReduce::kGloo}};
-inline constexpr std::string_view kLocalReducesLater[] = {"nccl"};
+inline constexpr Word<LocalReduce> kLocalReduces[] = {
+    {"none", LocalReduce::kNone}, {"gloo", LocalReduce::kGloo}, {"nccl", LocalReduce::kNccl}};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -290,7 +290,7 @@ void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // of any mode: a job ma
   v.Choice({"collective"}, s.collective, {kCollectives, {}});
   v.Number({"bucket_mib"}, s.bucket_mib, {0.0625, 1024});
   v.Choice({"wire"}, s.wire, {kWires, kWiresLater});
-  v.Choice({"local_reduce"}, s.local_reduce, {kLocalReduces, kLocalReducesLater});
+  v.Choice({"local_reduce"}, s.local_reduce, {kLocalReduces, {}});
   v.End();
 }
 

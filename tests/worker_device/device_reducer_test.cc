@@ -279,7 +279,7 @@ TEST_CASE("a bucket that the devices do not add up ends the group, and after som
   const std::string words = fault[0] == 'h' ? "in 0 s after all had handed it over" : "a peer is gone";
   const Variable variable("CAPSTAN_NCCL_FAULT", fault);
   const Outcome outcome = RunMembers({.patience = milliseconds(100)}, [&](Member& member, CollectiveThread& group) {
-    for (int time = 0; time < DeviceReducer::kTriesMax; ++time) {
+    for (int time = 0; time < DeviceTries::kMax; ++time) {
       CAPSTAN_RETURN_IF_ERROR(member.Form(&group));
       CAPSTAN_CHECK(member.devices.is_formed());
       CAPSTAN_RETURN_IF_ERROR(member.AddSlot(0, SlotSum::kReplace));

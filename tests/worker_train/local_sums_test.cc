@@ -27,7 +27,7 @@ TEST_CASE("a head comes back as it was written", "[local]") {
 
 TEST_CASE("workers of one step add up what makes fewer nodes", "[local]") {
   const LocalPlan all = PlanLocalSums({Head({{{4, 5}, 1}}), Head({{{0, 2}, 2}, {{2, 3}, 3}}), Head({{{3, 4}, 4}})}, 5);
-  CHECK(all.sums == std::vector<Node>{{0, 5}});
+  CHECK(all.sums == std::vector<LocalPlan::Sum>{{{0, 5}, 10}});
   CHECK(all.parts_each == 2);
   REQUIRE(all.parts.size() == 4);
   CHECK(all.parts[0].rank == 1);
@@ -35,7 +35,7 @@ TEST_CASE("workers of one step add up what makes fewer nodes", "[local]") {
   CHECK(all.parts[1].number == 1);
   CHECK(all.parts[1].samples == 3);
   CHECK(PlanLocalSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}}), Head({{{2, 3}, 1}})}, 4).sums ==
-        std::vector<Node>{{0, 2}, {2, 3}});
+        std::vector<LocalPlan::Sum>{{{0, 2}, 2}, {{2, 3}, 1}});
 }
 
 TEST_CASE("workers that have nothing to add up, or bring what does not fit, push by themselves", "[local]") {
@@ -75,7 +75,7 @@ void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
 
 TEST_CASE("a sum has the bits of the job's tree, however its parts are cut and whoever has no samples", "[local]") {
   RandomStream random(31);
-  std::vector<std::vector<float>> spare;
+  HostAddition addition;
   for (int round = 0; round < 500; ++round) {
     const auto slots = static_cast<SlotIndex>(1 + random.Below(9));
     std::vector<std::vector<float>> kept;
@@ -91,7 +91,7 @@ TEST_CASE("a sum has the bits of the job's tree, however its parts are cut and w
     for (Node node : cut) parts.push_back(SumOf(node, leaves, &kept));
     const StagedInput expected = SumOf({0, slots}, leaves, &kept);
     std::vector<float> out(kCount);
-    const StagedInput sum = AddUp({0, slots}, parts, kCount, out.data(), &spare);
+    const StagedInput sum = AddUp({0, slots}, parts, kCount, out.data(), addition);
     REQUIRE(sum.node == expected.node);
     REQUIRE(sum.samples == expected.samples);
     REQUIRE((sum.samples == 0 || std::memcmp(sum.values, expected.values, kCount * sizeof(float)) == 0));

@@ -51,7 +51,8 @@ class LocalReduce {
 
   // Of gradients: those that were added up, and what was sent to the other workers for it.
   struct Counters {
-    std::uint64_t reduced_bytes = 0, bytes_out = 0, groups_formed = 0;
+    std::uint64_t reduced_bytes = 0, bytes_out = 0;
+    std::uint64_t groups_formed = 0, device_groups_formed = 0;  // the latter among the former
   };
   virtual Counters counters() const = 0;
 };

@@ -261,6 +261,7 @@ ClientCounters NetworkClient::counters() const {
   counters.reduced_bytes = local.reduced_bytes;
   counters.group_bytes_out = local.bytes_out;
   counters.groups_formed = local.groups_formed;
+  counters.device_groups_formed = local.device_groups_formed;
   return counters;
 }
 

@@ -20,6 +20,7 @@
 #include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/device_sum.h"
+#include "worker/train/local/local_device.h"
 
 namespace capstan::train {
 
@@ -38,12 +39,6 @@ struct DeviceMemory {
   std::uint64_t work = 0;    // of products and kernels, at most
   std::uint64_t pinned = 0;  // of the host's memory, for what is on its way
   std::uint64_t free = 0;
-};
-
-// What a model computes on, as a member of a group of devices.
-struct GroupDevice {
-  std::string id;       // no two devices have one
-  std::string library;  // which forms groups: its name and version
 };
 
 class JobModel {
@@ -76,6 +71,10 @@ class JobModel {
       const collective::DeviceGroupOptions& /*options*/, collective::Rendezvous* /*rendezvous*/,
       collective::Deadline /*deadline*/) {
     return OnTheHost();
+  }
+  // Who forms groups that add up on the same device, along with what this computes there; may outlive this.
+  virtual DeviceAdderMaker AdderMaker() const {
+    return [](const auto&...) -> Result<std::unique_ptr<BucketAdder>> { return OnTheHost(); };
   }
 
   // What there is to say since it was last asked, for people: which library computes, where a machine may lack one.

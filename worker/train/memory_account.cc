@@ -181,6 +181,11 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
     account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }
+  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets on their way
+    const auto bucket = std::min(wide_bytes, static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB));
+    account.device->work += 2 * bucket * (std::uint64_t{config.cluster.workers} + 2) + 2 * bucket;
+    account.device->pinned += 4 * bucket;
+  }
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.can_recompute = config.model.can_recompute();
   account.recomputes = config.worker.recompute;

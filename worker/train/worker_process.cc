@@ -47,9 +47,15 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
       [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
 }
 
-// The one that the job's mode asks for.
+// What of the model's device the client uses, which is there before the model.
+struct ClientDevices {
+  DeviceReducer* reducer = nullptr;  // mode allreduce
+  std::optional<LocalDevice> local;  // local_reduce = "nccl"
+};
+
+// The one that the job's mode asks for. `devices` outlives it.
 Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
-                                           const WorkerOptions& options, std::function<DeviceReducer*()> devices) {
+                                           const WorkerOptions& options, const ClientDevices& devices) {
   const bool replicated = WorkersUpdate(config.job.mode);
   if (!replicated && !ReducesLocally(config)) return client::CreateNetworkClient(std::move(connection));
   std::string host = options.address;
@@ -59,12 +65,24 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
     CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
   }
   if (replicated) {
-    return CreateReplicaClient(std::move(connection),
-                               {options.coordinator, options.name, std::move(host), options.say, std::move(devices)});
+    return CreateReplicaClient(std::move(connection), {options.coordinator, options.name, std::move(host), options.say,
+                                                       [&devices] { return devices.reducer; }});
   }
   LocalReducerOptions local{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
                             options.say};
+  local.device = [&devices] { return devices.local ? &*devices.local : nullptr; };
+  local.libraries = options.libraries;
   return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)));
+}
+
+// Nothing where the job file asks for none.
+Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
+                                                   const JobModel& model) {
+  if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<LocalDevice>();
+  Result<GroupDevice> device = model.FindGroupDevice(libraries);
+  if (device.ok()) return std::optional(LocalDevice{std::move(*device), model.AdderMaker()});
+  return Unsupported("[allreduce] local_reduce = \"nccl\", and this worker cannot: " + device.status().message() +
+                     "; or set \"gloo\", with which the hosts add up");
 }
 
 }  // namespace
@@ -80,9 +98,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   const std::string machine = options.machine.empty() ? MachineName() : options.machine;
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, machine));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
-  DeviceReducer* devices = nullptr;
+  ClientDevices devices;
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                           MakeClient(std::move(connection), config, options, [&devices] { return devices; }));
+                           MakeClient(std::move(connection), config, options, devices));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> data, OpenDataset(config, options.data_root));
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
@@ -94,8 +112,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
   options.say("memory: " + account.ToString());
   const std::unique_ptr<DeviceReducer> reducer = DeviceReducer::Create(config, options.libraries, options.say, *model);
-  devices = reducer.get();
-  if (devices != nullptr) CAPSTAN_RETURN_IF_ERROR(devices->Check());
+  devices.reducer = reducer.get();
+  if (reducer != nullptr) CAPSTAN_RETURN_IF_ERROR(reducer->Check());
+  CAPSTAN_ASSIGN_OR_RETURN(devices.local, FindLocalDevice(config, options.libraries, *model));
 
   TrainerLanes lanes;
   if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};

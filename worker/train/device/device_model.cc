@@ -8,6 +8,7 @@
 
 #include "kernels/cast.h"
 #include "kernels/cuda/convolutions.h"
+#include "worker/train/device/device_adder.h"
 #include "worker/train/device/nccl_group.h"
 
 namespace capstan::train {
@@ -177,6 +178,16 @@ template <class T>
 Result<std::unique_ptr<collective::DeviceGroup>> DeviceModel<T>::CreateGroup(
     const collective::DeviceGroupOptions& options, collective::Rendezvous* rendezvous, collective::Deadline deadline) {
   return CreateNcclGroup(*context_, options, rendezvous, deadline);
+}
+
+template <class T>
+DeviceAdderMaker DeviceModel<T>::AdderMaker() const {
+  int device = 0;
+  context_->Note(cudaGetDevice(&device), "asking for the device");
+  return [device](const collective::DeviceGroupOptions& group, const BucketShape& shape,
+                  collective::Rendezvous* rendezvous, collective::Deadline deadline) {
+    return CreateDeviceAdder(device, group, shape, rendezvous, deadline);
+  };
 }
 
 template <class T>

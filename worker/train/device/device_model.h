@@ -60,6 +60,7 @@ class DeviceModel final : public JobModel {
   Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(const collective::DeviceGroupOptions& options,
                                                                collective::Rendezvous* rendezvous,
                                                                collective::Deadline deadline) override;
+  DeviceAdderMaker AdderMaker() const override;
   std::string TakeNotice() override;
   std::string NumericClass() const override;
   Result<std::uint64_t> NumericFingerprint() const override;

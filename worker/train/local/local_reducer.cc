@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -12,7 +11,7 @@
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 #include "worker/train/buckets.h"
-#include "worker/train/local/local_sums.h"
+#include "worker/train/local/adder_choice.h"
 
 namespace capstan::train {
 
@@ -24,9 +23,8 @@ using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
 constexpr auto kConnectMax = std::chrono::seconds(5);  // once all addresses are known
-// From when this worker's own part is there. Members may be far apart in a step; one that stands still, the coordinator's
-// lease finds.
-constexpr auto kCallMax = std::chrono::seconds(10);
+// Members may be far apart in a step. Who is gone ends the group; one that stands still, the coordinator's lease finds.
+constexpr auto kCallMax = std::chrono::hours(24);
 
 // A round of this worker, from its last slot on.
 struct Job {
@@ -74,18 +72,24 @@ class LocalReducer : public client::LocalReduce {
   // Of the thread inside.
   void Run();
   std::optional<Session::LocalGroup> AwaitGroup(std::uint64_t tried);
-  Result<std::unique_ptr<collective::Group>> Form(const Session::LocalGroup& wanted);
+  Result<std::unique_ptr<collective::Group>> Connect(const Session::LocalGroup& wanted);
+  Status Form(const Session::LocalGroup& wanted, collective::Group* group);
+  Status WorkInGroup(const Session::LocalGroup& wanted);
   Status Serve(std::uint64_t epoch, collective::Group* group);
   std::shared_ptr<Job> AwaitJob(std::uint64_t epoch, const std::shared_ptr<Job>& served);
   Result<std::vector<LocalHead>> Exchange(const LocalHead& mine, collective::Group* group);
   LocalHead HeadOf(const Job& job, std::uint64_t epoch);
   Status Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch, collective::Group* group);
+  Status AddBuckets(Job* job, const LocalStep& step, const std::vector<BufferRef>& sums, std::uint64_t epoch,
+                    collective::Group* group);
+  bool HasCome(const Job& job, std::size_t bucket, std::uint64_t epoch) const;
   Status AwaitBucket(Job* job, std::size_t bucket, std::uint64_t epoch);
-  Status GatherBucket(const Job& job, const LocalPlan& plan, const Bucket& bucket, collective::Group* group);
-  void PushBlock(const Job& job, const LocalPlan& plan, const Bucket& bucket, BlockIndex index,
-                 const std::vector<BufferRef>& sums);
+  void PushBlock(const Job& job, const LocalStep& step, BlockIndex index, const std::vector<BufferRef>& sums);
   void Finish(Job* job, PushWay way);
   void EndGroup(std::uint64_t epoch, const Status& why);
+  bool IsOver(const Shared& shared, std::uint64_t epoch) const {
+    return shared.stopping || shared.wanted.epoch != epoch;
+  }
 
   const LocalReducerOptions options_;
   const Catalog* catalog_ = nullptr;
@@ -101,10 +105,10 @@ class LocalReducer : public client::LocalReduce {
   bool any_step_ = false;
 
   // Of the thread inside.
-  std::unique_ptr<BufferPool> pool_;          // flat sums; the session may hold them until they are staged
-  std::vector<std::vector<float>> gathered_;  // by number of a part: all ranks' buckets
-  std::vector<std::vector<float>> spare_;
-  std::uint64_t bytes_before_ = 0;  // that the group had sent when they were counted
+  std::unique_ptr<BufferPool> pool_;  // flat sums; the session may hold them until they are staged
+  std::optional<AdderChoice> choice_;
+  std::unique_ptr<BucketAdder> adder_;  // of the group that is there
+  std::uint64_t bytes_before_ = 0;      // that the group had sent when they were counted
 
   mutable Guarded<Shared> shared_;
   std::thread thread_;
@@ -144,6 +148,7 @@ void LocalReducer::Begin(const Catalog& catalog, Encoding encoding, SendCommand 
   buckets_ = CutBuckets(catalog, options_.bucket_bytes);
   bucket_of_ = BucketOfBlocks(buckets_, catalog);
   pool_ = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
+  choice_.emplace(AdderChoiceOptions{options_.device(), options_.libraries, options_.on_notice});
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -210,19 +215,23 @@ void LocalReducer::Run() {
   while (const std::optional<Session::LocalGroup> wanted = AwaitGroup(tried)) {
     tried = wanted->epoch;
     if (wanted->members.size() < 2) continue;
-    Result<std::unique_ptr<collective::Group>> group = Form(*wanted);
-    Status status = group.status();
-    bytes_before_ = 0;
-    if (group.ok()) {
-      status = Serve(wanted->epoch, group->get());
-      shared_.Change([](Shared& shared) {
-        shared.group = nullptr;
-        shared.formed = 0;
-      });
-      (*group)->Abort();
-    }
-    EndGroup(wanted->epoch, status);
+    EndGroup(wanted->epoch, WorkInGroup(*wanted));
   }
+}
+
+// Until it is over, for which there always is a reason.
+Status LocalReducer::WorkInGroup(const Session::LocalGroup& wanted) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<collective::Group> group, Connect(wanted));
+  bytes_before_ = 0;
+  Status status = Form(wanted, group.get());
+  if (status.ok()) status = Serve(wanted.epoch, group.get());
+  shared_.Change([](Shared& shared) {
+    shared.group = nullptr;
+    shared.formed = 0;
+  });
+  group->Abort();
+  adder_.reset();
+  return status;
 }
 
 std::optional<Session::LocalGroup> LocalReducer::AwaitGroup(std::uint64_t tried) {
@@ -234,24 +243,40 @@ std::optional<Session::LocalGroup> LocalReducer::AwaitGroup(std::uint64_t tried)
   });
 }
 
-Result<std::unique_ptr<collective::Group>> LocalReducer::Form(const Session::LocalGroup& wanted) {
+Result<std::unique_ptr<collective::Group>> LocalReducer::Connect(const Session::LocalGroup& wanted) {
   OfferedAddresses addresses(this, wanted.epoch);
   const auto name_of = [members = wanted.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
   const int size = static_cast<int>(wanted.members.size());
   CAPSTAN_ASSIGN_OR_RETURN(
       std::shared_ptr<collective::Mesh> mesh,
       collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of}, &addresses, Clock::now() + kConnectMax));
-  std::unique_ptr<collective::Group> group = collective::CreateGroup(std::move(mesh));
-  const bool still = shared_.Change([&](Shared& shared) {
-    if (shared.stopping || shared.wanted.epoch != wanted.epoch) return false;
-    shared.group = group.get();
+  return collective::CreateGroup(std::move(mesh));
+}
+
+Status LocalReducer::Form(const Session::LocalGroup& wanted, collective::Group* group) {
+  const Status over(Code::kStale, "the group is over");
+  const auto is_over = [this, epoch = wanted.epoch](const Shared& shared) { return IsOver(shared, epoch); };
+  const bool begins = shared_.Change([&](Shared& shared) {
+    if (!is_over(shared)) shared.group = group;
+    return !is_over(shared);
+  });
+  if (!begins) return over;
+  const LocalMembers of{wanted.members, wanted.rank, wanted.epoch, [=, this] {
+                          return shared_.With([&](const Shared& shared) { return is_over(shared) ? over : Status(); });
+                        }};
+  BucketShape shape{catalog_, encoding_};
+  for (const Bucket& bucket : buckets_) shape.count_max = std::max(shape.count_max, bucket.count);
+  CAPSTAN_ASSIGN_OR_RETURN(adder_, choice_->Choose(of, shape, group));
+  const bool is_formed = shared_.Change([&](Shared& shared) {
+    if (is_over(shared)) return false;
     shared.formed = wanted.epoch;
     ++shared.counters.groups_formed;
+    if (choice_->on_devices()) ++shared.counters.device_groups_formed;
     return true;
   });
-  if (!still) return Status(Code::kStale, "the group is over");
+  if (!is_formed) return over;
   send_(client::LocalGroupCommand{wanted.epoch, GroupState::kFormed, {}});
-  return group;
+  return {};
 }
 
 // What it left undone each member pushes for itself.
@@ -259,7 +284,7 @@ void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
   std::shared_ptr<Job> job;
   const bool over = shared_.With([&](const Shared& shared) {
     job = shared.job;
-    return shared.stopping || shared.wanted.epoch != epoch;
+    return IsOver(shared, epoch);
   });
   if (job) Finish(job.get(), PushWay::kNow);
   if (over) return;
@@ -299,7 +324,7 @@ Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
 
 // The newest round; null: the group is over.
 std::shared_ptr<Job> LocalReducer::AwaitJob(std::uint64_t epoch, const std::shared_ptr<Job>& served) {
-  const auto over = [&](const Shared& shared) { return shared.stopping || shared.wanted.epoch != epoch; };
+  const auto over = [&](const Shared& shared) { return IsOver(shared, epoch); };
   shared_.AwaitUntil(Deadline::max(), [&](const Shared& shared) { return over(shared) || shared.job != served; });
   return shared_.With([&](const Shared& shared) { return over(shared) ? nullptr : shared.job; });
 }
@@ -338,16 +363,18 @@ void LocalReducer::Finish(Job* job, PushWay way) {
 }
 
 Status LocalReducer::Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch, collective::Group* group) {
-  std::vector<BufferRef> sums;
-  for (std::size_t i = 0; group->rank() == 0 && i < plan.sums.size(); ++i) sums.push_back(pool_->Take());
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(AwaitBucket(job, i, epoch));
-    CAPSTAN_RETURN_IF_ERROR(GatherBucket(*job, plan, buckets_[i], group));
-    if (sums.empty()) continue;
-    for (BlockIndex block = buckets_[i].last + 1; block-- > buckets_[i].first;) {
-      PushBlock(*job, plan, buckets_[i], block, sums);
-    }
+  LocalStep step{plan, {}, {}, {}};
+  for (const client::SlotSums::Part& part : job->round.parts) {
+    step.nodes.push_back(part.node);
+    step.parts.push_back(part.gradient ? part.gradient.As<const std::byte>() : nullptr);
   }
+  std::vector<BufferRef> sums;
+  for (std::size_t i = 0; group->rank() == 0 && i < plan.sums.size(); ++i) {
+    sums.push_back(pool_->Take());
+    step.sums.push_back(sums.back().As<float>());
+  }
+  CAPSTAN_RETURN_IF_ERROR(AddBuckets(job, step, sums, epoch, group));
+  choice_->StepDone();
   shared_.Change([&](Shared& shared) {
     shared.counters.reduced_bytes += catalog_->element_count() * sizeof(float);
     shared.counters.bytes_out += group->bytes_sent() - std::exchange(bytes_before_, group->bytes_sent());
@@ -355,53 +382,55 @@ Status LocalReducer::Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch
   return {};
 }
 
+Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vector<BufferRef>& sums,
+                                std::uint64_t epoch, collective::Group* group) {
+  std::size_t begun = 0, finished = 0;
+  const auto note = [&](Status status) {
+    const bool is_over = shared_.With([&](const Shared& shared) { return IsOver(shared, epoch); });
+    if (!status.ok() && !is_over) choice_->Failed(status);
+    return status;
+  };
+  const auto push = [&](BlockIndex block) { PushBlock(*job, step, block, sums); };
+  const auto finish = [&](std::size_t count) -> Status {
+    for (; finished < count; ++finished) CAPSTAN_RETURN_IF_ERROR(note(adder_->Finish(push)));
+    return {};
+  };
+  while (begun < buckets_.size()) {
+    if (!HasCome(*job, begun, epoch)) CAPSTAN_RETURN_IF_ERROR(finish(begun));  // it may take long
+    CAPSTAN_RETURN_IF_ERROR(AwaitBucket(job, begun, epoch));
+    if (adder_->is_impatient()) CAPSTAN_RETURN_IF_ERROR(group->Barrier(Clock::now() + kCallMax));
+    CAPSTAN_RETURN_IF_ERROR(note(adder_->Begin(step, buckets_[begun++])));
+    CAPSTAN_RETURN_IF_ERROR(finish(begun - std::min(begun, adder_->ahead_max())));
+  }
+  return finish(begun);
+}
+
+bool LocalReducer::HasCome(const Job& job, std::size_t bucket, std::uint64_t epoch) const {
+  return shared_.With(
+      [&](const Shared& shared) { return IsOver(shared, epoch) || job.given_up || job.blocks_missing[bucket] == 0; });
+}
+
 Status LocalReducer::AwaitBucket(Job* job, std::size_t bucket, std::uint64_t epoch) {
-  const auto over = [&](const Shared& shared) { return shared.stopping || shared.wanted.epoch != epoch; };
   const auto come = [&](const Shared& shared) {
-    return over(shared) || job->given_up || job->blocks_missing[bucket] == 0;
+    return IsOver(shared, epoch) || job->given_up || job->blocks_missing[bucket] == 0;
   };
   shared_.AwaitUntil(Deadline::max(), come);  // as long as its own worker computes
   return shared_.With([&](const Shared& shared) -> Status {
-    if (over(shared)) return {Code::kStale, "the group is over"};
+    if (IsOver(shared, epoch)) return {Code::kStale, "the group is over"};
     return job->given_up ? Status(Code::kStale, "its round was given up") : Status();
   });
 }
 
-// Where a worker has fewer parts than another one, what it sends for the rest is not looked at.
-Status LocalReducer::GatherBucket(const Job& job, const LocalPlan& plan, const Bucket& bucket,
-                                  collective::Group* group) {
-  gathered_.resize(std::max(gathered_.size(), plan.parts_each + 1));
-  std::vector<float>& nothing = gathered_[plan.parts_each];
-  for (std::size_t number = 0; number < plan.parts_each; ++number) {
-    std::vector<float>& all = gathered_[number];
-    if (group->rank() == 0) all.resize(bucket.count * static_cast<std::size_t>(group->size()));
-    nothing.resize(std::max<std::size_t>(nothing.size(), bucket.count));
-    const bool some = number < job.round.parts.size() && job.round.parts[number].gradient;
-    const float* mine = some ? job.round.parts[number].gradient.As<const float>() + bucket.flat_offset : nothing.data();
-    CAPSTAN_RETURN_IF_ERROR(group->Gather({mine, bucket.count}, 0, all, Clock::now() + kCallMax));
-  }
-  return {};
-}
-
-void LocalReducer::PushBlock(const Job& job, const LocalPlan& plan, const Bucket& bucket, BlockIndex index,
+void LocalReducer::PushBlock(const Job& job, const LocalStep& step, BlockIndex index,
                              const std::vector<BufferRef>& sums) {
   const Block& block = catalog_->blocks()[index];
-  std::vector<StagedInput> parts;
-  for (const LocalPlan::Part& part : plan.parts) {
-    const float* const values = gathered_[part.number].data() + static_cast<std::size_t>(part.rank) * bucket.count +
-                                (block.flat_offset - bucket.flat_offset);
-    parts.push_back({part.node, part.samples, reinterpret_cast<const std::byte*>(values),
-                     part.node.IsLeaf() ? block.EncodingIn(encoding_) : Encoding::kFp32});
-  }
-  for (std::size_t i = 0; i < plan.sums.size(); ++i) {
-    float* const out = sums[i].As<float>() + block.flat_offset;
-    const StagedInput sum = AddUp(plan.sums[i], parts, block.count, out, &spare_);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const LocalPlan::Sum& sum = step.plan.sums[i];
     client::PushCommand push{job.round.round, sum.node, index, sum.samples, job.round.loss_scale, 0, {}};
     if (sum.samples > 0) {
-      auto* const bytes = reinterpret_cast<std::byte*>(out);
-      const std::size_t size = block.count * BytesPerNumber(sum.encoding);
-      if (sum.values != bytes) std::memcpy(bytes, sum.values, size);  // a part that stays alone
-      push.payload = {sums[i], bytes, size};
+      const Encoding encoding = sum.node.IsLeaf() ? block.EncodingIn(encoding_) : Encoding::kFp32;
+      const auto* const bytes = reinterpret_cast<const std::byte*>(step.sums[i] + block.flat_offset);
+      push.payload = {sums[i], bytes, block.count * BytesPerNumber(encoding)};
       push.payload_hash = Hash64(push.payload.bytes());
     }
     send_(std::move(push));

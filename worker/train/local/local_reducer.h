@@ -1,4 +1,4 @@
-// CreateLocalReducer: workers of one machine add up their gradients over Gloo, and the first of them pushes the sums.
+// CreateLocalReducer: workers of one machine add up their gradients, and the first of them pushes the sums.
 //
 // Kind:   as LocalReduce; with a thread for the group besides.
 // Limits: a gradient for each sum, and for each worker of the machine a bucket.
@@ -7,7 +7,8 @@
 //
 // A step: all members exchange what they bring (LocalHead). Who is behind pushes by itself and comes to the next one;
 // who is ahead waits for the others. When all bring the same step, and their slots make fewer nodes together, the first
-// member gathers bucket by bucket and pushes the sums; the others hold their pushes until the version is published.
+// member gathers bucket by bucket and pushes the sums; the others hold their pushes until the version is published. They
+// agree over Gloo; what they gather and add goes over it too, or through their devices (AdderChoice).
 #pragma once
 
 #include <functional>
@@ -15,6 +16,7 @@
 #include <string>
 
 #include "worker/client/local_reduce.h"
+#include "worker/train/local/local_device.h"
 
 namespace capstan::train {
 
@@ -22,6 +24,9 @@ struct LocalReducerOptions {
   std::string host;  // of this machine, as the other workers reach it
   std::uint64_t bucket_bytes = 4u << 20;
   std::function<void(const std::string&)> on_notice = nullptr;
+  // Asked in Begin. Null: sums are made on the hosts; what it points to outlives the reducer.
+  std::function<const LocalDevice*()> device = [] { return nullptr; };
+  kernels::LibrarySearch libraries = {};
 };
 
 std::unique_ptr<client::LocalReduce> CreateLocalReducer(LocalReducerOptions options);

@@ -16,20 +16,6 @@ struct Words {
 };
 static_assert(sizeof(Words) == LocalHead::kFloats * sizeof(float));
 
-StagedInput AddUpBelow(Node node, std::span<const StagedInput> parts, std::size_t count, float* out, std::size_t depth,
-                       std::vector<std::vector<float>>* spare) {
-  const auto part = std::find_if(parts.begin(), parts.end(), [&](const StagedInput& one) { return one.node == node; });
-  if (part != parts.end()) return *part;
-  if (spare->size() <= depth) spare->resize(depth + 1);
-  (*spare)[depth].resize(std::max((*spare)[depth].size(), count));
-  float* const right_out = (*spare)[depth].data();
-  const SlotIndex split = SplitPoint(node);
-  const StagedInput left = AddUpBelow({node.begin, split}, parts, count, out, depth + 1, spare);
-  const StagedInput right = AddUpBelow({split, node.end}, parts, count, right_out, depth + 1, spare);
-  AddNodes(left, right, count, out);
-  return {node, left.samples + right.samples, reinterpret_cast<const std::byte*>(out), Encoding::kFp32};
-}
-
 }  // namespace
 
 void LocalHead::Write(std::span<float> words) const {
@@ -73,13 +59,30 @@ LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_coun
     if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute one slot
     for (SlotIndex slot = part.node.begin; slot < part.node.end; ++slot) slots.push_back(slot);
   }
-  plan.sums = CoverSlots(slots, slot_count);
+  for (Node node : CoverSlots(slots, slot_count)) {
+    std::uint64_t samples = 0;
+    for (const LocalPlan::Part& part : plan.parts) samples += node.Contains(part.node) ? part.samples : 0;
+    plan.sums.push_back({node, samples});
+  }
   return plan.sums.size() < plan.parts.size() ? plan : LocalPlan{};
 }
 
-StagedInput AddUp(Node node, std::span<const StagedInput> parts, std::size_t count, float* out,
-                  std::vector<std::vector<float>>* spare) {
-  return AddUpBelow(node, parts, count, out, 0, spare);
+std::size_t PartFloats(const LocalPlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding) {
+  std::size_t bytes = 0;
+  for (const LocalPlan::Part& part : plan.parts) {
+    if (part.number == number) bytes = std::max(bytes, BytesPerNumber(PartEncoding(part.node, bucket, encoding)));
+  }
+  return (bucket.count * bytes + sizeof(float) - 1) / sizeof(float);
+}
+
+void PackPart(const Catalog& catalog, const Bucket& bucket, Node node, Encoding encoding, const std::byte* flat,
+              std::byte* packed) {
+  const std::size_t width = BytesPerNumber(PartEncoding(node, bucket, encoding));
+  for (BlockIndex index = bucket.first; index <= bucket.last; ++index) {
+    const Block& block = catalog.blocks()[index];
+    std::memcpy(packed + (block.flat_offset - bucket.flat_offset) * width, flat + block.flat_offset * sizeof(float),
+                block.count * width);
+  }
 }
 
 }  // namespace capstan::train

@@ -8,54 +8,12 @@ namespace {
 
 using collective::DeviceGroup;
 using Clock = std::chrono::steady_clock;
-using Texts = std::vector<std::string>;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);
-constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
 constexpr auto kConnectMax = std::chrono::seconds(15);
 constexpr auto kReduceMax = std::chrono::hours(24);  // who has handed over everything has deadlines of its own
 constexpr std::chrono::duration<double> kForEver = kReduceMax;
 constexpr double kSlowestMiBPerSecond = 10;
-
-constexpr char kHas = '+', kHasNot = '-';  // in front of what a member says
-
-std::string TextOf(const Result<GroupDevice>& device) {
-  return device.ok() ? kHas + device->id + " " + device->library : kHasNot + device.status().message();
-}
-
-std::string NameOf(const DeviceMembers& of, std::size_t rank) { return "\"" + of.members[rank].worker + "\""; }
-
-// Empty where all can.
-std::string WhyNot(const DeviceMembers& of, const Texts& texts) {
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty() || texts[rank].front() != kHas) {
-      return NameOf(of, rank) + ": " + texts[rank].substr(texts[rank].empty() ? 0 : 1);
-    }
-  }
-  const auto device_of = [&](std::size_t rank) { return texts[rank].substr(0, texts[rank].find(' ')); };
-  const auto library_of = [&](std::size_t rank) { return texts[rank].substr(texts[rank].find(' ') + 1); };
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (library_of(rank) != library_of(0)) {
-      return NameOf(of, rank) + " has " + library_of(rank) + ", " + NameOf(of, 0) + " has " + library_of(0) +
-             ": install the same on all machines";
-    }
-    for (std::size_t other = 0; other < rank; ++other) {
-      if (device_of(other) == device_of(rank)) {
-        return NameOf(of, other) + " and " + NameOf(of, rank) + " compute on one device, which NCCL refuses: start " +
-               "no more workers on a machine than it has GPUs";
-      }
-    }
-  }
-  return "";
-}
-
-// What the members say of the group that they have formed, or not.
-std::string WhyNotFormed(const DeviceMembers& of, const Texts& texts) {
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].empty()) return NameOf(of, rank) + ": " + texts[rank];
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -85,10 +43,7 @@ Status DeviceReducer::Check() const {
 
 // What a member needs to take part.
 Result<GroupDevice> DeviceReducer::Offer(std::span<float> sum) {
-  if (failures_ >= kTriesMax) {
-    return Unsupported("its groups of devices ended " + std::to_string(failures_) +
-                       " times before a step was done, the last time: " + last_failure_.message());
-  }
+  CAPSTAN_RETURN_IF_ERROR(tries_.Check());
   CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, model_.FindGroupDevice(options_.libraries));
   CAPSTAN_ASSIGN_OR_RETURN(sum_, model_.Sum(sum, options_.wire));
   return device;
@@ -114,19 +69,18 @@ Status DeviceReducer::Form(DeviceMembers of, std::span<float> sum, std::size_t b
 }
 
 Result<std::string> DeviceReducer::Connect(const Result<GroupDevice>& device, GroupRendezvous* members) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Texts devices, members->Exchange(of_.rank, TextOf(device), Clock::now() + kTellMax));
-  if (std::string why_not = WhyNot(of_, devices); !why_not.empty()) return why_not;
   collective::DeviceGroupOptions options{of_.rank, static_cast<int>(of_.members.size()), of_.generation.value};
   options.name_of = [all = of_.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
   options.libraries = options_.libraries;
   options.look_up = of_.look_up;
-  auto formed = model_.CreateGroup(options, members, Clock::now() + kConnectMax);
-  CAPSTAN_RETURN_IF_ERROR(members->failure());
-  const std::string failure = formed.ok() ? "" : formed.status().message();
-  CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, members->Exchange(of_.rank, failure, Clock::now() + kTellMax));
-  std::string why_not = WhyNotFormed(of_, ends);
+  std::unique_ptr<DeviceGroup> group;
+  const auto form = [&]() -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(group, model_.CreateGroup(options, members, Clock::now() + kConnectMax));
+    return {};
+  };
+  CAPSTAN_ASSIGN_OR_RETURN(std::string why_not, MeetOnDevices(of_.members, of_.rank, device, members, form));
   if (!why_not.empty()) return why_not;
-  group_ = std::move(*formed);
+  group_ = std::move(group);
   Say("gradients are added up on the devices of " + std::to_string(of_.members.size()) + " workers, by " +
       device->library);
   return why_not;
@@ -175,15 +129,12 @@ Status DeviceReducer::AwaitReduced(DeviceGroup::Ticket ticket, std::chrono::dura
 }
 
 void DeviceReducer::StepDone() {
-  failures_ = 0;
+  tries_.StepDone();
   (void)sum_->Settle().ok();  // copies are counted anew; nothing is on its way
 }
 
 Status DeviceReducer::Note(Status status) {
-  if (!status.ok() && of_.look_up().ok()) {
-    ++failures_;
-    last_failure_ = status;
-  }
+  if (!status.ok() && of_.look_up().ok()) tries_.Failed(status);
   return status;
 }
 

@@ -19,6 +19,7 @@
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
 #include "worker/train/buckets.h"
+#include "worker/train/device_meeting.h"
 #include "worker/train/job_model.h"
 #include "worker/train/replica/group_rendezvous.h"
 
@@ -42,9 +43,6 @@ struct DeviceMembers {
 
 class DeviceReducer {
  public:
-  // What is tried before this worker says that its device cannot: groups that end before a step is done.
-  static constexpr int kTriesMax = 3;
-
   // Null where a job's gradients are none of a device's business. `model` outlives it.
   static std::unique_ptr<DeviceReducer> Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                std::function<void(const std::string&)> on_notice, JobModel& model);
@@ -93,8 +91,7 @@ class DeviceReducer {
   std::vector<OnTheWay> on_the_way_;  // by bucket
   std::string said_;
   collective::DeviceGroup::Ticket last_ticket_ = 0;
-  int failures_ = 0;  // of its groups, since a step was done
-  Status last_failure_;
+  DeviceTries tries_;
 };
 
 }  // namespace capstan::train

@@ -1,8 +1,7 @@
-// GroupRendezvous: what the members of a group tell each other over it, a text each.
+// GroupRendezvous: a TextRendezvous on the group's thread, for another one that has to look up meanwhile.
 //
-// Kind:   owned by the thread that submits to the group; for any number of exchanges, which all members make in one
-//         order.
-// Limits: kTextMax bytes of a text; what is longer is cut.
+// Kind:   owned by the thread that submits to the group.
+// Limits: as TextRendezvous.
 // Fails:  as the group, or with what `look_up` says; every later exchange then too.
 #pragma once
 
@@ -13,8 +12,6 @@ namespace capstan::train {
 
 class GroupRendezvous : public collective::Rendezvous {
  public:
-  static constexpr std::size_t kTextMax = 1020;
-
   // Both outlive it. `look_up`: asked now and then while the others are waited for; not OK: that is over.
   GroupRendezvous(collective::CollectiveThread* group, std::function<Status()> look_up)
       : group_(group), look_up_(std::move(look_up)) {}

@@ -1,0 +1,15 @@
+// GroupDevice: what a model computes on, as a member of a group of devices.
+//
+// Kind: a value.
+#pragma once
+
+#include <string>
+
+namespace capstan::train {
+
+struct GroupDevice {
+  std::string id;       // no two devices have one
+  std::string library;  // which forms groups: its name and version
+};
+
+}  // namespace capstan::train

@@ -1,0 +1,48 @@
+#include "worker/train/local/adder_choice.h"
+
+#include <utility>
+
+#include "worker/collective/text_rendezvous.h"
+#include "worker/train/local/host_adder.h"
+
+namespace capstan::train {
+
+namespace {
+
+constexpr auto kConnectMax = std::chrono::seconds(15);
+
+}  // namespace
+
+Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of, const BucketShape& shape,
+                                                         collective::Group* group) {
+  on_devices_ = false;
+  if (options_.device == nullptr) return CreateHostAdder(shape, group);
+  collective::TextRendezvous rendezvous(group);
+  const auto name_of = [all = of.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
+  const collective::DeviceGroupOptions options{
+      of.rank, static_cast<int>(of.members.size()), of.epoch, name_of, options_.libraries, of.look_up};
+  std::unique_ptr<BucketAdder> adder;
+  const auto form = [&]() -> Status {
+    const auto deadline = std::chrono::steady_clock::now() + kConnectMax;
+    CAPSTAN_ASSIGN_OR_RETURN(adder, options_.device->connect(options, shape, &rendezvous, deadline));
+    return {};
+  };
+  const Status fit = tries_.Check();
+  const Result<GroupDevice> device = fit.ok() ? Result<GroupDevice>(options_.device->device) : fit;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string why_not, MeetOnDevices(of.members, of.rank, device, &rendezvous, form));
+  on_devices_ = why_not.empty();
+  if (!on_devices_) {
+    Say("this machine's gradients are added up over Gloo, because not all of its workers can on their devices: " +
+        why_not);
+    return CreateHostAdder(shape, group);
+  }
+  Say("this machine's gradients are added up on the device of \"" + of.members[0].worker + "\", for " +
+      std::to_string(of.members.size()) + " workers, by " + device->library);
+  return adder;
+}
+
+void AdderChoice::Say(const std::string& text) {
+  if (text != std::exchange(said_, text) && options_.on_notice) options_.on_notice(text);
+}
+
+}  // namespace capstan::train
