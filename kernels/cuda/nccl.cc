@@ -23,7 +23,8 @@ bool FindAll(void* library, Nccl* nccl) {
          Find(library, "ncclGroupStart", &nccl->GroupStart) && Find(library, "ncclGroupEnd", &nccl->GroupEnd) &&
          Find(library, "ncclAllReduce", &nccl->AllReduce) && Find(library, "ncclReduceScatter", &nccl->ReduceScatter) &&
          Find(library, "ncclAllGather", &nccl->AllGather) && Find(library, "ncclBroadcast", &nccl->Broadcast) &&
-         Find(library, "ncclReduce", &nccl->Reduce);
+         Find(library, "ncclReduce", &nccl->Reduce) && Find(library, "ncclSend", &nccl->Send) &&
+         Find(library, "ncclRecv", &nccl->Recv);
 }
 
 // It has threads of its own, which may outlive the last communicator: its code stays mapped until the process ends.

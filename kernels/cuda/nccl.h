@@ -33,6 +33,8 @@ struct Nccl {
   decltype(&ncclAllGather) AllGather = nullptr;
   decltype(&ncclBroadcast) Broadcast = nullptr;
   decltype(&ncclReduce) Reduce = nullptr;
+  decltype(&ncclSend) Send = nullptr;
+  decltype(&ncclRecv) Recv = nullptr;
 
   int version = 0;                // 22809 is 2.28.9
   std::shared_ptr<void> library;  // stays open as long as this

@@ -67,7 +67,9 @@ ncclResult_t Communicator::Begin(std::vector<Call> calls) {
     return Refuse(ncclInvalidUsage, "a call while the state is " + std::to_string(state));
   }
   for (const Call& call : calls) {
-    if (call.stream == nullptr || call.send == nullptr || call.root < 0 || call.root >= size_) {
+    const void* const needed = call.kind == Kind::kReceive ? call.receive : call.send;
+    if (call.stream == nullptr || needed == nullptr || call.root < 0 || call.root >= size_ ||
+        (call.is_between_two() && call.root == rank_)) {
       return Refuse(ncclInvalidArgument, "a call with an argument that cannot be");
     }
     if (stream_ != nullptr && call.stream != stream_) return Refuse(ncclInvalidUsage, "a call on a second stream");
@@ -171,15 +173,16 @@ void Communicator::Run(const Call& call, std::uint64_t number) {
 // False too when it was aborted.
 bool Communicator::Agree(const Call& call) {
   Signature& mine = (*segment_)[rank_].call;
-  mine = {static_cast<int>(call.kind), call.type, call.root, call.count};
-  if (!AwaitAll()) return false;
+  const bool is_send = call.kind == Kind::kSend;  // the other's is a receive from this rank
+  mine = {static_cast<int>(is_send ? Kind::kReceive : call.kind), call.type, is_send ? rank_ : call.root, call.count};
+  if (!AwaitOthers(call)) return false;
   for (int rank = 0; rank < size_; ++rank) {
-    if ((*segment_)[rank].call == mine) continue;
+    if ((call.is_between_two() && rank != call.root) || (*segment_)[rank].call == mine) continue;
     Break(ncclInvalidUsage,
           "rank " + std::to_string(rank) + " calls something else than rank " + std::to_string(rank_));
     return false;
   }
-  return AwaitAll();
+  return AwaitOthers(call);
 }
 
 template <class T>
@@ -189,10 +192,12 @@ bool Communicator::Exchange(const Call& call) {
   const std::size_t chunk = kChunkBytes / sizeof(T);
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t some = std::min(chunk, count - begin);
-    std::memcpy((*segment_)[rank_].chunk, static_cast<const T*>(call.send) + begin, some * sizeof(T));
-    if (!AwaitAll()) return false;
+    if (call.kind != Kind::kReceive) {
+      std::memcpy((*segment_)[rank_].chunk, static_cast<const T*>(call.send) + begin, some * sizeof(T));
+    }
+    if (!AwaitOthers(call)) return false;
     Produce<T>(call, begin, some);
-    if (!AwaitAll()) return false;
+    if (!AwaitOthers(call)) return false;
   }
   return true;
 }
@@ -212,7 +217,8 @@ void Communicator::Produce(const Call& call, std::size_t begin, std::size_t coun
     }
     return;
   }
-  if (call.kind == Kind::kBroadcast) {
+  if (call.kind == Kind::kSend) return;
+  if (call.kind == Kind::kBroadcast || call.kind == Kind::kReceive) {
     std::memcpy(receive + begin, from(call.root), count * sizeof(T));
     return;
   }
@@ -227,19 +233,28 @@ void Communicator::Produce(const Call& call, std::size_t begin, std::size_t coun
 }
 
 // False when it was aborted.
-bool Communicator::AwaitAll() {
+bool Communicator::AwaitOthers(const Call& call) {
+  if (call.is_between_two()) {
+    const std::uint64_t step = ++(*segment_)[rank_].steps_with[static_cast<std::size_t>(call.root)];
+    const std::atomic<std::uint64_t>& its = (*segment_)[call.root].steps_with[static_cast<std::size_t>(rank_)];
+    return AwaitUntil([&] { return its >= step; });
+  }
   (*segment_)[rank_].steps = ++steps_;
-  segment_->Tell();
-  const auto have_all_come = [this] {
+  return AwaitUntil([this] {
     for (int rank = 0; rank < size_; ++rank) {
       if ((*segment_)[rank].steps < steps_) return false;
     }
     return true;
-  };
+  });
+}
+
+template <class HaveCome>
+bool Communicator::AwaitUntil(const HaveCome& have_come) {
+  segment_->Tell();
   for (;;) {
     const std::uint32_t known = segment_->news();
     if (is_aborted_) return false;
-    if (have_all_come()) return true;
+    if (have_come()) return true;
     segment_->AwaitNews(known);
   }
 }

@@ -3,7 +3,9 @@
 // Kind:   shared by the host's thread that calls and the streams that compute; the host's calls come one at a time.
 // Limits: kRanksMax ranks, kSplitsMax splits; sums of fp32, bf16 and fp16.
 // Fails:  as NCCL, and where NCCL would go wrong without a word: ranks that call something else, calls while another one
-//         is being begun, a second stream, calls that run in another order than they were made in.
+//         is being begun, a second stream, calls that run in another order than they were made in. And where NCCL would
+//         not: the calls of one group of calls run one after the other, so sends and receives that wait for each other
+//         in a cycle end with an error between two ranks and never between more; no rank sends to itself.
 // Why:    a call that has begun on a stream ends when all ranks have come to it or it is aborted, as on a device. A
 //         quarter of the calls are begun only while somebody asks how the communicator is, as NCCL may do.
 #pragma once
@@ -21,7 +23,7 @@ namespace capstan::stand_in {
 
 using LaunchHostFunc = cudaError_t (*)(cudaStream_t, cudaHostFn_t, void*);
 
-enum class Kind : int { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
+enum class Kind : int { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSend, kReceive };
 
 struct Call {
   Kind kind;
@@ -29,8 +31,10 @@ struct Call {
   void* receive;
   std::size_t count;  // as NCCL has it
   ncclDataType_t type;
-  int root;
+  int root;  // the other rank, of kSend and kReceive
   cudaStream_t stream;
+
+  bool is_between_two() const { return kind == Kind::kSend || kind == Kind::kReceive; }
 };
 
 // CAPSTAN_NCCL_FAULT when the communicator is made: "init" reports an error in forming, "absent" never comes, "hang N"
@@ -74,7 +78,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool Exchange(const Call& call);
   template <class T>
   void Produce(const Call& call, std::size_t begin, std::size_t count);
-  bool AwaitAll();
+  bool AwaitOthers(const Call& call);
+  template <class HaveCome>
+  bool AwaitUntil(const HaveCome& have_come);
   void AwaitAbort();
   void Break(ncclResult_t result, const std::string& why);
 

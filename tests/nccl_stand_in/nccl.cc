@@ -141,4 +141,14 @@ ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, nccl
                         ncclComm_t comm, cudaStream_t stream) {
   return Begin(comm, {Kind::kReduce, send, receive, count, type, root, stream});
 }
+
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int to, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return Begin(comm, {Kind::kSend, send, nullptr, count, type, to, stream});
+}
+
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int from, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return Begin(comm, {Kind::kReceive, nullptr, receive, count, type, from, stream});
+}
 // NOLINTEND

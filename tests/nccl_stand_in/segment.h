@@ -19,7 +19,7 @@ constexpr int kRanksMax = 8;
 constexpr int kSplitsMax = 16;
 constexpr std::size_t kChunkBytes = 64u << 10;
 
-// What all ranks are to call alike.
+// What all ranks are to call alike, or the two between which a call is.
 struct Signature {
   int kind = 0, type = 0, root = 0;
   std::size_t count = 0;
@@ -33,7 +33,8 @@ struct SplitPlace {
 
 struct Place {
   std::atomic<bool> has_joined;
-  std::atomic<std::uint64_t> steps;  // that this rank has come to
+  std::atomic<std::uint64_t> steps;                              // that this rank has come to
+  std::array<std::atomic<std::uint64_t>, kRanksMax> steps_with;  // those of calls with one other rank
   Signature call;
   std::array<SplitPlace, kSplitsMax> splits;
   alignas(64) std::byte chunk[kChunkBytes];

@@ -61,6 +61,10 @@ ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, n
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int to, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int from, ncclComm_t comm,
+                      cudaStream_t stream);
 
 // Not NCCL's: how what stands in for it puts work on a stream. Before all else.
 void capstan_nccl_use_device(cudaError_t (*launch_host_func)(cudaStream_t, cudaHostFn_t, void*));
