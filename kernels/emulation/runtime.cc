@@ -138,6 +138,7 @@ cudaError_t cudaHostUnregister(void* memory) {
   return cudaErrorHostMemoryNotRegistered;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (bytes > 0 && (to == nullptr || from == nullptr)) return cudaErrorInvalidValue;
   stream->Enqueue([=] {
     if (bytes > 0) std::memcpy(to, from, bytes);
   });

@@ -285,6 +285,8 @@ TEST_CASE("what cannot be is refused by name, and the group goes on", "[collecti
     CAPSTAN_RETURN_IF_ERROR(refused(group.Split({5}).status(), "rank 5"));
     Floats small(5);
     CAPSTAN_RETURN_IF_ERROR(refused(group.Gather(data, group.rank(), small, In(kPatience)), "give room for 6"));
+    CAPSTAN_RETURN_IF_ERROR(refused(group.Gather(data, 2, small, In(kPatience)), "rank 2 in a group of 2"));
+    CAPSTAN_RETURN_IF_ERROR(refused(group.Gather(data, -1, small, In(kPatience)), "rank -1"));
     return group.AllReduce(data, In(kPatience));
   });
 }

@@ -1,8 +1,7 @@
 // HostGroup: a DeviceGroup as a Group of arrays of the host, so that one contract is for both; TestDevice.
 //
 // Kind:   owned by one thread.
-// Why:    arrays go to the device on the stream that computes, and come back there, as a trainer's would. Gather, which
-//         devices do not have, is an all-gather here.
+// Why:    arrays go to the device on the stream that computes, and come back there, as a trainer's would.
 #pragma once
 
 #include <functional>
@@ -63,14 +62,12 @@ class HostGroup final : public collective::Group {
     return Run(data, [&](const auto& there) { return group_->SubmitReduce(there, root, deadline); });
   }
   Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) override {
-    std::vector<float> gathered(mine.size() * static_cast<std::size_t>(size()));
-    if (root == rank() && all.size() != gathered.size()) {
-      return Invalid("give room for " + std::to_string(gathered.size()));
-    }
-    std::copy(mine.begin(), mine.end(), gathered.begin() + rank() * static_cast<std::ptrdiff_t>(mine.size()));
-    CAPSTAN_RETURN_IF_ERROR(AllGather(gathered, deadline));
-    if (root == rank()) std::copy(gathered.begin(), gathered.end(), all.begin());
-    return {};
+    const std::size_t room = mine.size() * static_cast<std::size_t>(size());
+    if (root == rank() && all.size() != room) return Invalid("give room for " + std::to_string(room));
+    const kernels::CudaContext::Memory own = device_->Put(mine.data(), mine.size_bytes());
+    return Run(root == rank() ? all : std::span<float>(), [&](const auto& there) {
+      return group_->SubmitGather({own.get(), mine.size()}, there.data, root, deadline);
+    });
   }
   Status Barrier(Deadline deadline) override {
     CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group_->SubmitBarrier(deadline));

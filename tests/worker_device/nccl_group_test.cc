@@ -24,6 +24,7 @@ using collective::RunThreads;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Floats = std::vector<float>;
+using Bytes = std::vector<std::byte>;
 using Memory = kernels::CudaContext::Memory;
 
 // For groups that are formed while it lives.
@@ -58,6 +59,10 @@ struct Member {
   }
   Status AllReduce(const Memory& memory, std::size_t count, Deadline deadline) {
     CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->SubmitAllReduce({memory.get(), count}, deadline));
+    return group->Wait(ticket);
+  }
+  Status Gather(const DeviceArray& mine, void* all, int root, Deadline deadline) {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->SubmitGather(mine, all, root, deadline));
     return group->Wait(ticket);
   }
 };
@@ -147,6 +152,122 @@ TEST_CASE("arrays of 16 bits are reduced as they are", "[nccl]") {
   }));
 }
 
+// Any bits, NaNs among them; no chunk that travels is like the one before it.
+Bytes BytesOf(int rank, std::size_t bytes) {
+  Bytes values(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    values[i] = static_cast<std::byte>(i * 31 + i / 251 + static_cast<std::size_t>(rank) * 97);
+  }
+  return values;
+}
+
+Status CheckGather(Member& member, const DeviceArray& like, int root, bool is_in_place) {
+  const std::size_t bytes = like.count * BytesPerNumber(like.numbers);
+  const int rank = member.group->rank();
+  const Bytes own = BytesOf(rank, bytes);
+  Bytes all(bytes * static_cast<std::size_t>(member.group->size())), expected;
+  const auto place = static_cast<std::size_t>(rank) * bytes;
+  if (is_in_place) std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(place));
+  const Memory there = member.device.Put(all.data(), all.size()), outside = member.device.Put(own.data(), bytes);
+  void* const mine = is_in_place ? static_cast<std::byte*>(there.get()) + place : outside.get();
+  void* const at_root = rank == root ? there.get() : nullptr;
+  CAPSTAN_RETURN_IF_ERROR(member.Gather({mine, like.count, like.numbers}, at_root, root, In(kPatience)));
+  if (rank != root) return {};
+  for (int from = 0; from < member.group->size(); ++from) {
+    const Bytes one = BytesOf(from, bytes);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  member.device.Copy(all.data(), there.get(), all.size(), cudaMemcpyDeviceToHost, member.device.stream.get());
+  CAPSTAN_RETURN_IF_ERROR(member.device.Synchronize(member.device.stream.get()));
+  return Same(all == expected, std::to_string(like.count) + " numbers of each at rank " + std::to_string(root));
+}
+
+TEST_CASE("a gather brings each rank's numbers to their places at the root, its own from there or from outside",
+          "[nccl]") {
+  const Environment environment;
+  const Encoding numbers = GENERATE(Encoding::kFp32, Encoding::kBf16, Encoding::kFp16);
+  const int size = GENERATE(1, 2, 3, 4);
+  const bool is_in_place = GENERATE(false, true);
+  emulation::RunLate(GENERATE(false, true));
+  CheckAll(RunMembers(size, [&](Member& member) -> Status {
+    for (const std::size_t count : {0u, 1u, 1001u, 40001u}) {
+      for (int root = 0; root < size; ++root) {
+        CAPSTAN_RETURN_IF_ERROR(CheckGather(member, {nullptr, count, numbers}, root, is_in_place));
+      }
+    }
+    return {};
+  }));
+  emulation::RunLate(false);
+}
+
+TEST_CASE("gathers among other calls on their way take what is there in their turn", "[nccl]") {
+  const Environment environment;
+  emulation::RunLate(GENERATE(false, true));
+  CheckAll(RunMembers(3, [](Member& member) -> Status {
+    constexpr std::size_t kCount = 30001, kRounds = 6;
+    DeviceGroup& group = *member.group;
+    Floats values = {1.0F, 2.0F, 3.0F};  // of each rank
+    const Memory mine = member.Put(Floats(kCount, values[static_cast<std::size_t>(group.rank())]));
+    std::vector<Memory> all;
+    std::vector<Floats> expected(kRounds);
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const std::size_t root = round % 3;
+      all.push_back(member.Put(Floats(3 * kCount)));
+      const DeviceArray own{mine.get(), kCount}, gathered{all.back().get(), 3 * kCount};
+      const auto to = static_cast<int>(root);
+      CAPSTAN_RETURN_IF_ERROR(group.SubmitGather(own, gathered.data, to, In(kPatience)).status());
+      CAPSTAN_RETURN_IF_ERROR(group.SubmitReduce(own, to, In(kPatience)).status());
+      CAPSTAN_RETURN_IF_ERROR(group.SubmitBroadcast(gathered, to, In(kPatience)).status());
+      for (const float value : values) expected[round].insert(expected[round].end(), kCount, value);
+      values[root] = values[0] + values[1] + values[2];
+    }
+    CAPSTAN_RETURN_IF_ERROR(group.Wait(3 * kRounds));
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const bool is_same = member.Read(all[round], 3 * kCount) == expected[round];
+      CAPSTAN_RETURN_IF_ERROR(Same(is_same, "round " + std::to_string(round)));
+    }
+    return {};
+  }));
+  emulation::RunLate(false);
+}
+
+TEST_CASE("a gather that a rank does not come to ends at its deadline", "[nccl]") {
+  const Environment environment;
+  const int absent = GENERATE(1, 2);
+  constexpr int kRoot = 1;
+  constexpr std::size_t kCount = 20000;
+  Guarded<int> gone;
+  const std::vector<Status> ends = RunMembers(3, [&](Member& member) -> Status {
+    const int rank = member.group->rank();
+    const Memory all = member.Put(Floats(3 * kCount, 4.0F));
+    const DeviceArray mine{static_cast<float*>(all.get()) + static_cast<std::size_t>(rank) * kCount, kCount};
+    if (rank == absent) gone.AwaitUntil(In(kPatience), [](int count) { return count == 2; });
+    const Status end = member.Gather(mine, all.get(), kRoot, In(milliseconds(200)));
+    gone.Change([](int& count) { ++count; });
+    CAPSTAN_RETURN_IF_ERROR(Same(member.Read(all, 3 * kCount) == Floats(3 * kCount, 4.0F), "other numbers"));
+    return end;
+  });
+  for (const int rank : {kRoot, 2}) {  // rank 0 may have sent to the root by then
+    CHECK(ends[static_cast<std::size_t>(rank)].code() == Code::kTimeout);
+    CHECK_THAT(ends[static_cast<std::size_t>(rank)].message(), Contains("a gather of 20000 fp32 numbers was not done"));
+  }
+}
+
+TEST_CASE("a gather whose own part cannot be copied ends the group with what the device says", "[nccl]") {
+  const Environment environment;
+  const std::vector<Status> ends = RunMembers(2, [&](Member& member) -> Status {
+    const bool is_root = member.group->rank() == 0;
+    const Memory memory = member.Put(Floats(10, 1.0F));
+    const Status end = member.Gather({memory.get(), 10}, nullptr, 0, In(is_root ? kPatience : milliseconds(200)));
+    if (!is_root) return end;
+    const Status later = member.group->SubmitBarrier(In(kPatience)).status();
+    return Same(later.ToString() == end.ToString(), "a later call").ok() ? end : later;
+  });
+  CHECK(ends[0].code() == Code::kUnreachable);
+  CHECK_THAT(ends[0].message(), Contains("the group's device, copying: cudaErrorInvalidValue"));
+  CHECK(ends[1].code() == Code::kTimeout);
+}
+
 TEST_CASE("a call that never completes ends at its deadline, its memory is let go of, and a new group works",
           "[nccl]") {
   std::vector<std::string> later(2);
@@ -215,11 +336,13 @@ TEST_CASE("the host that waits for a stream behind a call goes on at the call's 
 
 TEST_CASE("an error that NCCL reports ends a call at once, with its text", "[nccl]") {
   const Environment environment("error 2");
+  const bool gathers = GENERATE(false, true);
   const Clock::time_point before = Clock::now();
   const std::vector<Status> ends = RunMembers(2, [&](Member& member) -> Status {
     const Memory memory = member.Put(Floats(10, 1.0F));
     CAPSTAN_RETURN_IF_ERROR(member.AllReduce(memory, 10, In(kPatience)));
-    return member.AllReduce(memory, 10, In(kPatience));
+    return gathers ? member.Gather({memory.get(), 5}, memory.get(), 0, In(kPatience))
+                   : member.AllReduce(memory, 10, In(kPatience));
   });
   CHECK(Clock::now() - before < kPatience);
   for (const Status& end : ends) {
@@ -234,6 +357,27 @@ TEST_CASE("ranks that call something else end with an error, not with each other
   const std::vector<Status> ends = RunMembers(2, [&](Member& member) -> Status {
     const Memory memory = member.Put(Floats(11, 1.0F));
     return member.AllReduce(memory, member.group->rank() == 0 ? 10 : 11, In(kPatience));
+  });
+  for (const Status& end : ends) {
+    CHECK(end.code() == Code::kUnreachable);
+    CHECK_THAT(end.message(), Contains("invalid usage") && Contains("calls something else than"));
+  }
+}
+
+TEST_CASE("ranks that gather something else end with an error, not with each other's numbers", "[nccl]") {
+  struct Gather {
+    std::size_t count;
+    Encoding numbers;
+    int root;
+  };
+  const Environment environment;
+  const Gather first{10, Encoding::kFp32, 0};
+  const Gather second =
+      GENERATE(Gather{11, Encoding::kFp32, 0}, Gather{10, Encoding::kBf16, 0}, Gather{10, Encoding::kFp32, 1});
+  const std::vector<Status> ends = RunMembers(2, [&](Member& member) -> Status {
+    const Gather& call = member.group->rank() == 0 ? first : second;
+    const Memory mine = member.Put(Floats(11, 1.0F)), all = member.Put(Floats(22, 4.0F));
+    return member.Gather({mine.get(), call.count, call.numbers}, all.get(), call.root, In(kPatience));
   });
   for (const Status& end : ends) {
     CHECK(end.code() == Code::kUnreachable);

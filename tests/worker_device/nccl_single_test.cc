@@ -38,8 +38,10 @@ TEST_CASE("a group of one rank keeps what it has, in every call, and can be spli
       CHECK(one->AllGather(data, Soon()).ok());
       CHECK(one->Broadcast(data, 0, Soon()).ok());
       CHECK(one->Reduce(data, 0, Soon()).ok());
+      CHECK(one->Gather(data, 0, all, Soon()).ok());
       CHECK(one->Barrier(Soon()).ok());
       CHECK(data == kept);
+      CHECK(all == kept);
     }
     on_host.Abort();
     CHECK(on_host.Barrier(Soon()).code() == Code::kUnreachable);

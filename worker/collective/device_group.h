@@ -60,6 +60,9 @@ class DeviceGroup {
   virtual Result<Ticket> SubmitAllGather(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitBroadcast(const DeviceArray& data, int root, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitReduce(const DeviceArray& data, int root, Deadline deadline) = 0;
+  // `all`, at the root: size() times as many numbers as `mine`, by rank; elsewhere it is not looked at. `mine` is its
+  // own place there, or lies outside. Elsewhere it may be done before the root has all.
+  virtual Result<Ticket> SubmitGather(const DeviceArray& mine, void* all, int root, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitBarrier(Deadline deadline) = 0;
 
   // What `stream` is given from now on runs after that call. Before the host waits for it, the host is to Wait for the

@@ -85,7 +85,8 @@ Result<ncclComm_t> NcclCommunicator::Split(int color, int key, Deadline deadline
   return part;
 }
 
-Result<NcclCommunicator::Ticket> NcclCommunicator::Submit(std::string what, Deadline deadline, const Enqueue& enqueue) {
+Result<NcclCommunicator::Ticket> NcclCommunicator::Submit(std::string what, Deadline deadline, const Enqueue& enqueue,
+                                                          const NcclCopy& copy) {
   const bool is_full = shared_.With([this](Shared& shared) {
     TakeDone(shared, 0);
     return shared.calls.size() == kCallsMax;
@@ -97,6 +98,9 @@ Result<NcclCommunicator::Ticket> NcclCommunicator::Submit(std::string what, Dead
   const auto begin = [&](Shared& shared) {
     Note(shared, cudaEventRecord(ready_.get(), context_.stream()), "recording an event");
     Note(shared, cudaStreamWaitEvent(stream_.get(), ready_.get(), 0), "waiting for an event");
+    if (copy.bytes > 0) {
+      Note(shared, cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToDevice, stream_.get()), "copying");
+    }
     return shared.failure.ok() ? enqueue(shared.comm) : ncclSuccess;
   };
   CAPSTAN_RETURN_IF_ERROR(Ask(what, deadline, begin));

@@ -22,6 +22,13 @@
 
 namespace capstan::train {
 
+// On the device; of no bytes there is none.
+struct NcclCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
 struct NcclMember {
   int rank = 0;
   int size = 1;
@@ -51,9 +58,10 @@ class NcclCommunicator {
   // Part of this one; null for ranks without a color. Nothing is on its way.
   Result<ncclComm_t> Split(int color, int key, Deadline deadline);
 
-  // `enqueue` puts the call on this stream, after what the context's stream was given by now. `what`: for people.
+  // `enqueue` puts the call on this stream, after what the context's stream was given by now, and after
+  // `copy`. `what`: for people.
   using Enqueue = std::function<ncclResult_t(ncclComm_t)>;
-  Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue);
+  Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue, const NcclCopy& copy = {});
   Status OrderAfter(Ticket ticket, cudaStream_t stream);
   Status Wait(Ticket ticket);
   Status Wait(Ticket ticket, Deadline until);

@@ -88,6 +88,26 @@ class NcclGroup final : public DeviceGroup {
     CAPSTAN_RETURN_IF_ERROR(CheckRank("Reduce", root));
     return Submit("a reduce", data, deadline, [this, data, root](ncclComm_t comm) { return Reduce(comm, data, root); });
   }
+  Result<Ticket> SubmitGather(const DeviceArray& mine, void* all, int root, Deadline deadline) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank("Gather", root));
+    if (rank() != root) {
+      return Submit("a gather", mine, deadline, [this, mine, root](ncclComm_t comm) {
+        return nccl_->Send(mine.data, mine.count, TypeOf(mine.numbers), root, comm, stream());
+      });
+    }
+    const auto place_of = [mine, all](int rank) {
+      return At({all, mine.count, mine.numbers}, static_cast<std::size_t>(rank) * mine.count);
+    };
+    const auto receive = [this, mine, place_of](ncclComm_t comm) {
+      return ForRanks([&](int from) {
+        if (from == rank()) return ncclSuccess;
+        return nccl_->Recv(place_of(from), mine.count, TypeOf(mine.numbers), from, comm, stream());
+      });
+    };
+    void* const own = place_of(root);
+    const std::size_t bytes = own == mine.data ? 0 : mine.count * BytesPerNumber(mine.numbers);
+    return Submit("a gather", mine, deadline, receive, {own, mine.data, bytes});
+  }
   // Of what is not looked at.
   Result<Ticket> SubmitBarrier(Deadline deadline) override {
     return communicator_.Submit("a barrier", deadline, [this](ncclComm_t comm) {
@@ -108,9 +128,11 @@ class NcclGroup final : public DeviceGroup {
 
   // Of nothing, NCCL is not asked.
   template <class Enqueue>
-  Result<Ticket> Submit(const char* call, const DeviceArray& data, Deadline deadline, const Enqueue& enqueue) {
-    return communicator_.Submit(TextOf(call, data), deadline,
-                                [&](ncclComm_t comm) { return data.count == 0 ? ncclSuccess : enqueue(comm); });
+  Result<Ticket> Submit(const char* call, const DeviceArray& data, Deadline deadline, const Enqueue& enqueue,
+                        const NcclCopy& copy = {}) {
+    return communicator_.Submit(
+        TextOf(call, data), deadline, [&](ncclComm_t comm) { return data.count == 0 ? ncclSuccess : enqueue(comm); },
+        copy);
   }
   ncclResult_t Broadcast(ncclComm_t comm, const DeviceArray& data, int root) {
     return nccl_->Broadcast(data.data, data.data, data.count, TypeOf(data.numbers), root, comm, stream());
@@ -122,11 +144,17 @@ class NcclGroup final : public DeviceGroup {
   // NCCL knows parts of one size alone: those of different sizes are a call for each, in one group of calls.
   template <class CallOf>
   ncclResult_t ForParts(const DeviceArray& data, const CallOf& call_of) {
-    ncclResult_t result = nccl_->GroupStart();
-    for (int owner = 0; owner < size(); ++owner) {
+    return ForRanks([&](int owner) {
       const Part part = PartOf(data.count, size(), owner);
-      const bool is_good = result == ncclSuccess || result == ncclInProgress;
-      if (is_good && part.count > 0) result = call_of(owner, part);
+      return part.count == 0 ? ncclSuccess : call_of(owner, part);
+    });
+  }
+  // In one group of calls.
+  template <class CallOf>
+  ncclResult_t ForRanks(const CallOf& call_of) {
+    ncclResult_t result = nccl_->GroupStart();
+    for (int rank = 0; rank < size(); ++rank) {
+      if (result == ncclSuccess || result == ncclInProgress) result = call_of(rank);
     }
     const ncclResult_t end = nccl_->GroupEnd();
     return result == ncclSuccess || result == ncclInProgress ? end : result;
