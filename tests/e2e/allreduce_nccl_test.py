@@ -8,56 +8,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import urllib.request
 
 import harness
 import recovery
+from nccl_jobs import FAULT, MLP, NcclJobTest
 from same_bits_test import GPT_JOB
 
-STAND_IN = os.environ.get("CAPSTAN_NCCL_STAND_IN", "")
-WHERE = "CAPSTAN_EMULATED_NCCL"
-FAULT = "CAPSTAN_NCCL_FAULT"
-
-# Several buckets; the last step of an epoch has one sample, and slots without any.
-MLP = """
-[job]
-name = "nccl"
-mode = "allreduce"
-steps = 20
-seed = 7
-global_batch = 12
-slots = 3
-eval_every = 6
-
-[model]
-kind = "mlp"
-hidden = [300, 256]
-dropout = 0.2
-
-[data]
-kind = "synthetic"
-samples = 41
-features = 300
-classes = 7
-
-[optimizer]
-kind = "adamw"
-lr = 0.002
-clip_norm = 1.0
-
-[worker]
-device = "emulated"
-accumulate = 2
-
-[allreduce]
-bucket_mib = 0.0625
-
-[limits]
-lease = 2
-report = 1
-stall = 60
-"""
 GRADIENT = 4 * (300 * 300 + 300 * 256 + 256 * 7 + 300 + 256 + 7)
 VERSION = 3 * GRADIENT  # weights, and what adamw keeps of each
 GPT = GPT_JOB.replace('mode = "sync"', 'mode = "allreduce"').replace(
@@ -66,19 +22,8 @@ NCCL = re.compile(r"added up on the devices of (\d) workers, by NCCL 2\.28\.9")
 OVER_GLOO = "added up over Gloo, because not all workers can on their devices: "
 
 
-class AllReduceNcclTest(recovery.SameBitsTest):
-    def setUp(self):
-        super().setUp()
-        self.assertTrue(os.path.exists(STAND_IN), f"CAPSTAN_NCCL_STAND_IN={STAND_IN} is not there")
-        self.set_variable(WHERE, STAND_IN)
-
-    def set_variable(self, name, value):
-        before = os.environ.get(name)
-        os.environ[name] = value
-        self.addCleanup(lambda: os.environ.pop(name, None) if before is None else os.environ.update({name: before}))
-
-    def logs(self, run, only="worker-"):
-        return recovery.RecoveryTest.logs(self, run, only)
+class AllReduceNcclTest(NcclJobTest):
+    JOB = MLP
 
     def losses(self, run):
         return [step["loss"] for step in recovery.records(self.path(run))]
@@ -131,12 +76,6 @@ class AllReduceNcclTest(recovery.SameBitsTest):
             for run in digests:
                 shutil.rmtree(self.path(run))
 
-    def counter_of_worker(self, worker, name):
-        address = self.endpoints("run")["metrics"][worker]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
-            values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
-        return float(values[f"capstan_worker_{name}"])
-
     def test_what_was_added_up_is_counted(self):
         with self.begin("cluster.workers=2", "job.steps=400") as launch:
             launch.wait_for_line("running: ")
@@ -149,19 +88,6 @@ class AllReduceNcclTest(recovery.SameBitsTest):
             self.assertLess(sent, VERSION + reduced / 10)  # who reads the first version from the shards passes it on
 
     # ---- kills, pauses, and what NCCL does not do
-
-    def begin(self, *settings, run="run"):
-        arguments = [word for setting in settings for word in ("--set", setting)]
-        return self.launch(self.write("job.toml", MLP), *arguments, run=run)
-
-    def wait_for_steps(self, launch, count, run="run"):
-        recovery.RecoveryTest.wait_for_steps(self, launch, count, run)
-
-    def assert_calm_bits(self, launch, *settings):
-        self.assertEqual(launch.wait(), 0, launch.output)
-        calm = self.run_job(MLP, "calm", *settings, "allreduce.collective=gloo")
-        self.assertEqual(recovery.digest_of(self.path("run")), calm, launch.output)
-        self.assert_nothing_runs("run")
 
     def test_a_worker_that_is_killed_or_stands_still_moves_no_bit(self):
         settings = ["cluster.workers=2", "job.slots=2", "job.steps=200", "snapshot.every_steps=20"]
@@ -208,24 +134,6 @@ class AllReduceNcclTest(recovery.SameBitsTest):
 
     # ---- who has it, and who has not
 
-    def with_a_worker_without_nccl(self):
-        """A folder of programs of which worker-1 has no NCCL."""
-        folder = self.path("programs")
-        os.makedirs(folder, exist_ok=True)
-        for name in ("capstan", "capstan-server"):
-            shutil.copy(harness.program(name), folder)
-        worker = os.path.join(folder, "capstan-worker")
-        with open(worker, "w", encoding="utf-8") as file:
-            file.write(f'#!/bin/sh\ncase "$*" in *worker-1*) unset {WHERE} ;; esac\nexec {harness.program("capstan-worker")} "$@"\n')
-        os.chmod(worker, 0o755)
-        return os.path.join(folder, "capstan")
-
-    def launched(self, *settings, program=None, run="run"):
-        shutil.rmtree(self.path(run), ignore_errors=True)
-        arguments = [word for setting in ("cluster.workers=2", *settings) for word in ("--set", setting)]
-        return subprocess.run([program or harness.program("capstan"), "launch", self.write("job.toml", MLP), "--run-dir",
-                               self.path(run), *arguments], capture_output=True, text=True, timeout=harness.DEADLINE)
-
     def test_a_member_without_nccl_has_all_take_gloo_and_says_why(self):
         gloo = self.run_job(MLP, "gloo", "cluster.workers=2", "allreduce.collective=gloo")
         ended = self.launched(program=self.with_a_worker_without_nccl())
@@ -254,9 +162,6 @@ class AllReduceNcclTest(recovery.SameBitsTest):
                 recovery.say(said)
                 self.assertNotIn("another group", ended.stderr + ended.stdout)
                 self.assert_nothing_runs("run")
-
-    def assert_line_with(self, text, *words):
-        return recovery.RecoveryTest.assert_one_line_says(self, text, *words)
 
 
 if __name__ == "__main__":

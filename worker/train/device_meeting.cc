@@ -9,7 +9,8 @@ namespace {
 using Texts = std::vector<std::string>;
 
 constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
-constexpr char kHas = '+', kHasNot = '-';            // in front of what a member says
+constexpr double kSlowestMiBPerSecond = 10;
+constexpr char kHas = '+', kHasNot = '-';  // in front of what a member says
 
 std::string TextOf(const Result<GroupDevice>& device) {
   return device.ok() ? kHas + device->id + " " + device->library : kHasNot + device.status().message();
@@ -63,6 +64,11 @@ Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int r
   const Status formed = form();
   CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, tell(formed.message()));
   return WhyNotFormed(members, ends);
+}
+
+std::chrono::milliseconds DevicePatience(const JobConfig& config) {
+  const double seconds = config.limits.lease + config.allreduce.bucket_mib / kSlowestMiBPerSecond;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
 Status DeviceTries::Check() const {

@@ -1,13 +1,15 @@
-// MeetOnDevices, DeviceTries: whether all members of a group can add up on the devices that they compute on.
+// MeetOnDevices, DevicePatience, DeviceTries: whether all members of a group can add up on the devices that they compute on.
 //
 // Fails:  MeetOnDevices as the rendezvous.
 // Why:    one word in the job file: who has what is found out by each group anew, so that all of them do the same.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "common/job_config.h"
 #include "common/messages.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/group_device.h"
@@ -18,6 +20,9 @@ namespace capstan::train {
 // calls `form`, and says how that went. Empty when all have formed the group, else who cannot, and why.
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
                                   collective::Rendezvous* rendezvous, const std::function<Status()>& form);
+
+// How long devices may take with a bucket that all members have handed over.
+std::chrono::milliseconds DevicePatience(const JobConfig& config);
 
 // Counts a worker's groups on devices that have failed.
 class DeviceTries {

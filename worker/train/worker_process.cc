@@ -72,6 +72,7 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
                             options.say};
   local.device = [&devices] { return devices.local ? &*devices.local : nullptr; };
   local.libraries = options.libraries;
+  local.patience = DevicePatience(config);
   return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)));
 }
 

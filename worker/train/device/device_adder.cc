@@ -16,9 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using kernels::CudaContext;
 
-constexpr auto kAddMax = std::chrono::seconds(10);  // all members have come
-constexpr auto kLookUp = std::chrono::milliseconds(20);
-
 // Memory that grows, with any content after that, once what `context` was given is done.
 template <class Memory, Memory (*kMake)(CudaContext&, std::size_t)>
 class Growing {
@@ -95,7 +92,7 @@ struct Place {
 
 class DeviceAdder final : public BucketAdder {
  public:
-  DeviceAdder(const collective::DeviceGroupOptions& of, const BucketShape& shape);
+  DeviceAdder(const collective::DeviceGroupOptions& of, const AdderOptions& options);
   // What is enqueued uses what is destroyed next.
   ~DeviceAdder() override;
   DeviceAdder(const DeviceAdder&) = delete;
@@ -116,10 +113,9 @@ class DeviceAdder final : public BucketAdder {
   Status status() const { return upward_.status().ok() ? downward_.status() : upward_.status(); }
   Status Gather(Place& place);
   void AddUpAndReturn(Place& place);
-  Status Await(const Place& place);
 
   const collective::DeviceGroupOptions of_;
-  const BucketShape shape_;
+  const AdderOptions options_;
   const CudaStream up_, down_;
   CudaContext upward_, downward_;  // parts to the device; sums, and their way back
   DeviceAddition addition_;
@@ -133,9 +129,9 @@ CudaStream StreamOf() {
   return MakeStream(context);
 }
 
-DeviceAdder::DeviceAdder(const collective::DeviceGroupOptions& of, const BucketShape& shape)
+DeviceAdder::DeviceAdder(const collective::DeviceGroupOptions& of, const AdderOptions& options)
     : of_(of),
-      shape_(shape),
+      options_(options),
       up_(StreamOf()),
       down_(StreamOf()),
       upward_(up_.get()),
@@ -169,20 +165,20 @@ Status DeviceAdder::Begin(const LocalStep& step, const Bucket& bucket) {
 
 Status DeviceAdder::Gather(Place& place) {
   const LocalStep& step = *place.step;
-  const std::size_t bytes_max = step.plan.parts_each * shape_.count_max * sizeof(float);
+  const std::size_t bytes_max = step.plan.parts_each * options_.count_max * sizeof(float);
   std::byte* const up = place.up.Reserve(upward_, bytes_max);
   std::byte* const mine = place.mine.Reserve(upward_, bytes_max);
   std::byte* const all = is_first() ? place.gathered.Reserve(upward_, bytes_max * ranks()) : nullptr;
   CAPSTAN_RETURN_IF_ERROR(status());
   for (std::size_t number = 0, at = 0; number < step.plan.parts_each; ++number) {
-    const std::size_t bytes = PartFloats(step.plan, number, *place.bucket, shape_.encoding) * sizeof(float);
+    const std::size_t bytes = PartFloats(step.plan, number, *place.bucket, options_.encoding) * sizeof(float);
     if (number < step.parts.size() && step.parts[number] != nullptr) {
-      PackPart(*shape_.catalog, *place.bucket, step.nodes[number], shape_.encoding, step.parts[number], up + at);
+      PackPart(*options_.catalog, *place.bucket, step.nodes[number], options_.encoding, step.parts[number], up + at);
       upward_.Note(cudaMemcpyAsync(mine + at, up + at, bytes, cudaMemcpyHostToDevice, up_.get()), "copying a gradient");
     }
     const collective::DeviceArray array{mine + at, bytes / sizeof(float), Encoding::kFp32};
     std::byte* const to = is_first() ? all + at * ranks() : nullptr;
-    CAPSTAN_ASSIGN_OR_RETURN(place.ticket, group_->SubmitGather(array, to, 0, Clock::now() + kAddMax));
+    CAPSTAN_ASSIGN_OR_RETURN(place.ticket, group_->SubmitGather(array, to, 0, Clock::now() + options_.patience));
     at += bytes;
   }
   return status();
@@ -195,14 +191,14 @@ void DeviceAdder::AddUpAndReturn(Place& place) {
   for (const LocalPlan::Part& part : plan.parts) {
     std::size_t at = 0;  // of that number, all ranks'
     for (std::size_t number = 0; number < part.number; ++number) {
-      at += PartFloats(plan, number, bucket, shape_.encoding) * ranks();
+      at += PartFloats(plan, number, bucket, options_.encoding) * ranks();
     }
-    at += PartFloats(plan, part.number, bucket, shape_.encoding) * static_cast<std::size_t>(part.rank);
+    at += PartFloats(plan, part.number, bucket, options_.encoding) * static_cast<std::size_t>(part.rank);
     parts.push_back({part.node, part.samples, place.gathered.get() + at * sizeof(float),
-                     PartEncoding(part.node, bucket, shape_.encoding)});
+                     PartEncoding(part.node, bucket, options_.encoding)});
   }
   const std::size_t bytes = bucket.count * sizeof(float);
-  const std::size_t bytes_max = shape_.count_max * sizeof(float) * plan.sums.size();
+  const std::size_t bytes_max = options_.count_max * sizeof(float) * plan.sums.size();
   std::byte* const sums = place.sums.Reserve(downward_, bytes_max);
   std::byte* const down = place.down.Reserve(downward_, bytes_max);
   if (!status().ok()) return;
@@ -219,25 +215,14 @@ void DeviceAdder::AddUpAndReturn(Place& place) {
   if (downward_.status().ok()) downward_.Note(cudaEventRecord(place.is_down.get(), down_.get()), "recording an event");
 }
 
-Status DeviceAdder::Await(const Place& place) {
-  const auto begin = Clock::now();
-  for (;;) {
-    const Status status = group_->Wait(place.ticket, Clock::now() + kLookUp);
-    if (status.code() != Code::kBusy) return status;
-    CAPSTAN_RETURN_IF_ERROR(of_.look_up());
-    if (Clock::now() - begin > 2 * kAddMax) return Timeout("the group of devices keeps no deadline");
-  }
-}
-
 Status DeviceAdder::Finish(const std::function<void(BlockIndex)>& ready) {
   const Place& place = places_[finished_++ % kPlaces];
-  CAPSTAN_RETURN_IF_ERROR(Await(place));
+  if (is_first()) downward_.Note(cudaEventSynchronize(place.is_down.get()), "waiting for a sum");
+  CAPSTAN_RETURN_IF_ERROR(group_->Wait(place.ticket));  // at its deadline it is done, or the group is over
   CAPSTAN_RETURN_IF_ERROR(status());
   if (!is_first()) return {};
-  downward_.Note(cudaEventSynchronize(place.is_down.get()), "waiting for a sum");
-  CAPSTAN_RETURN_IF_ERROR(status());
   for (BlockIndex index = place.bucket->last + 1; index-- > place.bucket->first;) {
-    const Block& block = shape_.catalog->blocks()[index];
+    const Block& block = options_.catalog->blocks()[index];
     const std::uint64_t offset = block.flat_offset - place.bucket->flat_offset;
     for (std::size_t i = 0; i < place.results.size(); ++i) {
       if (place.results[i].samples == 0) continue;
@@ -253,13 +238,13 @@ Status DeviceAdder::Finish(const std::function<void(BlockIndex)>& ready) {
 }  // namespace
 
 Result<std::unique_ptr<BucketAdder>> CreateDeviceAdder(int device, const collective::DeviceGroupOptions& group,
-                                                       const BucketShape& shape, collective::Rendezvous* rendezvous,
+                                                       const AdderOptions& options, collective::Rendezvous* rendezvous,
                                                        collective::Deadline deadline) {
   if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) {
     return Unreachable("the device of this worker cannot be used by another thread: " +
                        std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ")");
   }
-  auto adder = std::make_unique<DeviceAdder>(group, shape);
+  auto adder = std::make_unique<DeviceAdder>(group, options);
   CAPSTAN_RETURN_IF_ERROR(adder->Form(rendezvous, deadline));
   return std::unique_ptr<BucketAdder>(std::move(adder));
 }

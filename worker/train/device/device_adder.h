@@ -15,7 +15,7 @@ namespace capstan::train {
 
 // `device`: of CUDA's.
 Result<std::unique_ptr<BucketAdder>> CreateDeviceAdder(int device, const collective::DeviceGroupOptions& group,
-                                                       const BucketShape& shape, collective::Rendezvous* rendezvous,
+                                                       const AdderOptions& options, collective::Rendezvous* rendezvous,
                                                        collective::Deadline deadline);
 
 }  // namespace capstan::train

@@ -13,18 +13,18 @@ constexpr auto kConnectMax = std::chrono::seconds(15);
 
 }  // namespace
 
-Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of, const BucketShape& shape,
+Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of, const AdderOptions& options,
                                                          collective::Group* group) {
   on_devices_ = false;
-  if (options_.device == nullptr) return CreateHostAdder(shape, group);
+  if (options_.device == nullptr) return CreateHostAdder(options, group);
   collective::TextRendezvous rendezvous(group);
   const auto name_of = [all = of.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
-  const collective::DeviceGroupOptions options{
+  const collective::DeviceGroupOptions devices{
       of.rank, static_cast<int>(of.members.size()), of.epoch, name_of, options_.libraries, of.look_up};
   std::unique_ptr<BucketAdder> adder;
   const auto form = [&]() -> Status {
     const auto deadline = std::chrono::steady_clock::now() + kConnectMax;
-    CAPSTAN_ASSIGN_OR_RETURN(adder, options_.device->connect(options, shape, &rendezvous, deadline));
+    CAPSTAN_ASSIGN_OR_RETURN(adder, options_.device->connect(devices, options, &rendezvous, deadline));
     return {};
   };
   const Status fit = tries_.Check();
@@ -34,7 +34,7 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
   if (!on_devices_) {
     Say("this machine's gradients are added up over Gloo, because not all of its workers can on their devices: " +
         why_not);
-    return CreateHostAdder(shape, group);
+    return CreateHostAdder(options, group);
   }
   Say("this machine's gradients are added up on the device of \"" + of.members[0].worker + "\", for " +
       std::to_string(of.members.size()) + " workers, by " + device->library);

@@ -37,7 +37,7 @@ class AdderChoice {
   explicit AdderChoice(AdderChoiceOptions options) : options_(std::move(options)) {}
 
   // All members call it, over their group, which outlives what it makes.
-  Result<std::unique_ptr<BucketAdder>> Choose(const LocalMembers& of, const BucketShape& shape,
+  Result<std::unique_ptr<BucketAdder>> Choose(const LocalMembers& of, const AdderOptions& options,
                                               collective::Group* group);
   bool on_devices() const { return on_devices_; }
   // Of the adder that it has chosen last.

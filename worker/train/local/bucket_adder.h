@@ -6,6 +6,7 @@
 // Parity: as AddUp, wherever it adds.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,11 +15,11 @@
 
 namespace capstan::train {
 
-// What buckets are cut from.
-struct BucketShape {
-  const Catalog* catalog = nullptr;     // outlives all adders
-  Encoding encoding = Encoding::kFp32;  // the job's
-  std::uint64_t count_max = 0;          // numbers of the largest bucket
+struct AdderOptions {
+  const Catalog* catalog = nullptr;                               // outlives all adders
+  Encoding encoding = Encoding::kFp32;                            // the job's
+  std::uint64_t count_max = 0;                                    // numbers of the largest bucket
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // with a bucket that all members have come to
 };
 
 // What one worker has to do with a step. It outlives all that is begun of it.

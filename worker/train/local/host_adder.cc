@@ -11,8 +11,8 @@ constexpr auto kGatherMax = std::chrono::hours(24);
 
 class HostAdder final : public BucketAdder {
  public:
-  HostAdder(const BucketShape& shape, collective::Group* group)
-      : catalog_(*shape.catalog), encoding_(shape.encoding), group_(*group) {}
+  HostAdder(const AdderOptions& options, collective::Group* group)
+      : catalog_(*options.catalog), encoding_(options.encoding), group_(*group) {}
 
   bool is_impatient() const override { return false; }
   std::size_t ahead_max() const override { return 0; }
@@ -93,8 +93,8 @@ void HostAdder::AddBlock(const Block& block) {
 
 }  // namespace
 
-std::unique_ptr<BucketAdder> CreateHostAdder(const BucketShape& shape, collective::Group* group) {
-  return std::make_unique<HostAdder>(shape, group);
+std::unique_ptr<BucketAdder> CreateHostAdder(const AdderOptions& options, collective::Group* group) {
+  return std::make_unique<HostAdder>(options, group);
 }
 
 }  // namespace capstan::train

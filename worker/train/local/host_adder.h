@@ -9,6 +9,6 @@
 namespace capstan::train {
 
 // `group` outlives it.
-std::unique_ptr<BucketAdder> CreateHostAdder(const BucketShape& shape, collective::Group* group);
+std::unique_ptr<BucketAdder> CreateHostAdder(const AdderOptions& options, collective::Group* group);
 
 }  // namespace capstan::train

@@ -14,9 +14,9 @@
 
 namespace capstan::train {
 
-// Forms a group of devices; all of its members call it. `look_up` is asked too while a bucket is waited for.
+// Forms a group of devices; all of its members call it.
 using DeviceAdderMaker = std::function<Result<std::unique_ptr<BucketAdder>>(
-    const collective::DeviceGroupOptions& group, const BucketShape& shape, collective::Rendezvous* rendezvous,
+    const collective::DeviceGroupOptions& group, const AdderOptions& options, collective::Rendezvous* rendezvous,
     collective::Deadline deadline)>;
 
 struct LocalDevice {

@@ -264,9 +264,9 @@ Status LocalReducer::Form(const Session::LocalGroup& wanted, collective::Group* 
   const LocalMembers of{wanted.members, wanted.rank, wanted.epoch, [=, this] {
                           return shared_.With([&](const Shared& shared) { return is_over(shared) ? over : Status(); });
                         }};
-  BucketShape shape{catalog_, encoding_};
-  for (const Bucket& bucket : buckets_) shape.count_max = std::max(shape.count_max, bucket.count);
-  CAPSTAN_ASSIGN_OR_RETURN(adder_, choice_->Choose(of, shape, group));
+  AdderOptions options{catalog_, encoding_, 0, options_.patience};
+  for (const Bucket& bucket : buckets_) options.count_max = std::max(options.count_max, bucket.count);
+  CAPSTAN_ASSIGN_OR_RETURN(adder_, choice_->Choose(of, options, group));
   const bool is_formed = shared_.Change([&](Shared& shared) {
     if (is_over(shared)) return false;
     shared.formed = wanted.epoch;

@@ -11,6 +11,7 @@
 // agree over Gloo; what they gather and add goes over it too, or through their devices (AdderChoice).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@ struct LocalReducerOptions {
   // Asked in Begin. Null: sums are made on the hosts; what it points to outlives the reducer.
   std::function<const LocalDevice*()> device = [] { return nullptr; };
   kernels::LibrarySearch libraries = {};
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // of devices, as AdderOptions
 };
 
 std::unique_ptr<client::LocalReduce> CreateLocalReducer(LocalReducerOptions options);

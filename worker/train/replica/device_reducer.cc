@@ -13,7 +13,6 @@ constexpr auto kLookUp = std::chrono::milliseconds(20);
 constexpr auto kConnectMax = std::chrono::seconds(15);
 constexpr auto kReduceMax = std::chrono::hours(24);  // who has handed over everything has deadlines of its own
 constexpr std::chrono::duration<double> kForEver = kReduceMax;
-constexpr double kSlowestMiBPerSecond = 10;
 
 }  // namespace
 
@@ -23,9 +22,9 @@ std::unique_ptr<DeviceReducer> DeviceReducer::Create(const JobConfig& config, co
   const AllReduceSection& section = config.allreduce;
   if (!WorkersUpdate(config.job.mode) || config.worker.device.kind == DeviceKind::kCpu) return nullptr;
   if (section.collective == Collective::kGloo) return nullptr;
-  const std::chrono::duration<double> patience(config.limits.lease + section.bucket_mib / kSlowestMiBPerSecond);
   return std::make_unique<DeviceReducer>(
-      DeviceReducerOptions{section.collective, section.wire, patience, libraries, std::move(on_notice)}, model);
+      DeviceReducerOptions{section.collective, section.wire, DevicePatience(config), libraries, std::move(on_notice)},
+      model);
 }
 
 DeviceReducer::DeviceReducer(DeviceReducerOptions options, JobModel& model)
