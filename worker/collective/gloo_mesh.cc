@@ -112,10 +112,7 @@ class GlooMesh : public Mesh {
       state.calls[group].is_under_way = false;
     });
   }
-  void Abort() override {
-    Conclude({Reason::kAborted, SetOf(rank())});
-    Close();
-  }
+  void Abort() override { Conclude({Reason::kAborted, SetOf(rank())}); }
   Status failure() override {
     const std::optional<Verdict> verdict = state_.With([](State& state) { return state.verdict; });
     return verdict ? StatusOf(*verdict, options_.name_of) : Status();
@@ -356,7 +353,8 @@ std::uint64_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
   return number;
 }
 
-// Wakes at the first deadline that was known when it went to rest, later ones need no waking; and with every pulse.
+// Wakes at the first deadline that was known when it went to rest, later ones need no waking; with every pulse; and with
+// the verdict, after which it closes the connections where nobody has begun to.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
   const auto first = [](const State& state) {
@@ -369,7 +367,8 @@ void GlooMesh::KeepDeadlines() {
   for (bool stopping = false; !stopping;) {
     const Deadline wake =
         state_.With([&](State& state) { return state.keeper_wakes = std::min(first(state), Clock::now() + kPulse); });
-    state_.AwaitUntil(wake, [&](State& state) { return state.stopping || first(state) < wake; });
+    const auto is_over = [](const State& state) { return state.verdict && !state.closing; };
+    state_.AwaitUntil(wake, [&](State& state) { return state.stopping || first(state) < wake || is_over(state); });
     stopping = state_.With([&](State& state) {
       const Deadline now = Clock::now();
       bool some_stand = first(state) <= now;
@@ -381,6 +380,7 @@ void GlooMesh::KeepDeadlines() {
       if (some_stand) InterruptAll(state);
       return state.stopping;
     });
+    if (state_.With(is_over)) Close();
   }
 }
 

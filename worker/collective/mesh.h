@@ -57,7 +57,7 @@ class Mesh {
   virtual std::uint64_t Enter(GroupIndex group, Deadline deadline) = 0;
   virtual void Leave(GroupIndex group) = 0;
 
-  // From any thread: ends what waits here, and soon on the other ranks, with kUnreachable.
+  // From any thread, at once: ends what waits here, and soon on the other ranks, with kUnreachable.
   virtual void Abort() = 0;
   // The first failure, if there was one.
   virtual Status failure() = 0;
