@@ -121,10 +121,10 @@ void LocalWorker::PushBlock(const train::LocalPlan& plan, BlockIndex index, Inst
                       gradient ? gradient->data() + block.flat_offset * sizeof(float) : nullptr,
                       part.node.IsLeaf() ? block.EncodingIn(settings_.encoding) : Encoding::kFp32});
   }
-  std::vector<std::vector<float>> spare;
-  for (Node node : plan.sums) {
+  train::HostAddition addition;
+  for (const auto& [node, samples] : plan.sums) {
     const BufferRef buffer = settings_.sums->Take();
-    const StagedInput sum = train::AddUp(node, inputs, block.count, buffer.As<float>(), &spare);
+    const StagedInput sum = train::AddUp(node, inputs, block.count, buffer.As<float>(), addition);
     Slice payload;
     if (sum.samples > 0) {
       const std::size_t size = block.count * BytesPerNumber(sum.encoding);
