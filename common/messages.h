@@ -351,7 +351,7 @@ struct Assign {
   SessionId session;
   BlockIndex block = 0;
   std::uint64_t payload_hash = 0;
-  Step step;                // 0 for first weights
+  Step step = {};           // 0 for first weights
   std::uint32_t array = 0;  // 0: weights, then the optimizer's states
 };
 

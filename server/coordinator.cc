@@ -463,6 +463,13 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
 }
 
+// What shards do in a Reset.
+const char* Coordinator::ResettingText() const {
+  if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
+  return WorkersUpdate(options_.config.job.mode) ? " (leaving the step under way)"
+                                                 : " (loading its snapshot and its log)";
+}
+
 std::string Coordinator::WaitingFor(Instant now) const {
   std::string who;
   const std::uint32_t per_server = options_.config.cluster.shards_per_server;
@@ -479,8 +486,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
   }
   for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
     if (shards_[i].reset_done || !shards_[i].hello) continue;
-    const char* loading = GoingOn() ? " (loading its snapshot and its log)" : " (loading its snapshot)";
-    AddName(&who, ShardName(i, per_server) + (recover_->snapshot.IsNone() && !GoingOn() ? " (beginning)" : loading));
+    AddName(&who, ShardName(i, per_server) + ResettingText());
   }
   if (std::string missing = ranks_.Missing(slot_count_, members_, now); !missing.empty()) AddName(&who, missing);
   const std::size_t wanted = options_.config.cluster.workers;

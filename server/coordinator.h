@@ -160,6 +160,7 @@ class Coordinator {
   bool MustGoOn() const;
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
   bool GoingOn() const { return recover_->history < generation_; }
+  const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
   Step StepOfShards() const;
   void FallBack(const std::string& reason, Instant now, Outbox* out);

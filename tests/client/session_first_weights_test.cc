@@ -33,7 +33,7 @@ class GivenBench : public SessionBench {
     return blocks;
   }
   void Acknowledge(ShardIndex shard, std::vector<BlockIndex> blocks) {
-    FromShard(shard, Assigned{session->generation(), Incarnation{50 + shard}, shard, std::move(blocks)});
+    FromShard(shard, Assigned{session->generation(), Incarnation{50 + shard}, shard, std::move(blocks), {}});
   }
 
  private:

@@ -145,6 +145,7 @@ TEST_CASE("a commit arrives everywhere before another group begins", "[server][a
   bench.Commits(0, commit);
   bench.Tick(seconds(1));
   CHECK(bench.TakeFromShard<Reset>(0).at(0).generation == Generation{2});
+  CHECK(Mentions(bench.coordinator->WaitingFor(bench.now), "server 0 (leaving the step under way)"));
   CHECK(Mentions(bench.Notices(), "the connection broke to rank 1 (w1)"));
 }
 

@@ -82,6 +82,7 @@ class HostGroup final : public collective::Group {
     return std::unique_ptr<Group>(std::make_unique<HostGroup>(device_, std::move(part)));
   }
   void Abort() override { group_->Abort(); }
+  Status failure() const override { return {}; }
   std::uint64_t bytes_sent() const override { return 0; }
 
  private:

@@ -41,6 +41,8 @@ struct DeviceGroupOptions {
   kernels::LibrarySearch libraries = {};  // where NCCL may be
   // Asked now and then while the group is formed and while a call is being enqueued; what is not OK ends the group.
   std::function<Status()> look_up = [] { return Status(); };
+  // Asked by another thread, now and then while calls are on their way; what is not OK ends the group.
+  std::function<Status()> watch = [] { return Status(); };
 };
 
 class DeviceGroup {

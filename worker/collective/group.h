@@ -62,6 +62,8 @@ class Group {
                                                const std::optional<GroupOptions>& options = std::nullopt) = 0;
 
   virtual void Abort() = 0;
+  // The first one, if there was one; from any thread.
+  virtual Status failure() const = 0;
   // Of payload, by all calls so far; for the owner's thread.
   virtual std::uint64_t bytes_sent() const = 0;
 };

@@ -36,6 +36,7 @@ class RingGroup : public Group {
   int rank() const override { return members_.me; }
   int size() const override { return members_.size(); }
   void Abort() override { mesh_->Abort(); }
+  Status failure() const override { return mesh_->failure(); }
   std::uint64_t bytes_sent() const override { return lanes_.bytes_sent(); }
 
   Status AllReduce(std::span<float> data, Deadline deadline) override {

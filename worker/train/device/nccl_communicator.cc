@@ -192,6 +192,7 @@ void NcclCommunicator::Look(Shared& shared) {
   if (result != ncclSuccess && result != ncclInProgress) {
     return End(shared, Trouble(shared, shared.calls.front().what, result));
   }
+  if (Status over = member_.watch(); !over.ok()) return End(shared, std::move(over));
   const Deadline now = Clock::now();
   for (const Call& call : shared.calls) {
     if (call.deadline <= now) return End(shared, Missed(call.what));

@@ -34,6 +34,7 @@ struct NcclMember {
   int size = 1;
   collective::NameOfRank name_of;
   std::function<Status()> look_up = [] { return Status(); };
+  std::function<Status()> watch = [] { return Status(); };  // by the thread inside
 };
 
 class NcclCommunicator {

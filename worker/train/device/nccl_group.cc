@@ -198,8 +198,9 @@ Result<std::unique_ptr<DeviceGroup>> NcclGroup::Split(const std::vector<int>& ra
     const int of = ranks[static_cast<std::size_t>(rank)];
     return (of_all ? of_all(of) + ", " : std::string()) + "rank " + std::to_string(of) + " of all";
   };
-  auto part = std::make_unique<NcclGroup>(
-      context_, nccl_, NcclMember{place, static_cast<int>(ranks.size()), name_of, communicator_.member().look_up});
+  auto part = std::make_unique<NcclGroup>(context_, nccl_,
+                                          NcclMember{place, static_cast<int>(ranks.size()), name_of,
+                                                     communicator_.member().look_up, communicator_.member().watch});
   part->is_part_ = true;
   CAPSTAN_RETURN_IF_ERROR(part->communicator_.Adopt(comm, deadline));
   return std::unique_ptr<DeviceGroup>(std::move(part));
@@ -285,8 +286,9 @@ Result<std::unique_ptr<DeviceGroup>> CreateNcclGroup(kernels::CudaContext& conte
   CAPSTAN_ASSIGN_OR_RETURN(Nccl found, kernels::OpenNccl(options.libraries));
   auto nccl = std::make_shared<const Nccl>(std::move(found));
   CAPSTAN_ASSIGN_OR_RETURN(const ncclUniqueId id, Meet(*nccl, options, rendezvous, deadline));
-  auto group = std::make_unique<NcclGroup>(context, std::move(nccl),
-                                           NcclMember{options.rank, options.size, options.name_of, options.look_up});
+  auto group = std::make_unique<NcclGroup>(
+      context, std::move(nccl),
+      NcclMember{options.rank, options.size, options.name_of, options.look_up, options.watch});
   CAPSTAN_RETURN_IF_ERROR(group->Form(id, deadline));
   return std::unique_ptr<DeviceGroup>(std::move(group));
 }

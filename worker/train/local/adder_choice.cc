@@ -19,8 +19,12 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
   if (options_.device == nullptr) return CreateHostAdder(options, group);
   collective::TextRendezvous rendezvous(group);
   const auto name_of = [all = of.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
-  const collective::DeviceGroupOptions devices{
+  collective::DeviceGroupOptions devices{
       of.rank, static_cast<int>(of.members.size()), of.epoch, name_of, options_.libraries, of.look_up};
+  devices.watch = [look_up = of.look_up, group]() -> Status {  // nobody is waited for who is gone or has given up
+    CAPSTAN_RETURN_IF_ERROR(look_up());
+    return group->failure();
+  };
   std::unique_ptr<BucketAdder> adder;
   const auto form = [&]() -> Status {
     const auto deadline = std::chrono::steady_clock::now() + kConnectMax;

@@ -29,7 +29,7 @@ struct LocalMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
   std::uint64_t epoch = 0;
-  std::function<Status()> look_up;  // not OK: it is over
+  std::function<Status()> look_up;  // not OK: it is over; from any thread
 };
 
 class AdderChoice {

@@ -387,7 +387,7 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
   std::size_t begun = 0, finished = 0;
   const auto note = [&](Status status) {
     const bool is_over = shared_.With([&](const Shared& shared) { return IsOver(shared, epoch); });
-    if (!status.ok() && !is_over) choice_->Failed(status);
+    if (!status.ok() && !is_over && group->failure().ok()) choice_->Failed(status);
     return status;
   };
   const auto push = [&](BlockIndex block) { PushBlock(*job, step, block, sums); };
