@@ -124,6 +124,13 @@ Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const LocalS
   return {};
 }
 
+Result<std::unique_ptr<BucketAdder>> FormedAdder(const collective::DeviceGroupOptions& group,
+                                                 const AdderOptions& options, collective::Rendezvous* rendezvous) {
+  CAPSTAN_ASSIGN_OR_RETURN(auto adder, CreateDeviceAdder(0, options));
+  CAPSTAN_RETURN_IF_ERROR(adder->Form(group, rendezvous, In(kPatience)));
+  return std::unique_ptr<BucketAdder>(std::move(adder));
+}
+
 void CheckSums(int workers, Encoding encoding, const Maker& make) {
   const Catalog catalog = TestCatalog();
   const std::vector<Bucket> buckets = CutBuckets(catalog, 1200);
@@ -187,12 +194,12 @@ TEST_CASE("devices add up the bits of the job's tree", "[local]") {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   collective::InProcessRendezvous rendezvous(workers, NameOfTestRank);
   CheckSums(workers, encoding, [&](int rank, const AdderOptions& options) {
-    return CreateDeviceAdder(0, {.rank = rank, .size = workers, .name_of = NameOfTestRank}, options, &rendezvous,
-                             In(kPatience));
+    return FormedAdder({.rank = rank, .size = workers, .name_of = NameOfTestRank}, options, &rendezvous);
   });
 }
 
-TEST_CASE("devices that do not end a sum are given up when patience does", "[local]") {
+// What two workers' devices come to that never end the second sum.
+std::vector<Status> Hang(std::chrono::milliseconds patience, const std::function<Status()>& watch) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   setenv("CAPSTAN_NCCL_FAULT", "hang 2", 1);
   const Catalog catalog = TestCatalog();
@@ -200,9 +207,10 @@ TEST_CASE("devices that do not end a sum are given up when patience does", "[loc
   collective::InProcessRendezvous rendezvous(2, NameOfTestRank);
   std::vector<Status> ends(2);
   RunThreads(2, [&](int rank) {
-    const AdderOptions options{&catalog, Encoding::kFp32, catalog.element_count(), std::chrono::milliseconds(300)};
-    auto adder =
-        CreateDeviceAdder(0, {.rank = rank, .size = 2, .name_of = NameOfTestRank}, options, &rendezvous, In(kPatience));
+    const AdderOptions options{&catalog, Encoding::kFp32, catalog.element_count(), patience};
+    collective::DeviceGroupOptions group{.rank = rank, .size = 2, .name_of = NameOfTestRank};
+    group.watch = watch;
+    auto adder = FormedAdder(group, options, &rendezvous);
     Status& end = ends[static_cast<std::size_t>(rank)] = adder.status();
     if (!end.ok()) return;
     const Floats flat(catalog.element_count(), 1.0F);
@@ -216,10 +224,20 @@ TEST_CASE("devices that do not end a sum are given up when patience does", "[loc
     end = Work(adder->get(), buckets, step, [](BlockIndex) {});
   });
   unsetenv("CAPSTAN_NCCL_FAULT");
-  for (const Status& end : ends) {
+  return ends;
+}
+
+TEST_CASE("devices that do not end a sum are given up when patience does", "[local]") {
+  for (const Status& end : Hang(std::chrono::milliseconds(300), [] { return Status(); })) {
     CHECK(end.code() == Code::kTimeout);
     CHECK_THAT(end.message(), Contains("a gather of") && Contains("not done at its deadline"));
   }
+}
+
+TEST_CASE("devices that do not end a sum are given up when their group is over", "[local]") {
+  const auto watch = [] { return Status(Code::kStale, "the group is over"); };
+  for (const Status& end : Hang(std::chrono::hours(1), watch))
+    CHECK_THAT(end.ToString(), Contains("the group is over"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Leaves out each wait of a model's steps on the emulated device, and of a machine's sums, one after the other: a result that is the same
-// without it, from a process that did not die of it, is a wait that nothing misses, and fails. Streams do what they
-// have to as late as CUDA allows, so what nobody waits for is not there yet.
+// Leaves out each wait of a model's steps on the emulated device, and of a machine's sums, one after the other: a result
+// that is the same without it, from a process that did not die of it, is a wait that nothing misses, and fails. Streams do
+// what they have to as late as CUDA allows, so what nobody waits for is not there yet.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -201,7 +201,8 @@ class Sums final : public Course {
     collective::InProcessRendezvous rendezvous(1);
     const AdderOptions options{&catalog_, Encoding::kBf16, 2 * buckets_.front().count};
     const auto soon = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    adder_ = CreateDeviceAdder(0, {}, options, &rendezvous, soon).value();
+    adder_ = CreateDeviceAdder(0, options).value();
+    CAPSTAN_CHECK(adder_->Form({}, &rendezvous, soon).ok());
   }
   void WarmUp() override { (void)Add(90); }
   std::uint64_t Take() override { return Add(1) ^ Add(40); }
@@ -239,7 +240,7 @@ class Sums final : public Course {
 
   const Catalog catalog_;
   const std::vector<Bucket> buckets_;
-  std::unique_ptr<BucketAdder> adder_;
+  std::unique_ptr<DeviceBucketAdder> adder_;
 };
 
 using CourseMaker = std::function<std::unique_ptr<Course>()>;

@@ -3,9 +3,9 @@
 // Kind:   shared. Three threads for each mesh, and Gloo's own: two hear the other ranks, one keeps deadlines.
 // Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal.
 // Fails:  kTimeout naming the ranks that were not there to form it; kInvalid; kUnreachable; kUnsupported in a build
-//         without Gloo. A broken connection ends a call in about a second, a cut one after
-//         `silence`. Where a silent rank has to be told from a
-//         slow one, a call ends over a second after its deadline. Connecting may take the deadline's time again.
+//         without Gloo. A broken connection ends a call in about a second, a cut one after `silence`. Where a silent
+//         rank has to be told from a slow one, a call ends over a second after its deadline. Connecting may take the
+//         deadline's time again.
 // Why:    Gloo brings connections, and messages that name their memory on both sides. Ranks are peers who trust each
 //         other: nothing is encrypted, nobody is asked who he is, and Gloo ends the process on bytes not its own.
 #pragma once

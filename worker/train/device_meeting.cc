@@ -9,8 +9,8 @@ namespace {
 using Texts = std::vector<std::string>;
 
 constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
-constexpr double kSlowestMiBPerSecond = 10;
-constexpr char kHas = '+', kHasNot = '-';  // in front of what a member says
+constexpr char kHas = '+', kHasNot = '-';            // in front of what a member says
+constexpr char kItself = '!';                        // that it failed before it met the others
 
 std::string TextOf(const Result<GroupDevice>& device) {
   return device.ok() ? kHas + device->id + " " + device->library : kHasNot + device.status().message();
@@ -44,31 +44,47 @@ std::string WhyNot(const std::vector<GroupMember>& members, const Texts& texts) 
   return "";
 }
 
-// What the members say of the group that they have formed, or not.
+// What the members say of the group that they have formed, or not; first who had a reason of its own.
 std::string WhyNotFormed(const std::vector<GroupMember>& members, const Texts& texts) {
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].starts_with(kItself)) return NameOf(members, rank) + ": " + texts[rank].substr(1);
+  }
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (!texts[rank].empty()) return NameOf(members, rank) + ": " + texts[rank];
   }
   return "";
 }
 
+class CountingRendezvous final : public collective::Rendezvous {
+ public:
+  explicit CountingRendezvous(collective::Rendezvous* rendezvous) : rendezvous_(*rendezvous) {}
+
+  Result<Texts> Exchange(int rank, std::string bytes, collective::Deadline deadline) override {
+    ++count_;
+    return rendezvous_.Exchange(rank, std::move(bytes), deadline);
+  }
+  int count() const { return count_; }
+
+ private:
+  collective::Rendezvous& rendezvous_;
+  int count_ = 0;
+};
+
 }  // namespace
 
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
-                                  collective::Rendezvous* rendezvous, const std::function<Status()>& form) {
+                                  collective::Rendezvous* rendezvous, const FormOnDevices& form) {
   const auto tell = [&](std::string text) {
     return rendezvous->Exchange(rank, std::move(text), std::chrono::steady_clock::now() + kTellMax);
   };
   CAPSTAN_ASSIGN_OR_RETURN(const Texts devices, tell(TextOf(device)));
   if (std::string why_not = WhyNot(members, devices); !why_not.empty()) return why_not;
-  const Status formed = form();
-  CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, tell(formed.message()));
+  CountingRendezvous counting(rendezvous);
+  const Status formed = form(&counting);
+  const bool has_met = counting.count() > 0;
+  if (!has_met) CAPSTAN_RETURN_IF_ERROR(tell("").status());
+  CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, tell(has_met ? formed.message() : kItself + formed.message()));
   return WhyNotFormed(members, ends);
-}
-
-std::chrono::milliseconds DevicePatience(const JobConfig& config) {
-  const double seconds = config.limits.lease + config.allreduce.bucket_mib / kSlowestMiBPerSecond;
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
 Status DeviceTries::Check() const {

@@ -1,15 +1,13 @@
-// MeetOnDevices, DevicePatience, DeviceTries: whether all members of a group can add up on the devices that they compute on.
+// MeetOnDevices, DeviceTries: whether all members of a group can add up on the devices that they compute on.
 //
 // Fails:  MeetOnDevices as the rendezvous.
 // Why:    one word in the job file: who has what is found out by each group anew, so that all of them do the same.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
 #include "common/messages.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/group_device.h"
@@ -17,12 +15,11 @@
 namespace capstan::train {
 
 // All members call it, by rank. Each says what it has; if all have the same library, and no two the same device, each
-// calls `form`, and says how that went. Empty when all have formed the group, else who cannot, and why.
+// calls `form`, and says how that went. Empty when all have formed the group, else who cannot, and why. `form` makes one
+// exchange, or none where it fails before: then the others get an empty text from this rank.
+using FormOnDevices = std::function<Status(collective::Rendezvous* rendezvous)>;
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
-                                  collective::Rendezvous* rendezvous, const std::function<Status()>& form);
-
-// How long devices may take with a bucket that all members have handed over.
-std::chrono::milliseconds DevicePatience(const JobConfig& config);
+                                  collective::Rendezvous* rendezvous, const FormOnDevices& form);
 
 // Counts a worker's groups on devices that have failed.
 class DeviceTries {

@@ -72,9 +72,9 @@ class JobModel {
       collective::Deadline /*deadline*/) {
     return OnTheHost();
   }
-  // Who forms groups that add up on the same device, along with what this computes there; may outlive this.
+  // Who makes what adds up on the same device, along with what this computes there; both may outlive this.
   virtual DeviceAdderMaker AdderMaker() const {
-    return [](const auto&...) -> Result<std::unique_ptr<BucketAdder>> { return OnTheHost(); };
+    return [](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> { return OnTheHost(); };
   }
 
   // What there is to say since it was last asked, for people: which library computes, where a machine may lack one.

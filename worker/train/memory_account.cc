@@ -11,6 +11,7 @@
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
 #include "worker/train/data/sampler.h"
+#include "worker/train/local/local_sums.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/slot_computer.h"
 
@@ -61,6 +62,24 @@ std::uint64_t GradientBuffersMax(const JobConfig& config) {
     most = std::max(most, GradientBuffers(SlotShare(config.job.slots, workers, worker), config.job.slots));
   }
   return most;
+}
+
+// Of what a worker pushes in a step, where workers of a machine add it up: of each bucket this much.
+std::uint64_t LocalBucketBytes(const JobConfig& config, std::uint64_t parts, std::uint64_t wide_bytes) {
+  const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
+  return parts * std::min(wide_bytes, std::max<std::uint64_t>(bucket, kBlockElements * sizeof(float)));
+}
+
+std::uint64_t LocalPartsMax(const JobConfig& config) {
+  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
+  std::size_t most = 0;
+  for (std::uint32_t worker = 0; worker < workers; ++worker) {
+    const SampleRange share = SlotShare(config.job.slots, workers, worker);
+    std::vector<SlotIndex> slots;
+    for (std::uint64_t slot = share.first; slot < share.last; ++slot) slots.push_back(static_cast<SlotIndex>(slot));
+    most = std::max(most, CoverSlots(slots, config.job.slots).size());
+  }
+  return std::min(most, LocalHead::kPartsMax);  // with more it pushes by itself
 }
 
 struct WeightCount {
@@ -161,14 +180,14 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.never_written = 0;
   }
   account.gradient_buffers = GradientBuffersMax(config);
-  if (ReducesLocally(config)) ++account.gradient_buffers;  // the sum that is pushed for all
+  const std::uint64_t parts = ReducesLocally(config) ? LocalPartsMax(config) : 0;
+  account.gradient_buffers += parts;  // the sums that are pushed for all
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
   account.messages = WorkersUpdate(config.job.mode) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
 
   if (ReducesLocally(config)) {  // one of each worker, and what is sent where there is nothing to send
-    const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
-    account.messages += std::min(wide_bytes, bucket) * (std::uint64_t{config.cluster.workers} + 1);
+    account.messages += LocalBucketBytes(config, parts, wide_bytes) * (std::uint64_t{config.cluster.workers} + 1);
   }
 
   account.accumulate = config.worker.accumulate;
@@ -181,10 +200,10 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
     account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }
-  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets on their way
-    const auto bucket = std::min(wide_bytes, static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB));
-    account.device->work += 2 * bucket * (std::uint64_t{config.cluster.workers} + 2) + 2 * bucket;
-    account.device->pinned += 4 * bucket;
+  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two on their way, and what is spare
+    const std::uint64_t bucket = LocalBucketBytes(config, parts, wide_bytes);
+    account.device->work += 2 * bucket * (std::uint64_t{config.cluster.workers} + 3);
+    account.device->pinned += 2 * 2 * bucket;
   }
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.can_recompute = config.model.can_recompute();

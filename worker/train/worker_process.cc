@@ -12,6 +12,7 @@
 #include "worker/train/load_device.h"
 #include "worker/train/local/local_reducer.h"
 #include "worker/train/machine_name.h"
+#include "worker/train/member_patience.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/model_factory.h"
 #include "worker/train/own_address.h"
@@ -72,6 +73,7 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
                             options.say};
   local.device = [&devices] { return devices.local ? &*devices.local : nullptr; };
   local.libraries = options.libraries;
+  local.silence = SilenceMax(config);
   local.patience = DevicePatience(config);
   return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)));
 }

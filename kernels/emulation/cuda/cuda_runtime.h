@@ -104,8 +104,8 @@ struct CUstream_st : capstan::emulation::Stream {};
 struct CUevent_st : capstan::emulation::Event {};
 using cudaHostFn_t = void (*)(void*);
 
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
-                   cudaHostRegisterDefault = 0, cudaHostAllocDefault = 0;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1,
+                   cudaEventDisableTiming = 2, cudaHostRegisterDefault = 0, cudaHostAllocDefault = 0;
 
 struct cudaUUID_t {
   char bytes[16];

@@ -41,9 +41,12 @@ inline CudaStream MakeStream(kernels::CudaContext& context) {
   return CudaStream(stream);
 }
 
-inline CudaEvent MakeEvent(kernels::CudaContext& context) {
+// `flags`: of CUDA's, besides that it takes no times.
+inline CudaEvent MakeEvent(kernels::CudaContext& context, unsigned flags = cudaEventDefault) {
   cudaEvent_t event = nullptr;
-  if (context.status().ok()) context.Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  if (context.status().ok()) {
+    context.Note(cudaEventCreateWithFlags(&event, flags | cudaEventDisableTiming), "making an event");
+  }
   return CudaEvent(event);
 }
 

@@ -90,15 +90,17 @@ struct Place {
   std::vector<StagedInput> results;  // by sum, on the device
 };
 
-class DeviceAdder final : public BucketAdder {
+class DeviceAdder final : public DeviceBucketAdder {
  public:
-  DeviceAdder(const collective::DeviceGroupOptions& of, const AdderOptions& options);
+  DeviceAdder(const AdderOptions& options, CudaStream up, CudaStream down);
   // What is enqueued uses what is destroyed next.
   ~DeviceAdder() override;
   DeviceAdder(const DeviceAdder&) = delete;
   DeviceAdder& operator=(const DeviceAdder&) = delete;
 
-  Status Form(collective::Rendezvous* rendezvous, collective::Deadline deadline);
+  Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
+              collective::Deadline deadline) override;
+  const Status& status() const { return upward_.status().ok() ? downward_.status() : upward_.status(); }
 
   bool is_impatient() const override { return true; }
   std::size_t ahead_max() const override { return kPlaces - 1; }
@@ -108,13 +110,11 @@ class DeviceAdder final : public BucketAdder {
  private:
   static constexpr std::size_t kPlaces = 2;
 
-  bool is_first() const { return of_.rank == 0; }
-  std::size_t ranks() const { return static_cast<std::size_t>(of_.size); }
-  Status status() const { return upward_.status().ok() ? downward_.status() : upward_.status(); }
+  bool is_first() const { return group_->rank() == 0; }
+  std::size_t ranks() const { return static_cast<std::size_t>(group_->size()); }
   Status Gather(Place& place);
   void AddUpAndReturn(Place& place);
 
-  const collective::DeviceGroupOptions of_;
   const AdderOptions options_;
   const CudaStream up_, down_;
   CudaContext upward_, downward_;  // parts to the device; sums, and their way back
@@ -124,21 +124,14 @@ class DeviceAdder final : public BucketAdder {
   std::unique_ptr<collective::DeviceGroup> group_;
 };
 
-CudaStream StreamOf() {
-  CudaContext context(nullptr);
-  return MakeStream(context);
-}
-
-DeviceAdder::DeviceAdder(const collective::DeviceGroupOptions& of, const AdderOptions& options)
-    : of_(of),
-      options_(options),
-      up_(StreamOf()),
-      down_(StreamOf()),
+DeviceAdder::DeviceAdder(const AdderOptions& options, CudaStream up, CudaStream down)
+    : options_(options),
+      up_(std::move(up)),
+      down_(std::move(down)),
       upward_(up_.get()),
       downward_(down_.get()),
       addition_(downward_) {
-  if (up_ == nullptr || down_ == nullptr) upward_.Fail(Unreachable("the device gives no stream"));
-  for (Place& place : places_) place.is_down = MakeEvent(downward_);
+  for (Place& place : places_) place.is_down = MakeEvent(downward_, cudaEventBlockingSync);
 }
 
 DeviceAdder::~DeviceAdder() {
@@ -148,9 +141,9 @@ DeviceAdder::~DeviceAdder() {
   }
 }
 
-Status DeviceAdder::Form(collective::Rendezvous* rendezvous, collective::Deadline deadline) {
-  CAPSTAN_RETURN_IF_ERROR(status());
-  CAPSTAN_ASSIGN_OR_RETURN(group_, CreateNcclGroup(upward_, of_, rendezvous, deadline));
+Status DeviceAdder::Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
+                         collective::Deadline deadline) {
+  CAPSTAN_ASSIGN_OR_RETURN(group_, CreateNcclGroup(upward_, group, rendezvous, deadline));
   return {};
 }
 
@@ -237,16 +230,14 @@ Status DeviceAdder::Finish(const std::function<void(BlockIndex)>& ready) {
 
 }  // namespace
 
-Result<std::unique_ptr<BucketAdder>> CreateDeviceAdder(int device, const collective::DeviceGroupOptions& group,
-                                                       const AdderOptions& options, collective::Rendezvous* rendezvous,
-                                                       collective::Deadline deadline) {
-  if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) {
-    return Unreachable("the device of this worker cannot be used by another thread: " +
-                       std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ")");
-  }
-  auto adder = std::make_unique<DeviceAdder>(group, options);
-  CAPSTAN_RETURN_IF_ERROR(adder->Form(rendezvous, deadline));
-  return std::unique_ptr<BucketAdder>(std::move(adder));
+Result<std::unique_ptr<DeviceBucketAdder>> CreateDeviceAdder(int device, const AdderOptions& options) {
+  CudaContext making(nullptr);
+  making.Note(cudaSetDevice(device), "using this worker's device in another thread");
+  CudaStream up = MakeStream(making), down = MakeStream(making);
+  CAPSTAN_RETURN_IF_ERROR(making.status());
+  auto adder = std::make_unique<DeviceAdder>(options, std::move(up), std::move(down));
+  CAPSTAN_RETURN_IF_ERROR(adder->status());
+  return std::unique_ptr<DeviceBucketAdder>(std::move(adder));
 }
 
 }  // namespace capstan::train

@@ -14,8 +14,6 @@
 namespace capstan::train {
 
 // `device`: of CUDA's.
-Result<std::unique_ptr<BucketAdder>> CreateDeviceAdder(int device, const collective::DeviceGroupOptions& group,
-                                                       const AdderOptions& options, collective::Rendezvous* rendezvous,
-                                                       collective::Deadline deadline);
+Result<std::unique_ptr<DeviceBucketAdder>> CreateDeviceAdder(int device, const AdderOptions& options);
 
 }  // namespace capstan::train

@@ -184,10 +184,7 @@ template <class T>
 DeviceAdderMaker DeviceModel<T>::AdderMaker() const {
   int device = 0;
   context_->Note(cudaGetDevice(&device), "asking for the device");
-  return [device](const collective::DeviceGroupOptions& group, const AdderOptions& options,
-                  collective::Rendezvous* rendezvous, collective::Deadline deadline) {
-    return CreateDeviceAdder(device, group, options, rendezvous, deadline);
-  };
+  return [device](const AdderOptions& options) { return CreateDeviceAdder(device, options); };
 }
 
 template <class T>

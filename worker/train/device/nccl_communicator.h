@@ -59,8 +59,8 @@ class NcclCommunicator {
   // Part of this one; null for ranks without a color. Nothing is on its way.
   Result<ncclComm_t> Split(int color, int key, Deadline deadline);
 
-  // `enqueue` puts the call on this stream, after what the context's stream was given by now, and after
-  // `copy`. `what`: for people.
+  // `enqueue` puts the call on this stream, after what the context's stream was given by now, and after `copy`. `what`:
+  // for people.
   using Enqueue = std::function<ncclResult_t(ncclComm_t)>;
   Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue, const NcclCopy& copy = {});
   Status OrderAfter(Ticket ticket, cudaStream_t stream);

@@ -16,7 +16,11 @@ constexpr auto kConnectMax = std::chrono::seconds(15);
 Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of, const AdderOptions& options,
                                                          collective::Group* group) {
   on_devices_ = false;
-  if (options_.device == nullptr) return CreateHostAdder(options, group);
+  if (options_.device == nullptr) {
+    Say("this machine's gradients are added up by \"" + of.members[0].worker + "\", for " +
+        std::to_string(of.members.size()) + " workers, over Gloo");
+    return CreateHostAdder(options, group);
+  }
   collective::TextRendezvous rendezvous(group);
   const auto name_of = [all = of.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
   collective::DeviceGroupOptions devices{
@@ -25,14 +29,12 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
     CAPSTAN_RETURN_IF_ERROR(look_up());
     return group->failure();
   };
-  std::unique_ptr<BucketAdder> adder;
-  const auto form = [&]() -> Status {
-    const auto deadline = std::chrono::steady_clock::now() + kConnectMax;
-    CAPSTAN_ASSIGN_OR_RETURN(adder, options_.device->connect(devices, options, &rendezvous, deadline));
-    return {};
+  Result<std::unique_ptr<DeviceBucketAdder>> adder = Prepare(options);
+  const auto form = [&](collective::Rendezvous* meeting) {
+    return (*adder)->Form(devices, meeting, std::chrono::steady_clock::now() + kConnectMax);
   };
-  const Status fit = tries_.Check();
-  const Result<GroupDevice> device = fit.ok() ? Result<GroupDevice>(options_.device->device) : fit;
+  const Result<GroupDevice> device =
+      adder.ok() ? Result<GroupDevice>(options_.device->device) : Result<GroupDevice>(adder.status());
   CAPSTAN_ASSIGN_OR_RETURN(const std::string why_not, MeetOnDevices(of.members, of.rank, device, &rendezvous, form));
   on_devices_ = why_not.empty();
   if (!on_devices_) {
@@ -42,11 +44,16 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
   }
   Say("this machine's gradients are added up on the device of \"" + of.members[0].worker + "\", for " +
       std::to_string(of.members.size()) + " workers, by " + device->library);
-  return adder;
+  return std::unique_ptr<BucketAdder>(std::move(*adder));
 }
 
-void AdderChoice::Say(const std::string& text) {
-  if (text != std::exchange(said_, text) && options_.on_notice) options_.on_notice(text);
+Result<std::unique_ptr<DeviceBucketAdder>> AdderChoice::Prepare(const AdderOptions& options) const {
+  CAPSTAN_RETURN_IF_ERROR(tries_.Check());
+  return options_.device->make(options);
+}
+
+void AdderChoice::Say(const std::string& text) const {
+  if (options_.on_notice) options_.on_notice(text);
 }
 
 }  // namespace capstan::train

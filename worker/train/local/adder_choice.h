@@ -41,18 +41,20 @@ class AdderChoice {
                                               collective::Group* group);
   bool on_devices() const { return on_devices_; }
   // Of the adder that it has chosen last.
-  void StepDone() { tries_.StepDone(); }
+  void StepDone() {
+    if (on_devices_) tries_.StepDone();
+  }
   void Failed(const Status& why) {
     if (on_devices_) tries_.Failed(why);
   }
 
  private:
-  void Say(const std::string& text);
+  Result<std::unique_ptr<DeviceBucketAdder>> Prepare(const AdderOptions& options) const;
+  void Say(const std::string& text) const;
 
   const AdderChoiceOptions options_;
   bool on_devices_ = false;
   DeviceTries tries_;
-  std::string said_;
 };
 
 }  // namespace capstan::train

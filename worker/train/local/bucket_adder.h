@@ -15,6 +15,9 @@
 
 namespace capstan::train {
 
+// Members may be far apart in a step, as their slots are. Who is gone, or does not answer, ends the group.
+inline constexpr std::chrono::hours kApartMax{24};
+
 struct AdderOptions {
   const Catalog* catalog = nullptr;                               // outlives all adders
   Encoding encoding = Encoding::kFp32;                            // the job's

@@ -6,9 +6,6 @@ namespace capstan::train {
 
 namespace {
 
-// Members may be far apart in a step. Who is gone ends the group; one that stands still, the coordinator's lease finds.
-constexpr auto kGatherMax = std::chrono::hours(24);
-
 class HostAdder final : public BucketAdder {
  public:
   HostAdder(const AdderOptions& options, collective::Group* group)
@@ -46,7 +43,7 @@ Status HostAdder::Begin(const LocalStep& step, const Bucket& bucket) {
     floats_.push_back(floats);
     std::vector<float>& all = gathered_[number];
     if (group_.rank() == 0) all.resize(floats * static_cast<std::size_t>(group_.size()));
-    const auto deadline = std::chrono::steady_clock::now() + kGatherMax;
+    const auto deadline = std::chrono::steady_clock::now() + kApartMax;
     CAPSTAN_RETURN_IF_ERROR(group_.Gather(Mine(number, floats), 0, all, deadline));
   }
   return {};

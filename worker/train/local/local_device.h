@@ -1,7 +1,7 @@
 // LocalDevice: the device of a worker, as its machine's workers may add up there what they push.
 //
-// Kind:   a value; `connect` is for the thread that uses what it makes.
-// Fails:  `connect` as CreateGroup of a JobModel.
+// Kind:   a value; `make` is for the thread that uses what it makes.
+// Fails:  `make` as CUDA; Form as CreateGroup of a JobModel.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,20 @@
 
 namespace capstan::train {
 
-// Forms a group of devices; all of its members call it.
-using DeviceAdderMaker = std::function<Result<std::unique_ptr<BucketAdder>>(
-    const collective::DeviceGroupOptions& group, const AdderOptions& options, collective::Rendezvous* rendezvous,
-    collective::Deadline deadline)>;
+// A BucketAdder of a group of devices.
+class DeviceBucketAdder : public BucketAdder {
+ public:
+  // Before all else; all members call it.
+  virtual Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
+                      collective::Deadline deadline) = 0;
+};
+
+// Takes of the device what this worker needs; of other members it knows nothing.
+using DeviceAdderMaker = std::function<Result<std::unique_ptr<DeviceBucketAdder>>(const AdderOptions& options)>;
 
 struct LocalDevice {
   GroupDevice device;
-  DeviceAdderMaker connect;
+  DeviceAdderMaker make;
 };
 
 }  // namespace capstan::train

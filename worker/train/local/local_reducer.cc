@@ -23,8 +23,6 @@ using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
 constexpr auto kConnectMax = std::chrono::seconds(5);  // once all addresses are known
-// Members may be far apart in a step. Who is gone ends the group; one that stands still, the coordinator's lease finds.
-constexpr auto kCallMax = std::chrono::hours(24);
 
 // A round of this worker, from its last slot on.
 struct Job {
@@ -247,9 +245,9 @@ Result<std::unique_ptr<collective::Group>> LocalReducer::Connect(const Session::
   OfferedAddresses addresses(this, wanted.epoch);
   const auto name_of = [members = wanted.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
   const int size = static_cast<int>(wanted.members.size());
-  CAPSTAN_ASSIGN_OR_RETURN(
-      std::shared_ptr<collective::Mesh> mesh,
-      collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of}, &addresses, Clock::now() + kConnectMax));
+  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh,
+                           collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of, options_.silence},
+                                                      &addresses, Clock::now() + kConnectMax));
   return collective::CreateGroup(std::move(mesh));
 }
 
@@ -345,7 +343,7 @@ Result<std::vector<LocalHead>> LocalReducer::Exchange(const LocalHead& mine, col
     return std::span(words).subspan(rank * LocalHead::kFloats, LocalHead::kFloats);
   };
   mine.Write(of(static_cast<std::size_t>(group->rank())));
-  CAPSTAN_RETURN_IF_ERROR(group->AllGather(words, Clock::now() + kCallMax));
+  CAPSTAN_RETURN_IF_ERROR(group->AllGather(words, Clock::now() + kApartMax));
   std::vector<LocalHead> heads;
   for (std::size_t rank = 0; rank < size; ++rank) heads.push_back(LocalHead::Read(of(rank)));
   return heads;
@@ -387,7 +385,7 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
   std::size_t begun = 0, finished = 0;
   const auto note = [&](Status status) {
     const bool is_over = shared_.With([&](const Shared& shared) { return IsOver(shared, epoch); });
-    if (!status.ok() && !is_over && group->failure().ok()) choice_->Failed(status);
+    if (!status.ok() && !is_over) choice_->Failed(status);
     return status;
   };
   const auto push = [&](BlockIndex block) { PushBlock(*job, step, block, sums); };
@@ -398,7 +396,7 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
   while (begun < buckets_.size()) {
     if (!HasCome(*job, begun, epoch)) CAPSTAN_RETURN_IF_ERROR(finish(begun));  // it may take long
     CAPSTAN_RETURN_IF_ERROR(AwaitBucket(job, begun, epoch));
-    if (adder_->is_impatient()) CAPSTAN_RETURN_IF_ERROR(group->Barrier(Clock::now() + kCallMax));
+    if (adder_->is_impatient()) CAPSTAN_RETURN_IF_ERROR(group->Barrier(Clock::now() + kApartMax));
     CAPSTAN_RETURN_IF_ERROR(note(adder_->Begin(step, buckets_[begun++])));
     CAPSTAN_RETURN_IF_ERROR(finish(begun - std::min(begun, adder_->ahead_max())));
   }

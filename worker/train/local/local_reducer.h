@@ -28,6 +28,7 @@ struct LocalReducerOptions {
   // Asked in Begin. Null: sums are made on the hosts; what it points to outlives the reducer.
   std::function<const LocalDevice*()> device = [] { return nullptr; };
   kernels::LibrarySearch libraries = {};
+  std::chrono::milliseconds silence = std::chrono::seconds(10);   // after which a member is lost
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // of devices, as AdderOptions
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "worker/train/member_patience.h"
+
 namespace capstan::train {
 
 namespace {
@@ -73,8 +75,8 @@ Result<std::string> DeviceReducer::Connect(const Result<GroupDevice>& device, Gr
   options.libraries = options_.libraries;
   options.look_up = of_.look_up;
   std::unique_ptr<DeviceGroup> group;
-  const auto form = [&]() -> Status {
-    CAPSTAN_ASSIGN_OR_RETURN(group, model_.CreateGroup(options, members, Clock::now() + kConnectMax));
+  const auto form = [&](collective::Rendezvous* rendezvous) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(group, model_.CreateGroup(options, rendezvous, Clock::now() + kConnectMax));
     return {};
   };
   CAPSTAN_ASSIGN_OR_RETURN(std::string why_not, MeetOnDevices(of_.members, of_.rank, device, members, form));

@@ -17,7 +17,6 @@ class GroupRendezvous : public collective::Rendezvous {
       : group_(group), look_up_(std::move(look_up)) {}
 
   Result<std::vector<std::string>> Exchange(int rank, std::string text, collective::Deadline deadline) override;
-  const Status& failure() const { return failure_; }
 
  private:
   Status Await(collective::CollectiveThread::Ticket ticket) const;

@@ -12,6 +12,7 @@
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
 #include "worker/train/buckets.h"
+#include "worker/train/member_patience.h"
 #include "worker/train/replica/form_group.h"
 #include "worker/train/replica/replica_version.h"
 
@@ -25,7 +26,6 @@ using collective::CollectiveThread;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);  // while something else is waited for
-constexpr double kSilentLeases = 3;                      // answers come behind the chunks that are on their way
 constexpr auto kReduceMax = std::chrono::hours(24);      // members hear who is gone, the coordinator who is late
 
 class ReplicaClient : public client::SessionClient {
@@ -220,7 +220,7 @@ Status ReplicaClient::Form() {
   group.rank = rank_;
   group.host = options_.host;
   group.wire = config_.allreduce.wire;
-  group.silence = std::chrono::milliseconds(static_cast<std::int64_t>(kSilentLeases * config_.limits.lease * 1000));
+  group.silence = SilenceMax(config_);
   group.buckets = buckets_.size();
   group.version = terms_.version;
   group.has_version = version_.MayHandOn(terms_);

@@ -1,0 +1,24 @@
+#include "worker/train/member_patience.h"
+
+namespace capstan::train {
+
+namespace {
+
+constexpr double kSilentLeases = 3;
+constexpr double kSlowestMiBPerSecond = 10;
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+}  // namespace
+
+std::chrono::milliseconds SilenceMax(const JobConfig& config) {
+  return Milliseconds(kSilentLeases * config.limits.lease);
+}
+
+std::chrono::milliseconds DevicePatience(const JobConfig& config) {
+  return Milliseconds(config.limits.lease + config.allreduce.bucket_mib / kSlowestMiBPerSecond);
+}
+
+}  // namespace capstan::train
