@@ -22,7 +22,7 @@ def workers(count):
 
 
 class LocalReduceTest(recovery.RecoveryTest):
-    STEPS, EVERY, LEASE = 200, 25, 2
+    STEPS, EVERY, LEASE = 300, 25, 2
 
     def begin(self, *arguments, run="run"):
         return self.launch(self.job(), *LOCAL, *arguments, run=run)
