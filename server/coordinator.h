@@ -201,10 +201,13 @@ class Coordinator {
   std::vector<GroupMember> GroupOf(const Worker& worker) const;
   // Where workers of one machine add up their gradients: their groups, which come and go beside generations.
   void RenewLocalGroups(Instant now, Outbox* out);
+  void LeaveOutLateMembers(Instant now, Outbox* out);
   void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
   // Whether the version that `step` makes is to be given to the shards.
   bool KeepDue(Step step, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
+  bool IsSlow(const Worker& worker, Instant now, Instant limit) const;
+  bool HasDoneStep(const Worker& worker) const;
   Worker* FindIdleWorker();
   void ForgetBackups();
   std::string MissingInBarrier() const;

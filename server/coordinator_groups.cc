@@ -111,9 +111,27 @@ std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
 
 // Groups of a machine that are in trouble are made anew.
 void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
-  if (!local_groups_ || !local_groups_->Update(members_, now)) return;
+  if (!local_groups_) return;
+  LeaveOutLateMembers(now, out);
+  if (!local_groups_->Update(members_, now)) return;
   ++view_sequence_;
   SendViews(out);
+}
+
+// Members of a group wait for each other as long as they live, so somebody else has to see who hangs.
+void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
+  if (state_ != State::kRunning) return;
+  const Instant limit = SlowAfter();
+  for (auto& [session, worker] : members_.workers()) {
+    if (worker.late && HasDoneStep(worker)) worker.late = false;
+    if (worker.late || !IsSlow(worker, now, limit)) continue;
+    if (local_groups_->Of(worker, members_).members.size() > 1) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
+                                       " for " + WholeSeconds(now - worker.since) +
+                                       "; the other workers of its machine add up without it until it has done a step");
+    }
+    worker.late = true;
+  }
 }
 
 void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out) {

@@ -183,12 +183,22 @@ Instant Coordinator::SlowAfter() const {
   return std::max(options_.slow_after, Seconds(4 * *p95));
 }
 
-// One that has done all its slots of the step under way.
+// One that has not got on for so long. It may hang in a step that others have done for it.
+bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
+  return worker.computing && worker.generation == generation_ && worker.step <= step_ && !worker.slots.empty() &&
+         now - worker.since >= limit;
+}
+
+// Whether it has done all its slots of the step under way.
+bool Coordinator::HasDoneStep(const Worker& worker) const {
+  return worker.generation == generation_ && !worker.computing && worker.step >= step_;
+}
+
 Worker* Coordinator::FindIdleWorker() {
   Worker* idle = nullptr;
   for (auto& [session, worker] : members_.workers()) {
-    const bool done = worker.generation == generation_ && !worker.computing && worker.backup.empty();
-    if (done && worker.step >= step_ && (idle == nullptr || worker.slots.size() < idle->slots.size())) idle = &worker;
+    if (!HasDoneStep(worker) || !worker.backup.empty()) continue;
+    if (idle == nullptr || worker.slots.size() < idle->slots.size()) idle = &worker;
   }
   return idle;
 }
@@ -199,9 +209,7 @@ void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
   if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& [session, slow] : members_.workers()) {
-    const bool late = slow.computing && slow.generation == generation_ && slow.step == step_ && !slow.slots.empty() &&
-                      now - slow.since >= limit;
-    if (!late) continue;
+    if (!IsSlow(slow, now, limit)) continue;
     Worker* helper = FindIdleWorker();
     if (helper == nullptr || helper == &slow) return;
     const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& entry) {
@@ -211,8 +219,8 @@ void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
     if (backed) continue;
     helper->backup = slow.slots;
     metrics_->slots_backed_up.Add(slow.slots.size());
-    out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(step_.value) + " for " +
-                                     WholeSeconds(now - slow.since) + "; \"" + helper->name +
+    out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(slow.step.value) +
+                                     " for " + WholeSeconds(now - slow.since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
     ++view_sequence_;
     SendView(helper, out);

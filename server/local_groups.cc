@@ -7,7 +7,8 @@ namespace capstan::server {
 std::map<std::string, std::vector<LocalGroups::Seat>> LocalGroups::SeatsOf(const Membership& members) {
   std::map<std::string, std::vector<Seat>> machines;
   for (const auto& [session, worker] : members.workers()) {
-    if (!worker.machine.empty() && !worker.slots.empty()) machines[worker.machine].push_back({session, worker.slots});
+    if (worker.machine.empty() || worker.slots.empty() || worker.late) continue;
+    machines[worker.machine].push_back({session, worker.slots});
   }
   std::erase_if(machines, [](const auto& machine) { return machine.second.size() < 2; });
   for (auto& [machine, seats] : machines) {
@@ -59,6 +60,8 @@ LocalGroups::Told LocalGroups::Of(const Worker& worker, const Membership& member
   const auto found = groups_.find(worker.machine);
   if (worker.slots.empty() || found == groups_.end()) return {};
   const Group& group = found->second;
+  const auto is_its = [&](const Seat& seat) { return seat.session == worker.session; };
+  if (std::none_of(group.seats.begin(), group.seats.end(), is_its)) return {};
   const bool tell = worker.group == GroupState::kOffered && Offered(group, members);
   Told told{group.epoch, {}};
   for (const Seat& seat : group.seats) {

@@ -31,6 +31,7 @@ struct Worker {
   Step step;
   bool computing = false;
   Instant since{};                // when it last said something new of these three
+  bool late = false;              // its machine's workers do not wait for it, until it has done a step
   std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;

@@ -131,10 +131,56 @@ TEST_CASE("what is held is sent when nothing of it arrives for long, whatever be
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
+  bench.session->SumsMade(work.round, bench.now);
   bench.Tick(Session::kHeldMax - seconds(1));
   CHECK(bench.Pushed() == 0);
   bench.Tick(seconds(1));
   CHECK(bench.Pushed() == 4);
+}
+
+TEST_CASE("what is held is held for as long as the machine's workers are at it", "[client][local]") {
+  LocalBench bench;
+  const Work work = bench.BeginLocalWork();
+  bench.Hold(work);
+  bench.session->SumsMade(work.round - 1, bench.now);  // of a round before
+  bench.Tick(10 * Session::kHeldMax);
+  CHECK(bench.Pushed() == 0);
+  bench.session->SumsMade(work.round, bench.now);
+  bench.Tick(Session::kHeldMax);
+  CHECK(bench.Pushed() == 4);
+}
+
+TEST_CASE("a worker says that it has left a step, whose slots it has done", "[client][local]") {
+  LocalBench bench;
+  const Work work = bench.BeginLocalWork();
+  bench.Hold(work);
+  CHECK(bench.Events<Session::StepLeft>().empty());
+  bench.EndSlot(work, 0);
+  bench.Ready();
+  const std::vector<Session::StepLeft> left = bench.Events<Session::StepLeft>();
+  REQUIRE(left.size() == 1);
+  CHECK(left[0].generation == work.generation);
+  CHECK(left[0].step == work.step);
+}
+
+TEST_CASE("a worker that has ended its slots does not compute while it waits for its machine", "[client][local]") {
+  LocalBench bench;
+  const Work work = bench.BeginLocalWork();
+  const auto computes = [&] {
+    bench.Forget();
+    bench.Tick(seconds(1));
+    const std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
+    REQUIRE_FALSE(beats.empty());
+    return beats.back().computing;
+  };
+  bench.Hold(work);
+  CHECK(computes());
+  bench.EndSlot(work, 0);
+  CHECK(computes());  // its word about the slot is on its way
+  Staged staged = bench.MakeStaged(0, 0);
+  staged.ended = {0};
+  bench.FromShard(0, staged);
+  CHECK_FALSE(computes());
 }
 
 TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][local]") {
@@ -142,6 +188,7 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
   bench.EndSlot(work, 0);
+  bench.session->SumsMade(work.round, bench.now);
   for (BlockIndex block = 3; block > 0; --block) {
     bench.Forget();
     bench.Tick(Session::kHeldMax - seconds(1));

@@ -159,7 +159,7 @@ class CoordinatorBench {
       prepared.report.weight_squares.assign(blocks, 4.0);
       prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipping had halved it
     }
-    prepared.report.block_samples.assign(blocks, 2);
+    prepared.report.block_samples.assign(blocks, config.job.slots);
     for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {
       SlotReport report;
       report.slot = slot;

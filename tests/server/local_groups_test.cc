@@ -1,6 +1,7 @@
 // Workers of one machine: which slots they are dealt, and the groups that they are told to form.
 #include <catch2/catch.hpp>
 #include <algorithm>
+#include <array>
 
 #include "server/slot_assignment.h"
 #include "tests/server/coordinator_bench.h"
@@ -150,6 +151,48 @@ TEST_CASE("where no group of a machine lives for long, another one is tried more
   bench.Pass(LocalGroups::kLastsMax, bench.joins);  // a long life
   CHECK(wait_for_another() <= seconds(2));
   CHECK(wait_for_another() <= seconds(2));
+}
+
+TEST_CASE("a machine's workers do not wait for one that hangs, until it has done a step", "[server][local]") {
+  LocalBench bench;
+  bench.RunWith({"m", "m", "m"});
+  std::array<View, 3> views;
+  const auto pass = [&](int count, std::uint64_t step, bool hangs) {
+    for (int i = 0; i < count; ++i) {
+      for (std::size_t worker = 0; worker < 3; ++worker) {
+        Beat beat = bench.MakeBeat(bench.joins[worker]);
+        beat.generation = bench.coordinator->generation();
+        beat.computing = worker == 1 && hangs;
+        beat.step = Step{beat.computing ? 0 : step};
+        bench.Send(bench.PeerOf(bench.joins[worker]), beat);
+        views[worker] = bench.ViewOf(bench.joins[worker]);
+      }
+      bench.Tick(seconds(1));
+    }
+  };
+  const auto names = [&](std::size_t worker) {
+    std::vector<std::string> all;
+    for (const GroupMember& member : views[worker].group) all.push_back(member.worker);
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  pass(29, 1, true);
+  const std::uint64_t first = views[0].group_epoch;
+  CHECK(names(0) == Names{"w0", "w1", "w2"});
+  pass(3, 1, true);
+  const std::uint64_t second = views[0].group_epoch;
+  CHECK(second > first);
+  CHECK(names(0) == Names{"w0", "w2"});
+  CHECK(names(1).empty());
+  CHECK(views[0].slots.size() + views[2].slots.size() == 4);  // one of them does its slots as well
+  bench.DoStep(0);
+  REQUIRE(bench.coordinator->state() == Coordinator::State::kRunning);
+  pass(100, 2, true);  // four times what the last step took, since it was heard of
+  CHECK(views[0].group_epoch == second);
+  CHECK(views[0].slots.size() + views[2].slots.size() == 4);
+  pass(3, 2, false);
+  CHECK(views[0].group_epoch > second);
+  CHECK(names(1) == Names{"w0", "w1", "w2"});
 }
 
 TEST_CASE("another coordinator's groups are newer", "[server][local]") {

@@ -10,7 +10,7 @@ namespace capstan::sim {
 
 namespace {
 
-constexpr Instant kPatience = std::chrono::seconds(10);  // with the others of the machine
+constexpr Instant kSilence = std::chrono::seconds(10);  // after which a member that cannot be reached is lost
 
 }  // namespace
 
@@ -34,34 +34,46 @@ void LocalWorker::TakeGroup(const Session::LocalGroup& group, Instant now, Outbo
   if (group.members.size() < 2) return;
   formed_ = std::none_of(group.members.begin(), group.members.end(),
                          [](const GroupMember& member) { return member.address.empty(); });
+  // Here it has formed it by itself, so the others may need its address yet.
   session_->SayLocalGroup(group.epoch, formed_ ? GroupState::kFormed : GroupState::kOffered,
-                          formed_ ? "" : std::to_string(settings_.node), now, out);
+                          std::to_string(settings_.node), now, out);
+}
+
+void LocalWorker::LeaveStep(const Session::StepLeft& left) {
+  const LocalBoard::When when{left.generation, left.step};
+  if (!last_ || *last_ < when) last_ = when;
 }
 
 PushWay LocalWorker::BeginRound(const client::Work& work, float loss_scale, const std::vector<SlotSums::Part>& parts,
                                 Instant now) {
   meeting_ = nullptr;
-  if (any_step_ && std::pair(work.generation, work.step) <= std::pair(last_generation_, last_step_)) {
-    return PushWay::kNow;
-  }
-  any_step_ = true;
-  last_generation_ = work.generation;
-  last_step_ = work.step;
+  const LocalBoard::When when{work.generation, work.step};
+  if (last_ && when <= *last_) return PushWay::kNow;
+  last_ = when;
   if (!formed_) return PushWay::kNow;
-  meeting_ = settings_.board->At(group_.epoch, work.generation, work.step);
+  meeting_ = settings_.board->At(group_.epoch, when);
   if (Strikes(0.05, now)) {
     settings_.count("worker pushes by itself, its machine's group knows");
     meeting_->somebody_alone = true;
   }
   if (Strikes(0.05, now)) {
-    settings_.count("worker does not come to its machine's group");
+    settings_.count("worker cannot be reached by its machine's group");
+    meeting_->silent.insert(group_.rank);
   } else {
     meeting_->brought[group_.rank] = parts;
   }
   work_ = work;
   loss_scale_ = loss_scale;
-  until_ = now + kPatience;
+  until_ = now + kSilence;
   return PushWay::kHeld;
+}
+
+bool LocalWorker::SomebodyIsAlone() const {
+  for (int rank = 0; rank < static_cast<int>(group_.members.size()); ++rank) {
+    const bool brings = meeting_->brought.contains(rank) || meeting_->silent.contains(rank);
+    if (!brings && settings_.board->HasCome(group_.epoch, rank, when())) return true;
+  }
+  return false;
 }
 
 train::LocalPlan LocalWorker::Plan() const {
@@ -84,9 +96,15 @@ void LocalWorker::Break(const char* why, Instant now, Outbox* out) {
 }
 
 void LocalWorker::Run(Instant now, Outbox* out) {
+  if (formed_ && last_) settings_.board->Say(group_.epoch, group_.rank, *last_);
   if (meeting_ == nullptr) return;
+  if (SomebodyIsAlone()) {
+    settings_.count("worker pushes by itself, because another one of its machine has done so");
+    session_->ReleasePushes(work_.round, now, out);
+    return EndRound();
+  }
   if (meeting_->brought.size() < group_.members.size()) {
-    if (now >= until_) Break("local group broken for want of a member", now, out);
+    if (!meeting_->silent.empty() && now >= until_) Break("local group broken for want of a member", now, out);
     return;
   }
   const train::LocalPlan plan = Plan();
@@ -100,6 +118,7 @@ void LocalWorker::Run(Instant now, Outbox* out) {
   } else if (Strikes(0.03, now)) {
     return Break("local group broken after the gradients were handed over", now, out);
   }
+  session_->SumsMade(work_.round, now);
   EndRound();
 }
 

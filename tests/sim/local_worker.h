@@ -9,8 +9,9 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/catalog.h"
@@ -25,16 +26,24 @@ namespace capstan::sim {
 struct LocalMeeting {
   std::map<int, std::vector<client::SlotSums::Part>> brought;  // by rank
   bool somebody_alone = false;                                 // who pushes by itself
+  std::set<int> silent;                                        // ranks that are not reached
 };
 
 class LocalBoard {
  public:
-  LocalMeeting* At(std::uint64_t epoch, Generation generation, Step step) {
-    return &meetings_[{epoch, generation, step}];
+  using When = std::pair<Generation, Step>;
+
+  LocalMeeting* At(std::uint64_t epoch, When when) { return &meetings_[{epoch, when}]; }
+  // Where the members of a group are, once they have formed it.
+  void Say(std::uint64_t epoch, int rank, When when) { newest_[{epoch, rank}] = when; }
+  bool HasCome(std::uint64_t epoch, int rank, When when) const {
+    const auto said = newest_.find({epoch, rank});
+    return said != newest_.end() && said->second >= when;
   }
 
  private:
-  std::map<std::tuple<std::uint64_t, Generation, Step>, LocalMeeting> meetings_;  // they stay
+  std::map<std::pair<std::uint64_t, When>, LocalMeeting> meetings_;  // they stay
+  std::map<std::pair<std::uint64_t, int>, When> newest_;
 };
 
 class LocalWorker {
@@ -52,6 +61,7 @@ class LocalWorker {
   LocalWorker(Settings settings, client::Session* session);
 
   void TakeGroup(const client::Session::LocalGroup& group, Instant now, Outbox* out);
+  void LeaveStep(const client::Session::StepLeft& left);
   // A round whose gradients are there. How its parts are to be pushed, which are encoded before the next Run.
   client::PushWay BeginRound(const client::Work& work, float loss_scale,
                              const std::vector<client::SlotSums::Part>& parts, Instant now);
@@ -63,6 +73,9 @@ class LocalWorker {
  private:
   bool Strikes(double probability, Instant now);
   train::LocalPlan Plan() const;
+  LocalBoard::When when() const { return {work_.generation, work_.step}; }
+  // Members that are as far, and bring nothing.
+  bool SomebodyIsAlone() const;
   void Break(const char* why, Instant now, Outbox* out);
   bool PushSums(const train::LocalPlan& plan, Instant now, Outbox* out);
   void PushBlock(const train::LocalPlan& plan, BlockIndex index, Instant now, Outbox* out);
@@ -71,9 +84,7 @@ class LocalWorker {
   client::Session* const session_;
   client::Session::LocalGroup group_;
   bool formed_ = false;
-  Generation last_generation_;
-  Step last_step_;
-  bool any_step_ = false;
+  std::optional<LocalBoard::When> last_;
 
   // The round.
   LocalMeeting* meeting_ = nullptr;  // null: it is over, or nobody is met in it

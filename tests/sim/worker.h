@@ -64,6 +64,9 @@ class SimWorker {
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
   void OnEvent(client::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
+  void OnEvent(client::Session::StepLeft& left, Instant, Outbox*) {
+    if (local_) local_->LeaveStep(left);
+  }
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);

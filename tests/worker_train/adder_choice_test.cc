@@ -1,4 +1,4 @@
-// Who adds up for a machine of two workers, as their devices can or not. Each worker is a thread.
+// Who adds up for a machine of three workers, as their devices can or not. Each worker is a thread.
 #include "worker/train/local/adder_choice.h"
 
 #include <algorithm>

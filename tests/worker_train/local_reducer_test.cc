@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/mailbox.h"
+#include "worker/train/device_meeting.h"
 #include "worker/train/local/local_reducer.h"
 
 namespace capstan::train {
@@ -28,11 +30,41 @@ struct Heard {
   bool stops_at_release = false;  // whoever says so stands still
 };
 
+// A device that gets no bucket done, until its group is over.
+class HangingAdder final : public DeviceBucketAdder {
+ public:
+  Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
+              collective::Deadline deadline) override {
+    watch_ = group.watch;
+    return rendezvous->Exchange(group.rank, "card", deadline).status();
+  }
+  bool is_impatient() const override { return true; }
+  std::size_t ahead_max() const override { return 0; }
+  Status Begin(const LocalStep&, const Bucket&) override { return {}; }
+  Status Finish(const std::function<void(BlockIndex)>&) override {
+    const auto end = Clock::now() + kPatience;
+    while (watch_().ok() && Clock::now() < end) std::this_thread::yield();
+    return watch_();
+  }
+
+ private:
+  std::function<Status()> watch_;
+};
+
+Result<std::unique_ptr<DeviceBucketAdder>> MakeHangingAdder(const AdderOptions&) {
+  return std::unique_ptr<DeviceBucketAdder>(std::make_unique<HangingAdder>());
+}
+const LocalDevice kHangingDevices[] = {{{"a", "a library"}, MakeHangingAdder}, {{"b", "a library"}, MakeHangingAdder}};
+
+enum class Adds : std::uint8_t { kOnHosts, kOnHangingDevices };
+
 // A worker without its session.
 class Neighbour {
  public:
-  Neighbour(const Catalog& catalog, int rank) : catalog_(catalog), rank_(rank), pool_(1024) {
-    reducer_ = CreateLocalReducer({.host = "127.0.0.1", .bucket_bytes = 16});
+  Neighbour(const Catalog& catalog, int rank, Adds adds = Adds::kOnHosts)
+      : catalog_(catalog), rank_(rank), pool_(1024) {
+    const LocalDevice* const device = adds == Adds::kOnHosts ? nullptr : &kHangingDevices[rank];
+    reducer_ = CreateLocalReducer({.host = "127.0.0.1", .bucket_bytes = 16, .device = [device] { return device; }});
     reducer_->Begin(catalog, Encoding::kFp32, [this](client::Command&& command) {
       heard_.Change([&](Heard& heard) {
         if (auto* push = std::get_if<client::PushCommand>(&command)) heard.pushes.push_back(std::move(*push));
@@ -102,9 +134,9 @@ class Neighbour {
 
 class Machine {
  public:
-  Machine() {
+  explicit Machine(Adds adds = Adds::kOnHosts) {
     signal(SIGPIPE, SIG_IGN);
-    for (int rank : {0, 1}) workers.push_back(std::make_unique<Neighbour>(catalog, rank));
+    for (int rank : {0, 1}) workers.push_back(std::make_unique<Neighbour>(catalog, rank, adds));
     Form(5);
   }
   void Form(std::uint64_t epoch) {
@@ -152,6 +184,19 @@ TEST_CASE("a second round of a step, and who is behind, are pushed by themselves
   CHECK(machine.first().reducer().Done(Clock::now()));  // nobody is waited for
 }
 
+TEST_CASE("a worker that had nothing to do in a step is not waited for, and does what comes later by itself",
+          "[local]") {
+  Machine machine;
+  CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kHeld);
+  machine.second().reducer().LeaveStep({Generation{1}, Step{4}});
+  CHECK(machine.first().AwaitReleased(10));
+  CHECK(machine.second().Begin(20, 4, 1.0F) == PushWay::kNow);
+  for (auto& worker : machine.workers) CHECK(worker->Begin(21, 5, 1.0F) == PushWay::kHeld);
+  machine.first().reducer().LeaveStep({Generation{1}, Step{5}});  // it has brought what it had
+  for (auto& worker : machine.workers) worker->AllReady();
+  CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
+}
+
 TEST_CASE("a round that is given up before they meet is pushed by all, and their group lives on", "[local]") {
   Machine machine;
   machine.first().StopAtRelease();
@@ -186,6 +231,21 @@ TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can fo
   CHECK(machine.second().Begin(20, 2, 1.0F) == PushWay::kHeld);
   for (auto& worker : machine.workers) worker->AllReady();
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
+}
+
+TEST_CASE("a neighbour that is lost while devices add up is no fault of theirs", "[local]") {
+  Machine machine(Adds::kOnHangingDevices);
+  for (std::uint64_t lost = 0; lost < DeviceTries::kMax; ++lost) {
+    for (auto& worker : machine.workers) {
+      CHECK(worker->Begin(10 + lost, lost, 1.0F) == PushWay::kHeld);
+      worker->AllReady();
+    }
+    machine.workers.pop_back();
+    REQUIRE(machine.first().Await(GroupState::kBroken));
+    machine.workers.push_back(std::make_unique<Neighbour>(machine.catalog, 1, Adds::kOnHangingDevices));
+    machine.Form(6 + lost);
+  }
+  CHECK(machine.first().reducer().counters().device_groups_formed == DeviceTries::kMax + 1);
 }
 
 }  // namespace

@@ -2,6 +2,11 @@
 #include "worker/train/memory_account.h"
 
 #include <catch2/catch.hpp>
+#include <algorithm>
+
+#include "common/reduction_tree.h"
+#include "worker/train/data/sampler.h"
+#include "worker/train/local/local_sums.h"
 
 namespace capstan::train {
 namespace {
@@ -45,6 +50,51 @@ Counted Count(const JobConfig& config, int threads = 1) {
   Counted counted{*account};
   for (const TensorSpec& tensor : (*model)->tensors()) counted.elements += tensor.ElementCount();
   return counted;
+}
+
+// The most that workers who are neighbours, of all that the job has, bring each and push for all.
+struct LocalMost {
+  std::size_t parts = 0, sums = 0;
+};
+
+LocalMost MostOfMachines(SlotIndex slots, std::uint32_t workers) {
+  LocalMost most;
+  for (std::uint32_t first = 0; first < workers; ++first) {
+    std::vector<LocalHead> heads;
+    for (std::uint32_t last = first; last < workers; ++last) {
+      LocalHead head{{}, {}, true, {}};
+      const SampleRange share = SlotShare(slots, workers, last);
+      std::vector<SlotIndex> mine;
+      for (std::uint64_t slot = share.first; slot < share.last; ++slot) mine.push_back(static_cast<SlotIndex>(slot));
+      for (Node node : CoverSlots(mine, slots)) head.parts.push_back({node, 1});
+      heads.push_back(head);
+      const LocalPlan plan = PlanLocalSums(heads, slots);
+      most.parts = std::max(most.parts, head.parts.size());
+      most.sums = std::max(most.sums, plan.sums.size());
+    }
+  }
+  return most;
+}
+
+TEST_CASE("what workers of a machine add up counts, whichever of the job's they are", "[memory]") {
+  for (SlotIndex slots : {2U, 3U, 4U, 6U, 7U, 12U, 16U}) {
+    for (std::uint32_t workers = 2; workers <= slots; ++workers) {
+      JobConfig config = GptJob();
+      config.job.slots = slots;
+      config.job.global_batch = 10 * slots;
+      config.cluster.workers = workers;
+      const Counted alone = Count(config);
+      config.allreduce.local_reduce = LocalReduce::kGloo;
+      config.allreduce.bucket_mib = 0.25;
+      const Counted local = Count(config);
+      const LocalMost most = MostOfMachines(slots, workers);
+      const std::uint64_t bucket = kMiB / 4;
+      INFO(slots << " slots, " << workers << " workers: " << most.parts << " parts, " << most.sums << " sums");
+      CHECK(local.account.gradient_buffers >= alone.account.gradient_buffers + most.sums);
+      CHECK(local.account.gradient_buffers <= alone.account.gradient_buffers + most.sums + 2);
+      CHECK(local.account.messages >= alone.account.messages + most.parts * (workers + 1) * bucket);
+    }
+  }
 }
 
 TEST_CASE("weights and gradients count in the numbers that they have", "[memory]") {

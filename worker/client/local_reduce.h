@@ -1,6 +1,6 @@
 // LocalReduce: adds up the pushes of a machine's workers, so that one of them pushes for all.
 //
-// Kind:   TakeGroup belongs to the session's thread, the rest to the application's.
+// Kind:   TakeGroup and LeaveStep belong to the session's thread, the rest to the application's.
 // Fails:  never: what it cannot do in time is released, and each worker pushes for itself.
 // Why:    the shards understand a node of the tree whoever pushes it, so nothing depends on it but the bytes that
 //         travel. How workers reach each other is not the client's business.
@@ -39,6 +39,8 @@ class LocalReduce {
   virtual void Stop() = 0;
 
   virtual void TakeGroup(const Session::LocalGroup& group) = 0;
+  // Others need not wait for what this worker brings to the step, should it not have brought it by now.
+  virtual void LeaveStep(const Session::StepLeft& left) = 0;
 
   // The last slot of a round has begun. How its parts are to be pushed.
   virtual PushWay BeginRound(Round round) = 0;

@@ -158,6 +158,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   if (local_) {
     local_->Begin(*catalog_, encoding_, [this](client::Command&& command) { loop().Send(std::move(command)); });
     declare.on_local_group = [this](const Session::LocalGroup& group) { local_->TakeGroup(group); };
+    declare.on_step_left = [this](const Session::StepLeft& left) { local_->LeaveStep(left); };
   }
   loop().Send(std::move(declare));
   Declared();

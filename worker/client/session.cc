@@ -294,7 +294,7 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   const std::size_t kept = link->pushes.size();
   SettleStaged(link, staged);
   if (link->pushes.size() < kept) {  // it takes pushes: what it turned away goes out again soon
-    local_.held_moved = now;
+    if (local_.held_moved) local_.held_moved = now;
     link->retry.Restart();
     link->retry.Sent(now);
   }
@@ -377,7 +377,8 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   push.round = round;
   if (way == PushWay::kHeld && round > local_.released) {
     push.way = way;
-    local_.held_moved = now;
+    local_.held = round;
+    local_.held_moved.reset();
   }
   if (link.credit_step != push.header.step || link.credit == 0) {
     link.credit_step = push.header.step;
@@ -424,7 +425,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.session = session_;
   beat.nonce = options_.nonce;
   beat.generation = generation_;
-  beat.computing = !AllStaged() || round_state_ == RoundState::kComputing ||
+  beat.computing = !AllStaged() || (round_state_ == RoundState::kComputing && !AwaitsMachine()) ||
                    round_state_ == RoundState::kAskingCoverage || (round_state_ == RoundState::kPulling && announced_);
   const auto oldest = OldestPush();
   beat.step = oldest ? oldest->step : step_;

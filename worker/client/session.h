@@ -78,7 +78,8 @@ struct Work {
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
-  // While nothing arrives of what is held: when shards are asked for it, and when it is sent after all.
+  // Once the sums of what is held are made, while nothing of them arrives: when shards are asked for it, and when it is
+  // sent after all.
   static constexpr Instant kHeldAsk = std::chrono::seconds(5), kHeldMax = std::chrono::seconds(15);
   static constexpr std::size_t kFirstPull = 2;  // of a round: what the forward pass begins with is not to share its way
 
@@ -117,12 +118,16 @@ class Session {
     std::vector<GroupMember> members;  // by rank; none: this one is alone. Addresses once all have offered theirs
     int rank = 0;
   };
+  struct StepLeft {  // sync: this worker has nothing to do in it any more, and may have had nothing at all
+    Generation generation;
+    Step step;
+  };
   struct Finished {};
   struct Failed {
     Status status;
   };
   using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
-                             GroupKnown, LocalGroup, Finished, Failed>;
+                             GroupKnown, LocalGroup, StepLeft, Finished, Failed>;
 
   explicit Session(SessionOptions options);
 
@@ -139,6 +144,8 @@ class Session {
             std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out);
   // What is held of the round, and will be, is sent after all.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
+  // The machine's workers have added up what is held of the round: from here on the sums are to arrive.
+  void SumsMade(std::uint64_t round, Instant now);
   // `program_state`: after the step; empty: not from this slot.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Of every push from here on: one entry for each group of the catalog.
@@ -219,6 +226,7 @@ class Session {
   void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
   bool Covered(BlockIndex block, Node node) const;
   bool AllStaged() const;
+  bool AwaitsMachine() const;
   std::optional<PendingPushes::Round> OldestPush() const;
   // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
   bool ChooseSyncWork(Instant now, Outbox* out);
@@ -295,8 +303,10 @@ class Session {
     std::string text;
     bool known = false;          // addresses have been said
     std::uint64_t released = 0;  // round: nothing of it is held
-    Instant held_moved{};        // when something was held, or arrived, last
-    Instant next_question{};     // to shards
+    std::uint64_t held = 0;      // the newest round of which something is, or was
+    // When its sums were made, or something of them arrived, last; empty: the machine's workers are not so far.
+    std::optional<Instant> held_moved;
+    Instant next_question{};  // to shards
   };
   Local local_;
   std::vector<Event> events_;

@@ -44,13 +44,18 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   }
 }
 
+void Session::SumsMade(std::uint64_t round, Instant now) {
+  if (round == local_.held) local_.held_moved = now;
+}
+
 // Shards acknowledge a sum to whoever pushed it. Over a slow link that takes its time: as long as more of it is there
 // from question to question, it is on its way.
 void Session::LookAfterHeld(Instant now, Outbox* out) {
+  if (!local_.held_moved || now - *local_.held_moved < kHeldAsk) return;
   const bool any =
       std::any_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_held(); });
-  if (!any || now - local_.held_moved < kHeldAsk) return;
-  if (now - local_.held_moved >= kHeldMax) return ReleasePushes(round_, now, out);
+  if (!any) return local_.held_moved.reset();
+  if (now - *local_.held_moved >= kHeldMax) return ReleasePushes(round_, now, out);
   if (now < local_.next_question) return;
   local_.next_question = now + kHeldAsk;
   for (auto& [shard, link] : links_) {
@@ -63,6 +68,13 @@ void Session::LookAfterHeld(Instant now, Outbox* out) {
 bool Session::AllStaged() const {
   return ends_.empty() &&
          std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_own(); });
+}
+
+// It has done its slots, and waits for the gradients of other workers, to push their sums.
+bool Session::AwaitsMachine() const {
+  return local_.epoch != 0 && !Replicated() &&
+         std::all_of(round_slots_.begin(), round_slots_.end(),
+                     [this](SlotIndex slot) { return Has(done_slots_, slot); });
 }
 
 }  // namespace capstan::client

@@ -104,6 +104,8 @@ void SessionLoop::Carry(Command& command, Instant now) {
                    std::move(push->payload), push->way, now, &out_);
   } else if (const auto* release = std::get_if<ReleaseCommand>(&command)) {
     session_->ReleasePushes(release->round, now, &out_);
+  } else if (const auto* made = std::get_if<SumsMadeCommand>(&command)) {
+    session_->SumsMade(made->round, now);
   } else if (auto* local = std::get_if<LocalGroupCommand>(&command)) {
     session_->SayLocalGroup(local->epoch, local->state, std::move(local->text), now, &out_);
   } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
@@ -123,6 +125,7 @@ void SessionLoop::Carry(Command& command, Instant now) {
     narrow_ = declare->narrow;
     encoding_ = declare->declaration.encoding;
     on_local_group_ = std::move(declare->on_local_group);
+    on_step_left_ = std::move(declare->on_step_left);
     Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
     if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
     session_->Declare(std::move(declare->declaration), now, &out_);
@@ -157,6 +160,8 @@ void SessionLoop::HandOverEvents() {
             (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
             if (on_local_group_) on_local_group_(body);
+          } else if constexpr (std::is_same_v<Body, Session::StepLeft>) {
+            if (on_step_left_) on_step_left_(body);
           } else {
             (void)events_.Push(std::move(body)).ok();
           }

@@ -35,6 +35,7 @@ struct DeclareCommand {
   std::uint16_t* narrow = nullptr;
   // From the loop's thread.
   std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
+  std::function<void(const Session::StepLeft&)> on_step_left = nullptr;
 };
 struct ReadyCommand {};
 struct PushCommand {
@@ -47,8 +48,11 @@ struct PushCommand {
   Slice payload;
   PushWay way = PushWay::kNow;
 };
-// As Session::ReleasePushes and Session::SayLocalGroup.
+// As Session::ReleasePushes, Session::SumsMade and Session::SayLocalGroup.
 struct ReleaseCommand {
+  std::uint64_t round = 0;
+};
+struct SumsMadeCommand {
   std::uint64_t round = 0;
 };
 struct LocalGroupCommand {
@@ -81,7 +85,7 @@ struct LeaveCommand {
 };
 using Command =
     std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, GiveCommand,
-                 GroupCommand, ReleaseCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
+                 GroupCommand, ReleaseCommand, SumsMadeCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
 
 // What the loop tells the application. Of arrived weights only the block: they are in place.
 struct BlockArrived {
@@ -139,6 +143,7 @@ class SessionLoop {
   std::uint16_t* narrow_ = nullptr;
   Encoding encoding_ = Encoding::kFp32;
   std::function<void(const Session::LocalGroup&)> on_local_group_;
+  std::function<void(const Session::StepLeft&)> on_step_left_;
   Outbox out_;
   std::string waiting_for_;
   Instant waiting_since_{};

@@ -38,6 +38,7 @@ bool Session::ChooseSyncWork(Instant now, Outbox* out) {
   const bool done = std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return Has(done_slots_, slot); });
   if (done) {  // all of this step is computed: on to the next one, whose weights the shards hand out once it is there
     if (!coverage_sure_) SayNothingIsHeld(out);
+    if (!Replicated()) events_.push_back(StepLeft{generation_, step_});
     step_before_ = StepBefore{std::move(done_slots_), weights_complete_};
     step_ = step_.Next();
     done_slots_.clear();

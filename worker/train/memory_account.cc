@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <limits>
 
 #include "common/buffer.h"
+#include "common/reduction_tree.h"
 #include "kernels/matmul.h"
 #include "update/optimizer.h"
 #include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
+#include "worker/collective/mesh.h"
 #include "worker/train/data/sampler.h"
 #include "worker/train/local/local_sums.h"
 #include "worker/train/model_factory.h"
@@ -64,22 +67,41 @@ std::uint64_t GradientBuffersMax(const JobConfig& config) {
   return most;
 }
 
-// Of what a worker pushes in a step, where workers of a machine add it up: of each bucket this much.
-std::uint64_t LocalBucketBytes(const JobConfig& config, std::uint64_t parts, std::uint64_t wide_bytes) {
-  const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
-  return parts * std::min(wide_bytes, std::max<std::uint64_t>(bucket, kBlockElements * sizeof(float)));
+// Nodes of the tree that make up these slots.
+std::uint64_t CountCover(Node node, const SampleRange& slots) {
+  if (slots.first <= node.begin && node.end <= slots.last) return 1;
+  if (node.end <= slots.first || slots.last <= node.begin) return 0;
+  const SlotIndex split = SplitPoint(node);
+  return CountCover({node.begin, split}, slots) + CountCover({split, node.end}, slots);
 }
 
-std::uint64_t LocalPartsMax(const JobConfig& config) {
-  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
-  std::size_t most = 0;
-  for (std::uint32_t worker = 0; worker < workers; ++worker) {
-    const SampleRange share = SlotShare(config.job.slots, workers, worker);
-    std::vector<SlotIndex> slots;
-    for (std::uint64_t slot = share.first; slot < share.last; ++slot) slots.push_back(static_cast<SlotIndex>(slot));
-    most = std::max(most, CoverSlots(slots, config.job.slots).size());
+// What workers of a machine take to add up their gradients, whichever neighbours of the job's workers they are.
+struct LocalCounts {
+  std::uint64_t parts = 0;   // that one of them brings
+  std::uint64_t sums = 0;    // that are pushed for all
+  std::uint64_t spare = 0;   // buckets that hold half-made sums
+  std::uint64_t bucket = 0;  // bytes, at 4 for each number
+};
+
+LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
+  LocalCounts counts;
+  if (!ReducesLocally(config)) return counts;
+  const SlotIndex slots = config.job.slots;
+  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, slots);
+  constexpr std::uint32_t kWorkersMax = collective::kRanksMax;
+  for (std::uint32_t first = 0; first < workers; ++first) {
+    const SampleRange share = SlotShare(slots, workers, first);
+    counts.parts = std::max(counts.parts, CountCover({0, slots}, share));
+    for (std::uint32_t last = first + 1; last < std::min(workers, first + kWorkersMax); ++last) {
+      const SampleRange all{share.first, SlotShare(slots, workers, last).last};
+      counts.sums = std::max(counts.sums, CountCover({0, slots}, all));
+    }
   }
-  return std::min(most, LocalHead::kPartsMax);  // with more it pushes by itself
+  counts.parts = std::min<std::uint64_t>(counts.parts, LocalHead::kPartsMax);  // with more it pushes by itself
+  counts.spare = static_cast<std::uint64_t>(std::bit_width(slots - 1));
+  const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
+  counts.bucket = std::min(wide_bytes, std::max<std::uint64_t>(bucket, kBlockElements * sizeof(float)));
+  return counts;
 }
 
 struct WeightCount {
@@ -180,15 +202,14 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.never_written = 0;
   }
   account.gradient_buffers = GradientBuffersMax(config);
-  const std::uint64_t parts = ReducesLocally(config) ? LocalPartsMax(config) : 0;
-  account.gradient_buffers += parts;  // the sums that are pushed for all
+  const LocalCounts local = CountLocal(config, wide_bytes);
+  account.gradient_buffers += local.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
   account.messages = WorkersUpdate(config.job.mode) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
-
-  if (ReducesLocally(config)) {  // one of each worker, and what is sent where there is nothing to send
-    account.messages += LocalBucketBytes(config, parts, wide_bytes) * (std::uint64_t{config.cluster.workers} + 1);
-  }
+  // Parts of each worker, and what is sent where there is nothing to send.
+  const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;
+  account.messages += gathered + local.spare * local.bucket;
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);
@@ -200,10 +221,10 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
     account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }
-  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two on their way, and what is spare
-    const std::uint64_t bucket = LocalBucketBytes(config, parts, wide_bytes);
-    account.device->work += 2 * bucket * (std::uint64_t{config.cluster.workers} + 3);
-    account.device->pinned += 2 * 2 * bucket;
+  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets are on their way
+    const std::uint64_t widened = 1;
+    account.device->work += 2 * (gathered + local.sums * local.bucket) + (local.spare + widened) * local.bucket;
+    account.device->pinned += 2 * (local.parts + local.sums) * local.bucket;
   }
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.can_recompute = config.model.can_recompute();

@@ -42,11 +42,13 @@ using PinnedBuffer = Growing<PinnedMemory, MakePinned>;
 // AddNodes, enqueued: every pointer is the device's.
 class DeviceAddition {
  public:
-  explicit DeviceAddition(CudaContext& context) : context_(context) {}
+  // `count_max`: of one call.
+  DeviceAddition(CudaContext& context, std::uint64_t count_max)
+      : context_(context), bytes_(count_max * sizeof(float)) {}
 
-  float* Spare(std::size_t depth, std::size_t count) {
+  float* Spare(std::size_t depth, std::size_t) {
     if (spare_.size() <= depth) spare_.resize(depth + 1);
-    return reinterpret_cast<float*>(spare_[depth].Reserve(context_, count * sizeof(float)));
+    return reinterpret_cast<float*>(spare_[depth].Reserve(context_, bytes_));
   }
   void Add(const StagedInput& left, const StagedInput& right, std::size_t count, float* out) {
     float kept = 0.0F;
@@ -63,7 +65,7 @@ class DeviceAddition {
   // Its numbers as floats: where they are, or where nothing else is until the next call.
   const float* Wide(const StagedInput& node, std::size_t count) {
     if (node.encoding == Encoding::kFp32) return reinterpret_cast<const float*>(node.values);
-    auto* const wide = reinterpret_cast<float*>(wide_.Reserve(context_, count * sizeof(float)));
+    auto* const wide = reinterpret_cast<float*>(wide_.Reserve(context_, bytes_));
     const auto numbers = static_cast<std::int64_t>(count);
     if (node.encoding == Encoding::kBf16) {
       kernels::Cast(context_, numbers, reinterpret_cast<const Bf16*>(node.values), wide);
@@ -74,6 +76,7 @@ class DeviceAddition {
   }
 
   CudaContext& context_;
+  const std::size_t bytes_;
   std::vector<DeviceBuffer> spare_;
   DeviceBuffer wide_;
 };
@@ -130,7 +133,7 @@ DeviceAdder::DeviceAdder(const AdderOptions& options, CudaStream up, CudaStream 
       down_(std::move(down)),
       upward_(up_.get()),
       downward_(down_.get()),
-      addition_(downward_) {
+      addition_(downward_, options.count_max) {
   for (Place& place : places_) place.is_down = MakeEvent(downward_, cudaEventBlockingSync);
 }
 

@@ -28,7 +28,7 @@ NcclCommunicator::NcclCommunicator(kernels::CudaContext& context, std::shared_pt
       member_(std::move(member)),
       stream_(MakeStream(context)),
       ready_(MakeEvent(context)) {
-  for (CudaEvent& event : done_) event = MakeEvent(context);
+  for (CudaEvent& event : done_) event = MakeEvent(context, cudaEventBlockingSync);
   if (context.status().ok()) context.Note(cudaGetDevice(&device_), "asking for the device");
 }
 

@@ -24,7 +24,7 @@ using collective::Deadline;
 
 constexpr auto kConnectMax = std::chrono::seconds(5);  // once all addresses are known
 
-// A round of this worker, from its last slot on.
+// A round of this worker, from its last slot on; or a step that it has left without one.
 struct Job {
   client::LocalReduce::Round round;
   std::uint64_t epoch = 0;                    // of the group that was there when it began; 0: none
@@ -34,9 +34,8 @@ struct Job {
   bool whole() const {
     return std::all_of(blocks_missing.begin(), blocks_missing.end(), [](std::uint32_t count) { return count == 0; });
   }
-  bool IsBehind(const LocalHead& head) const {
-    return std::pair(round.generation, round.step) < std::pair(head.generation, head.step);
-  }
+  std::pair<Generation, Step> when() const { return {round.generation, round.step}; }
+  bool IsBehind(const LocalHead& head) const { return when() < std::pair(head.generation, head.step); }
 };
 
 struct Shared {
@@ -56,6 +55,7 @@ class LocalReducer : public client::LocalReduce {
   void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) override;
   void Stop() override;
   void TakeGroup(const Session::LocalGroup& group) override;
+  void LeaveStep(const Session::StepLeft& left) override;
   PushWay BeginRound(Round round) override;
   void BlockReady(BlockIndex block) override;
   bool Done(client::LocalReduce::Deadline deadline) override;
@@ -98,9 +98,6 @@ class LocalReducer : public client::LocalReduce {
 
   // Of the application's thread.
   std::shared_ptr<Job> job_;  // the round under way; null: nobody asks for its blocks
-  Generation last_generation_;
-  Step last_step_;
-  bool any_step_ = false;
 
   // Of the thread inside.
   std::unique_ptr<BufferPool> pool_;  // flat sums; the session may hold them until they are staged
@@ -166,24 +163,28 @@ void LocalReducer::TakeGroup(const Session::LocalGroup& group) {
   });
 }
 
+void LocalReducer::LeaveStep(const Session::StepLeft& left) {
+  const auto job = std::make_shared<Job>();
+  job->round.generation = left.generation;
+  job->round.step = left.step;
+  shared_.Change([&](Shared& shared) {
+    if (!shared.job || shared.job->when() < job->when()) shared.job = job;
+  });
+}
+
 PushWay LocalReducer::BeginRound(Round round) {
   job_.reset();
-  // A second round of a step has what another worker did not do in time; nobody is to be waited for.
-  if (any_step_ && std::pair(round.generation, round.step) <= std::pair(last_generation_, last_step_)) {
-    return PushWay::kNow;
-  }
-  any_step_ = true;
-  last_generation_ = round.generation;
-  last_step_ = round.step;
-  job_ = std::make_shared<Job>();
-  for (const Bucket& bucket : buckets_) job_->blocks_missing.push_back(bucket.last - bucket.first + 1);
+  const auto job = std::make_shared<Job>();
+  for (const Bucket& bucket : buckets_) job->blocks_missing.push_back(bucket.last - bucket.first + 1);
   const bool few = round.parts.size() <= LocalHead::kPartsMax;
-  job_->round = std::move(round);
+  job->round = std::move(round);
   return shared_.Change([&](Shared& shared) {
-    job_->epoch = few && shared.formed == shared.wanted.epoch ? shared.formed : 0;
-    if (job_->epoch == 0) job_->round.parts.clear();
-    shared.job = job_;
-    return job_->epoch == 0 ? PushWay::kNow : PushWay::kHeld;
+    // What another worker did not do in time is a second round of a step; nobody is to be waited for.
+    if (shared.job && job->when() <= shared.job->when()) return PushWay::kNow;
+    job->epoch = few && shared.formed == shared.wanted.epoch ? shared.formed : 0;
+    if (job->epoch == 0) job->round.parts.clear();
+    shared.job = job_ = job;
+    return job->epoch == 0 ? PushWay::kNow : PushWay::kHeld;
   });
 }
 
@@ -353,7 +354,11 @@ Result<std::vector<LocalHead>> LocalReducer::Exchange(const LocalHead& mine, col
 
 // `way`: how what the session holds of it goes on.
 void LocalReducer::Finish(Job* job, PushWay way) {
-  if (way == PushWay::kNow) send_(client::ReleaseCommand{job->round.round});
+  if (way == PushWay::kNow) {
+    send_(client::ReleaseCommand{job->round.round});
+  } else {
+    send_(client::SumsMadeCommand{job->round.round});
+  }
   shared_.Change([&](Shared&) {
     job->done = true;
     job->round.parts.clear();  // the session has what it needs
@@ -385,7 +390,7 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
   std::size_t begun = 0, finished = 0;
   const auto note = [&](Status status) {
     const bool is_over = shared_.With([&](const Shared& shared) { return IsOver(shared, epoch); });
-    if (!status.ok() && !is_over) choice_->Failed(status);
+    if (!status.ok() && !is_over && group->failure().ok()) choice_->Failed(status);  // not where a member is gone
     return status;
   };
   const auto push = [&](BlockIndex block) { PushBlock(*job, step, block, sums); };
