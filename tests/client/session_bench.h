@@ -3,6 +3,7 @@
 // Kind:   a value of one test.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -77,7 +78,11 @@ class SessionBench {
     });
     return taken;
   }
-  bool NoEvents() const { return events_.empty(); }
+  // Nothing that the application hears.
+  bool NoEvents() const {
+    return std::all_of(events_.begin(), events_.end(),
+                       [](const Session::Event& event) { return std::holds_alternative<Session::StepLeft>(event); });
+  }
   void Forget() { out_ = {}; }
 
   // ---- the coordinator
