@@ -33,7 +33,8 @@ class FaultsTest(recovery.RecoveryTest):
         proxies = [fault_proxy.FaultProxy(("127.0.0.2", port), ("127.0.0.1", port), seed + number, name)
                    for number, (name, port) in enumerate([("coordinator", coordinator), ("server-0", ports[0]),
                                                           ("server-1", ports[1])])]
-        server = [harness.program("capstan-server"), job, "--set", f"cluster.workers={WORKERS}"]
+        # Who is taken for another since his handshake was damaged calls anew after 80 s.
+        server = [harness.program("capstan-server"), job, "--set", f"cluster.workers={WORKERS}", "--set", "limits.stall=150"]
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(fault_proxy.ProxyThread(proxies))
             head = stack.enter_context(harness.Process(*server, "--coordinator", "--run-dir", self.path(run), "--set",
@@ -78,6 +79,7 @@ class FaultsTest(recovery.RecoveryTest):
             head.wait_for_line("running: ")
             refused = self.disturb(head, proxies, network, random.Random(seed), kinds, seconds)
             try:
+                head.wait(3 * harness.DEADLINE)
                 self.assert_same_bits(head)
             except AssertionError as error:
                 said = "\n".join(f"{process.name}:\n" + "\n".join(process.lines[-5:]) for process in self.others)

@@ -99,19 +99,32 @@ TEST_CASE("devices that have failed in three groups are left alone, whatever the
   for (int time = 0; time < DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
     workers[1]->choice.Failed(Timeout("it hangs"));
+    if (time == 0) workers[2]->choice.Failed(Timeout("it is gone"));  // the same group
   }
   for (int time = 0; time < 2; ++time) {
     CHECK_FALSE(Choose(workers));
-    CHECK_THAT(workers[0]->said, Contains("\"w1\"") && Contains("ended 3 times") && Contains("it hangs"));
+    CHECK_THAT(workers[0]->said, Contains("ended 3 times") && Contains("it hangs"));
     for (const auto& worker : workers) worker->choice.StepDone();
   }
+}
+
+TEST_CASE("whoever sees that a group fails, all count it, also one that has just been started", "[local]") {
+  auto workers = Workers(kGood);
+  for (std::size_t time = 0; time < DeviceTries::kMax; ++time) {
+    REQUIRE(Choose(workers));
+    workers[time]->choice.Failed(Timeout("it hangs"));
+  }
+  CHECK_FALSE(Choose(workers));
+  workers[2] = std::make_unique<Worker>(kGood, "c");
+  CHECK_FALSE(Choose(workers));
+  CHECK_THAT(workers[2]->said, Contains("ended 3 times") && Contains("it hangs"));
 }
 
 TEST_CASE("a step on devices makes up for groups that have failed", "[local]") {
   auto workers = Workers(kGood);
   for (int time = 0; time < 2 * DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
-    workers[1]->choice.StepDone();
+    for (const auto& worker : workers) worker->choice.StepDone();
     workers[1]->choice.Failed(Timeout("it hangs"));
   }
 }

@@ -1,5 +1,8 @@
 #include "worker/train/device_meeting.h"
 
+#include <algorithm>
+#include <charconv>
+#include <sstream>
 #include <utility>
 
 namespace capstan::train {
@@ -9,33 +12,86 @@ namespace {
 using Texts = std::vector<std::string>;
 
 constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
-constexpr char kHas = '+', kHasNot = '-';            // in front of what a member says
-constexpr char kItself = '!';                        // that it failed before it met the others
+constexpr char kItself = '!';  // in front of what a member says that failed before it met the others
 
-std::string TextOf(const Result<GroupDevice>& device) {
-  return device.ok() ? kHas + device->id + " " + device->library : kHasNot + device.status().message();
+// What a member says of itself: a line for each of these.
+struct Card {
+  std::string why_not;  // empty: it has a device
+  GroupDevice device;
+  int failures = 0;
+  bool is_new_failure = false;
+  std::string last_failure;
+
+  std::string Write() const {
+    std::string text;
+    for (const std::string& line : {why_not, device.id, device.library, std::to_string(failures),
+                                    std::string(is_new_failure ? "1" : ""), last_failure}) {
+      std::string one = line;
+      std::replace(one.begin(), one.end(), '\n', ' ');
+      text += one + '\n';
+    }
+    return text;
+  }
+  static Card Read(const std::string& text) {
+    std::istringstream lines(text);
+    Card card;
+    std::string failures, is_new;
+    for (std::string* line : {&card.why_not, &card.device.id, &card.device.library, &failures, &is_new}) {
+      if (!std::getline(lines, *line)) card.why_not = "what it says of its device is not understood";
+    }
+    std::getline(lines, card.last_failure);
+    std::from_chars(failures.data(), failures.data() + failures.size(), card.failures);
+    card.is_new_failure = !is_new.empty();
+    return card;
+  }
+};
+
+Card CardOf(const Result<GroupDevice>& device, const DeviceTries& tries) {
+  Card card{{}, {}, tries.count(), tries.is_new(), tries.last()};
+  if (device.ok()) {
+    card.device = *device;
+  } else {
+    card.why_not = device.status().message();
+  }
+  return card;
 }
 
 std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
   return "\"" + members[rank].worker + "\"";
 }
 
-// Empty where all can.
-std::string WhyNot(const std::vector<GroupMember>& members, const Texts& texts) {
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty() || texts[rank].front() != kHas) {
-      return NameOf(members, rank) + ": " + texts[rank].substr(texts[rank].empty() ? 0 : 1);
-    }
+// Empty where they are to try. All members come to the same number.
+std::string AgreeOnTries(const std::vector<Card>& cards, DeviceTries* tries) {
+  std::size_t teller = 0;  // of the newest failure
+  int count = 0;
+  bool is_new = false;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const bool is_newer = cards[rank].is_new_failure && !is_new;
+    if (is_newer || (!is_new && cards[rank].failures > cards[teller].failures)) teller = rank;
+    count = std::max(count, cards[rank].failures);
+    is_new = is_new || cards[rank].is_new_failure;
   }
-  const auto device_of = [&](std::size_t rank) { return texts[rank].substr(0, texts[rank].find(' ')); };
-  const auto library_of = [&](std::size_t rank) { return texts[rank].substr(texts[rank].find(' ') + 1); };
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (library_of(rank) != library_of(0)) {
-      return NameOf(members, rank) + " has " + library_of(rank) + ", " + NameOf(members, 0) + " has " + library_of(0) +
+  count = std::min(count + (is_new ? 1 : 0), DeviceTries::kMax);
+  tries->Agree(count, cards[teller].last_failure);
+  if (count < DeviceTries::kMax) return "";
+  return "their groups ended " + std::to_string(count) +
+         " times before a step was done, the last time: " + tries->last();
+}
+
+// Empty where all can.
+std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Card>& cards) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!cards[rank].why_not.empty()) return NameOf(members, rank) + ": " + cards[rank].why_not;
+  }
+  const std::string& library = cards[0].device.library;
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    const GroupDevice& device = cards[rank].device;
+    if (device.library != library) {
+      return NameOf(members, rank) + " has " + device.library + ", " + NameOf(members, 0) + " has " + library +
              ": install the same on all machines";
     }
     for (std::size_t other = 0; other < rank; ++other) {
-      if (device_of(other) == device_of(rank)) {
+      if (cards[other].device.id == device.id) {
         return NameOf(members, other) + " and " + NameOf(members, rank) +
                " compute on one device, which NCCL refuses: start no more workers on a machine than it has GPUs";
       }
@@ -73,24 +129,22 @@ class CountingRendezvous final : public collective::Rendezvous {
 }  // namespace
 
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
-                                  collective::Rendezvous* rendezvous, const FormOnDevices& form) {
+                                  DeviceTries* tries, collective::Rendezvous* rendezvous, const FormOnDevices& form) {
   const auto tell = [&](std::string text) {
     return rendezvous->Exchange(rank, std::move(text), std::chrono::steady_clock::now() + kTellMax);
   };
-  CAPSTAN_ASSIGN_OR_RETURN(const Texts devices, tell(TextOf(device)));
-  if (std::string why_not = WhyNot(members, devices); !why_not.empty()) return why_not;
+  CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, tell(CardOf(device, *tries).Write()));
+  std::vector<Card> cards;
+  for (const std::string& text : texts) cards.push_back(Card::Read(text));
+  const std::string too_often = AgreeOnTries(cards, tries);
+  if (std::string why_not = WhyNot(members, cards); !why_not.empty()) return why_not;
+  if (!too_often.empty()) return too_often;
   CountingRendezvous counting(rendezvous);
   const Status formed = form(&counting);
   const bool has_met = counting.count() > 0;
   if (!has_met) CAPSTAN_RETURN_IF_ERROR(tell("").status());
   CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, tell(has_met ? formed.message() : kItself + formed.message()));
   return WhyNotFormed(members, ends);
-}
-
-Status DeviceTries::Check() const {
-  if (failures_ < kMax) return {};
-  return Unsupported("its groups of devices ended " + std::to_string(failures_) +
-                     " times before a step was done, the last time: " + last_.message());
 }
 
 }  // namespace capstan::train

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/messages.h"
@@ -14,29 +15,39 @@
 
 namespace capstan::train {
 
-// All members call it, by rank. Each says what it has; if all have the same library, and no two the same device, each
-// calls `form`, and says how that went. Empty when all have formed the group, else who cannot, and why. `form` makes one
-// exchange, or none where it fails before: then the others get an empty text from this rank.
-using FormOnDevices = std::function<Status(collective::Rendezvous* rendezvous)>;
-Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
-                                  collective::Rendezvous* rendezvous, const FormOnDevices& form);
-
-// Counts a worker's groups on devices that have failed.
+// Counts the groups on devices that have failed, in a row and before a step was done. Each failure is noted by the
+// members that see it first; in their next meeting all count it.
 class DeviceTries {
  public:
-  static constexpr int kMax = 3;  // in a row, before a step was done
+  static constexpr int kMax = 3;
 
   void Failed(const Status& why) {
-    ++failures_;
-    last_ = why;
+    is_new_ = true;
+    last_ = why.message();
   }
-  void StepDone() { failures_ = 0; }
-  // kUnsupported: it is not to be tried again.
-  Status Check() const;
+  void StepDone() { *this = {}; }
+  int count() const { return count_; }
+  bool is_new() const { return is_new_; }
+  const std::string& last() const { return last_; }  // reason
+  // What the members count, and the reason of one of them.
+  void Agree(int count, std::string last) {
+    count_ = count;
+    last_ = std::move(last);
+    is_new_ = false;
+  }
 
  private:
-  int failures_ = 0;
-  Status last_;
+  int count_ = 0;
+  bool is_new_ = false;  // one more, which the others may not know of
+  std::string last_;
 };
+
+// All members call it, by rank. Each says what it has; if all have the same library, no two the same device, and groups
+// have not failed too often, each calls `form`, and says how that went. Empty when all have formed the group, else who
+// cannot, and why. `form` makes one exchange, or none where it fails before: then the others get an empty text from this
+// rank.
+using FormOnDevices = std::function<Status(collective::Rendezvous* rendezvous)>;
+Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
+                                  DeviceTries* tries, collective::Rendezvous* rendezvous, const FormOnDevices& form);
 
 }  // namespace capstan::train

@@ -29,13 +29,14 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
     CAPSTAN_RETURN_IF_ERROR(look_up());
     return group->failure();
   };
-  Result<std::unique_ptr<DeviceBucketAdder>> adder = Prepare(options);
+  Result<std::unique_ptr<DeviceBucketAdder>> adder = options_.device->make(options);
   const auto form = [&](collective::Rendezvous* meeting) {
     return (*adder)->Form(devices, meeting, std::chrono::steady_clock::now() + kConnectMax);
   };
   const Result<GroupDevice> device =
       adder.ok() ? Result<GroupDevice>(options_.device->device) : Result<GroupDevice>(adder.status());
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string why_not, MeetOnDevices(of.members, of.rank, device, &rendezvous, form));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string why_not,
+                           MeetOnDevices(of.members, of.rank, device, &tries_, &rendezvous, form));
   on_devices_ = why_not.empty();
   if (!on_devices_) {
     Say("this machine's gradients are added up over Gloo, because not all of its workers can on their devices: " +
@@ -45,11 +46,6 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
   Say("this machine's gradients are added up on the device of \"" + of.members[0].worker + "\", for " +
       std::to_string(of.members.size()) + " workers, by " + device->library);
   return std::unique_ptr<BucketAdder>(std::move(*adder));
-}
-
-Result<std::unique_ptr<DeviceBucketAdder>> AdderChoice::Prepare(const AdderOptions& options) const {
-  CAPSTAN_RETURN_IF_ERROR(tries_.Check());
-  return options_.device->make(options);
 }
 
 void AdderChoice::Say(const std::string& text) const {

@@ -49,7 +49,6 @@ class AdderChoice {
   }
 
  private:
-  Result<std::unique_ptr<DeviceBucketAdder>> Prepare(const AdderOptions& options) const;
   void Say(const std::string& text) const;
 
   const AdderChoiceOptions options_;

@@ -44,7 +44,6 @@ Status DeviceReducer::Check() const {
 
 // What a member needs to take part.
 Result<GroupDevice> DeviceReducer::Offer(std::span<float> sum) {
-  CAPSTAN_RETURN_IF_ERROR(tries_.Check());
   CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, model_.FindGroupDevice(options_.libraries));
   CAPSTAN_ASSIGN_OR_RETURN(sum_, model_.Sum(sum, options_.wire));
   return device;
@@ -79,7 +78,7 @@ Result<std::string> DeviceReducer::Connect(const Result<GroupDevice>& device, Gr
     CAPSTAN_ASSIGN_OR_RETURN(group, model_.CreateGroup(options, rendezvous, Clock::now() + kConnectMax));
     return {};
   };
-  CAPSTAN_ASSIGN_OR_RETURN(std::string why_not, MeetOnDevices(of_.members, of_.rank, device, members, form));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string why_not, MeetOnDevices(of_.members, of_.rank, device, &tries_, members, form));
   if (!why_not.empty()) return why_not;
   group_ = std::move(group);
   Say("gradients are added up on the devices of " + std::to_string(of_.members.size()) + " workers, by " +
