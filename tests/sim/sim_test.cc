@@ -136,7 +136,8 @@ TEST_CASE("the same where one worker pushes for its machine, and breaks off or i
   if (runs < 1000) return;
   for (const char* marker :
        {"worker pushed for its machine", "worker broke off pushing for its machine",
-        "worker pushes by itself, its machine's group knows", "worker does not come to its machine's group",
+        "worker pushes by itself, its machine's group knows", "worker cannot be reached by its machine's group",
+        "worker pushes by itself, because another one of its machine has done so",
         "local group broken for want of a member", "local group broken after the gradients were handed over",
         "local group changed in the middle of a round"}) {
     const auto count = judge.counts().find(marker);
