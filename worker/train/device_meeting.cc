@@ -24,7 +24,7 @@ struct Card {
 
   std::string Write() const {
     std::string text;
-    for (const std::string& line : {why_not, device.id, device.library, std::to_string(failures),
+    for (const std::string& line : {why_not, device.id, device.backend, std::to_string(failures),
                                     std::string(is_new_failure ? "1" : ""), last_failure}) {
       std::string one = line;
       std::replace(one.begin(), one.end(), '\n', ' ');
@@ -36,7 +36,7 @@ struct Card {
     std::istringstream lines(text);
     Card card;
     std::string failures, is_new;
-    for (std::string* line : {&card.why_not, &card.device.id, &card.device.library, &failures, &is_new}) {
+    for (std::string* line : {&card.why_not, &card.device.id, &card.device.backend, &failures, &is_new}) {
       if (!std::getline(lines, *line)) card.why_not = "what it says of its device is not understood";
     }
     std::getline(lines, card.last_failure);
@@ -83,11 +83,11 @@ std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Ca
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!cards[rank].why_not.empty()) return NameOf(members, rank) + ": " + cards[rank].why_not;
   }
-  const std::string& library = cards[0].device.library;
+  const std::string& backend = cards[0].device.backend;
   for (std::size_t rank = 1; rank < cards.size(); ++rank) {
     const GroupDevice& device = cards[rank].device;
-    if (device.library != library) {
-      return NameOf(members, rank) + " has " + device.library + ", " + NameOf(members, 0) + " has " + library +
+    if (device.backend != backend) {
+      return NameOf(members, rank) + " has " + device.backend + ", " + NameOf(members, 0) + " has " + backend +
              ": install the same on all machines";
     }
     for (std::size_t other = 0; other < rank; ++other) {

@@ -42,7 +42,7 @@ class DeviceTries {
   std::string last_;
 };
 
-// All members call it, by rank. Each says what it has; if all have the same library, no two the same device, and groups
+// All members call it, by rank. Each says what it has; if all have the same backend, no two the same device, and groups
 // have not failed too often, each calls `form`, and says how that went. Empty when all have formed the group, else who
 // cannot, and why. `form` makes one exchange, or none where it fails before: then the others get an empty text from this
 // rank.

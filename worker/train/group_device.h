@@ -9,7 +9,7 @@ namespace capstan::train {
 
 struct GroupDevice {
   std::string id;       // no two devices have one
-  std::string library;  // which forms groups: its name and version
+  std::string backend;  // which forms groups: its name and version
 };
 
 }  // namespace capstan::train

@@ -155,7 +155,7 @@ Result<GroupDevice> DeviceModel<T>::FindGroupDevice(const kernels::LibrarySearch
     std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
     found.id += digits;
   }
-  CAPSTAN_ASSIGN_OR_RETURN(found.library, FindNccl(libraries));
+  CAPSTAN_ASSIGN_OR_RETURN(found.backend, FindNccl(libraries));
   return found;
 }
 

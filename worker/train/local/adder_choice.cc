@@ -44,7 +44,7 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
     return CreateHostAdder(options, group);
   }
   Say("this machine's gradients are added up on the device of \"" + of.members[0].worker + "\", for " +
-      std::to_string(of.members.size()) + " workers, by " + device->library);
+      std::to_string(of.members.size()) + " workers, by " + device->backend);
   return std::unique_ptr<BucketAdder>(std::move(*adder));
 }
 

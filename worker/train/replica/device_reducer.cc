@@ -82,7 +82,7 @@ Result<std::string> DeviceReducer::Connect(const Result<GroupDevice>& device, Gr
   if (!why_not.empty()) return why_not;
   group_ = std::move(group);
   Say("gradients are added up on the devices of " + std::to_string(of_.members.size()) + " workers, by " +
-      device->library);
+      device->backend);
   return why_not;
 }
 
