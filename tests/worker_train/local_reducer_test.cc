@@ -33,6 +33,8 @@ struct Heard {
 // A device that gets no bucket done, until its group is over.
 class HangingAdder final : public DeviceBucketAdder {
  public:
+  explicit HangingAdder(Guarded<int>* hangs) : hangs_(*hangs) {}
+
   Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
               collective::Deadline deadline) override {
     watch_ = group.watch;
@@ -42,19 +44,16 @@ class HangingAdder final : public DeviceBucketAdder {
   std::size_t ahead_max() const override { return 0; }
   Status Begin(const LocalStep&, const Bucket&) override { return {}; }
   Status Finish(const std::function<void(BlockIndex)>&) override {
+    hangs_.Change([](int& hangs) { ++hangs; });
     const auto end = Clock::now() + kPatience;
     while (watch_().ok() && Clock::now() < end) std::this_thread::yield();
     return watch_();
   }
 
  private:
+  Guarded<int>& hangs_;
   std::function<Status()> watch_;
 };
-
-Result<std::unique_ptr<DeviceBucketAdder>> MakeHangingAdder(const AdderOptions&) {
-  return std::unique_ptr<DeviceBucketAdder>(std::make_unique<HangingAdder>());
-}
-const LocalDevice kHangingDevices[] = {{{"a", "a library"}, MakeHangingAdder}, {{"b", "a library"}, MakeHangingAdder}};
 
 enum class Adds : std::uint8_t { kOnHosts, kOnHangingDevices };
 
@@ -63,7 +62,11 @@ class Neighbour {
  public:
   Neighbour(const Catalog& catalog, int rank, Adds adds = Adds::kOnHosts)
       : catalog_(catalog), rank_(rank), pool_(1024) {
-    const LocalDevice* const device = adds == Adds::kOnHosts ? nullptr : &kHangingDevices[rank];
+    device_ = {{std::to_string(rank), "a library"},
+               [this](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> {
+                 return std::unique_ptr<DeviceBucketAdder>(std::make_unique<HangingAdder>(&hangs_));
+               }};
+    const LocalDevice* const device = adds == Adds::kOnHosts ? nullptr : &device_;
     reducer_ = CreateLocalReducer({.host = "127.0.0.1", .bucket_bytes = 16, .device = [device] { return device; }});
     reducer_->Begin(catalog, Encoding::kFp32, [this](client::Command&& command) {
       heard_.Change([&](Heard& heard) {
@@ -102,6 +105,10 @@ class Neighbour {
       return std::find(heard.released.begin(), heard.released.end(), round) != heard.released.end();
     });
   }
+  // Its device has begun with so many buckets in all.
+  bool AwaitHanging(int count) {
+    return hangs_.AwaitUntil(Clock::now() + kPatience, [&](int hangs) { return hangs >= count; });
+  }
   void StopAtRelease() {
     heard_.Change([](Heard& heard) { heard.stops_at_release = true; });
   }
@@ -129,6 +136,8 @@ class Neighbour {
   const int rank_;
   BufferPool pool_;
   Guarded<Heard> heard_;
+  Guarded<int> hangs_;
+  LocalDevice device_;
   std::unique_ptr<client::LocalReduce> reducer_;
 };
 
@@ -220,7 +229,8 @@ TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can fo
   CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kHeld);
   CHECK(machine.second().Begin(20, 0, 1.0F) == PushWay::kHeld);
   machine.second().AllReady();
-  machine.first().reducer().GiveUpRound();  // it may have begun to add up
+  machine.first().reducer().LeaveStep({Generation{1}, Step{0}});  // what is held of it is not forgotten
+  machine.first().reducer().GiveUpRound();                        // it may have begun to add up
   machine.workers.pop_back();
   CHECK(machine.first().AwaitReleased(10));
   (void)machine.first().Begin(11, 1, 1.0F);  // at the latest here it is noticed
@@ -240,6 +250,7 @@ TEST_CASE("a neighbour that is lost while devices add up is no fault of theirs",
       CHECK(worker->Begin(10 + lost, lost, 1.0F) == PushWay::kHeld);
       worker->AllReady();
     }
+    REQUIRE(machine.first().AwaitHanging(static_cast<int>(lost) + 1));
     machine.workers.pop_back();
     REQUIRE(machine.first().Await(GroupState::kBroken));
     machine.workers.push_back(std::make_unique<Neighbour>(machine.catalog, 1, Adds::kOnHangingDevices));
