@@ -137,9 +137,9 @@ struct Complaint {
   Status status;
 };
 
-class Reader {
+class KeyReader {
  public:
-  explicit Reader(const TomlDocument& document) : document_(document), all_(AllNames()) { CheckSections(); }
+  explicit KeyReader(const TomlDocument& document) : document_(document), all_(AllNames()) { CheckSections(); }
 
   Status status() const {
     const auto worst = std::min_element(complaints_.begin(), complaints_.end(),
@@ -388,7 +388,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
                                  const std::vector<std::string>& overrides) {
   CAPSTAN_ASSIGN_OR_RETURN(const TomlDocument document, TomlDocument::Parse(text, file_name, overrides));
   JobConfig config;
-  Reader reader(document);
+  KeyReader reader(document);
   job_config::VisitJobConfig(reader, config);
   CAPSTAN_RETURN_IF_ERROR(reader.status());
   if (config.job.slots == 0) config.job.slots = config.cluster.workers;

@@ -44,7 +44,7 @@ std::optional<std::uint64_t> BeginOf(const std::string& name) {
 
 // Whatever the library throws ends here.
 template <class T, class Body>
-T Guarded(Body body) {
+T GuardedLog(Body body) {
   try {
     return body();
   } catch (const std::exception& failure) {
@@ -68,16 +68,16 @@ class Log : public PushLog {
   }
 
   Status Begin(LogHistory history) override {
-    return Guarded<Status>([&] { return BeginHistory(history); });
+    return GuardedLog<Status>([&] { return BeginHistory(history); });
   }
   Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) override {
-    return Guarded<Status>([&] { return Write(history, first, records); });
+    return GuardedLog<Status>([&] { return Write(history, first, records); });
   }
   Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override {
-    return Guarded<Result<Piece>>([&] { return ReadPiece(history, from, bytes_max); });
+    return GuardedLog<Result<Piece>>([&] { return ReadPiece(history, from, bytes_max); });
   }
   Status Trim(std::uint64_t number) override {
-    return Guarded<Status>([&] { return DropSegments(number); });
+    return GuardedLog<Status>([&] { return DropSegments(number); });
   }
 
  private:
@@ -309,7 +309,7 @@ Result<PushLog::Piece> Log::ReadPiece(LogHistory history, std::uint64_t from, st
 }  // namespace
 
 Result<std::unique_ptr<PushLog>> RocksPushLog::Open(const std::string& folder, std::uint64_t segment_bytes) {
-  return Guarded<Result<std::unique_ptr<PushLog>>>([&]() -> Result<std::unique_ptr<PushLog>> {
+  return GuardedLog<Result<std::unique_ptr<PushLog>>>([&]() -> Result<std::unique_ptr<PushLog>> {
     auto log = std::make_unique<Log>(folder + "/pushes", segment_bytes);
     CAPSTAN_RETURN_IF_ERROR(log->Open());
     return std::unique_ptr<PushLog>(std::move(log));

@@ -17,7 +17,7 @@ constexpr int kLooksMax = 8;
 
 // Whatever a library throws ends here.
 template <class T, class Body>
-T Guarded(Body body) {
+T GuardedReader(Body body) {
   try {
     return body();
   } catch (const std::exception& failure) {
@@ -26,7 +26,7 @@ T Guarded(Body body) {
 }
 
 Result<std::unique_ptr<RocksFolder>> OpenForReading(const std::string& path, ShardIndex shard) {
-  return Guarded<Result<std::unique_ptr<RocksFolder>>>([&]() -> Result<std::unique_ptr<RocksFolder>> {
+  return GuardedReader<Result<std::unique_ptr<RocksFolder>>>([&]() -> Result<std::unique_ptr<RocksFolder>> {
     if (!std::filesystem::exists(path + "/CURRENT")) return Corrupt(path + ": its file CURRENT is missing");
     Result<std::unique_ptr<RocksFolder>> folder = RocksFolder::Open(path, shard, RocksFolder::Access::kRead, 0);
     for (int look = 1; look < kLooksMax && !folder.ok(); ++look) {
@@ -67,7 +67,7 @@ std::vector<SnapshotPart> RocksSnapshotReader::List() const {
 }
 
 Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
-  return Guarded<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
+  return GuardedReader<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadHeader(id);
   });
@@ -75,14 +75,14 @@ Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex
 
 Status RocksSnapshotReader::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                                       std::span<std::byte> out) const {
-  return Guarded<Status>([&]() -> Status {
+  return GuardedReader<Status>([&]() -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadArray(id, block, array, out);
   });
 }
 
 Result<std::int64_t> RocksSnapshotReader::WrittenAt(SnapshotId id, ShardIndex part) const {
-  return Guarded<Result<std::int64_t>>([&]() -> Result<std::int64_t> {
+  return GuardedReader<Result<std::int64_t>>([&]() -> Result<std::int64_t> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->WrittenAt(id);
   });

@@ -34,7 +34,7 @@ std::size_t TensorsOf(std::size_t tensor_bytes) {
   return std::max<std::size_t>(4, (64u << 20) / tensor_bytes);
 }
 
-std::string SizeName(std::size_t bytes) {
+std::string FrameName(std::size_t bytes) {
   if (bytes >= 1u << 20) return std::to_string(bytes >> 20) + "-mib";
   if (bytes >= 1u << 10) return std::to_string(bytes >> 10) + "-kib";
   return std::to_string(bytes) + "-b";
@@ -144,14 +144,14 @@ void AddPsLite(const Case& what, const std::string& name, double gigabytes, doub
 std::string NameOf(const Case& what) {
   const std::string count = std::to_string(what.servers);
   return std::string("push-pull/") + CarrierName(what.carrier) + "/" + count + "s" + count + "w/" +
-         SizeName(what.load.tensor_bytes);
+         FrameName(what.load.tensor_bytes);
 }
 
 void AddFigures(const Case& what, const std::vector<Sample>& samples, std::vector<Figure>* figures) {
   const std::string name = NameOf(what);
   const double gigabytes = Median(samples, [](const Sample& s) { return s.gigabytes_per_second; });
   const double cpu = Median(samples, [](const Sample& s) { return s.cpu_seconds_per_gigabyte; });
-  const std::string frames = "raw ZeroMQ one way, frames of " + SizeName(FrameBytes(what.load));
+  const std::string frames = "raw ZeroMQ one way, frames of " + FrameName(FrameBytes(what.load));
   Add(figures, name + "/throughput", gigabytes, "GB/s",
       Median(samples, [](const Sample& s) { return s.raw.gigabytes_per_second; }), frames);
   Add(figures, name + "/cpu", cpu, "s/GB",

@@ -19,7 +19,7 @@ constexpr std::size_t kHeaderBytes = 64;
 constexpr std::size_t kSourceBytes = std::size_t{64} << 20;  // walked over, so that it does not stay in the caches
 constexpr std::size_t kQueuedBytes = std::size_t{32} << 20;
 
-double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 int Queued(std::size_t frame_bytes) {
   return static_cast<int>(std::clamp<std::size_t>(kQueuedBytes / frame_bytes, 4, 4096));
@@ -43,7 +43,7 @@ Status Send(Channel& parent, std::size_t frame_bytes) {
 std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   std::uint64_t bytes = 0;
   const Clock::time_point start = Clock::now();
-  while (Since(start) < seconds) {
+  while (SecondsSince(start) < seconds) {
     for (int message = 0; message < 8; ++message) {
       bool more = true;
       while (more) {
@@ -67,7 +67,7 @@ Status Receive(Channel& parent, Carrier carrier, std::size_t frame_bytes, double
   CAPSTAN_RETURN_IF_ERROR(parent.Receive().status());
   const Clock::time_point start = Clock::now();
   const std::uint64_t bytes = ReceiveFor(router, seconds);
-  parent.Send(std::to_string(static_cast<double>(bytes) * 1e-9) + " " + std::to_string(Since(start)));
+  parent.Send(std::to_string(static_cast<double>(bytes) * 1e-9) + " " + std::to_string(SecondsSince(start)));
   (void)parent.Receive();
   return {};
 }
@@ -113,7 +113,7 @@ Status Ping(Channel& parent, std::size_t bytes, int round_trips) {
     const Clock::time_point start = Clock::now();
     zmq_send(dealer.get(), message.data(), message.size(), 0);
     zmq_recv(dealer.get(), message.data(), message.size(), 0);
-    took.push_back(Since(start) * 1e6);
+    took.push_back(SecondsSince(start) * 1e6);
   }
   const auto middle = took.begin() + round_trips / 2;
   std::nth_element(took.begin(), middle, took.end());

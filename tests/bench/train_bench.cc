@@ -102,7 +102,7 @@ int StepsOf(const Subject& subject, double seconds) {
 }
 
 // Servers and as many workers; 1 and its model and data alone do for what computes without either.
-std::string JobFile(const Subject& subject, int servers, int steps) {
+std::string TrainJobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
   return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
          "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
@@ -145,7 +145,7 @@ Status Compute(Channel& parent, const std::string& job_file, int steps) {
 
 Result<double> MeasureCompute(const Subject& subject, int steps) {
   ChildProcess child =
-      ChildProcess::Fork([&](Channel& parent) { return Compute(parent, JobFile(subject, 1, steps), steps); });
+      ChildProcess::Fork([&](Channel& parent) { return Compute(parent, TrainJobFile(subject, 1, steps), steps); });
   CAPSTAN_ASSIGN_OR_RETURN(const std::string line, child.channel().Receive(std::chrono::minutes(5)));
   return std::stod(line);
 }
@@ -184,7 +184,8 @@ double RateFrom(const std::string& path) {
 }
 
 Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
-  CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(JobFile(subject, servers, steps), Carrier::kTcp));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto cluster,
+                           BenchCluster::Start(TrainJobFile(subject, servers, steps), Carrier::kTcp));
   std::vector<ChildProcess> workers;
   for (int i = 0; i < servers; ++i) {
     const std::string name = "bench-" + std::to_string(i);
@@ -231,7 +232,7 @@ struct Measurement {
   std::function<Result<double>()> run;
 };
 
-double Median(std::vector<double> values) {
+double MiddleOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
@@ -253,9 +254,9 @@ Result<Figure> Measure(const Subject& subject, const Measurement& what, const Tr
   }
   Figure figure;
   figure.name = NameOf(subject, what);
-  figure.value = Median(ours);
+  figure.value = MiddleOf(ours);
   figure.unit = subject.unit;
-  figure.limit = torch.empty() ? 0.0 : Median(torch);
+  figure.limit = torch.empty() ? 0.0 : MiddleOf(torch);
   figure.limit_name = figure.limit > 0.0 ? "PyTorch " + version + what.limit_name : "PyTorch is not installed";
   figure.ratio = figure.limit > 0.0 ? figure.value / figure.limit : 0.0;
   return figure;

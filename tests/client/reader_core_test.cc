@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr PeerId kCoordinator{1};
+constexpr PeerId kJobCoordinator{1};
 constexpr std::uint32_t kBlockElements = 4, kShards = 2;
 
 // A reader of a job with 40 blocks of 4 elements, the even ones on shard 0; a hand plays the coordinator and the
@@ -31,7 +31,7 @@ class ReaderBench {
     ReaderCoreOptions options;
     options.name = "r";
     options.nonce = 7;
-    options.coordinator = kCoordinator;
+    options.coordinator = kJobCoordinator;
     options.coordinator_address = "here:1";
     options.block_elements = kBlockElements;
     options.connect = [this](const std::string& endpoint) {
@@ -63,7 +63,7 @@ class ReaderBench {
     for (BlockIndex i = 0; i < kBlocks; ++i) view.catalog.push_back({"t" + std::to_string(i), {4}, {}});
     return view;
   }
-  void FromCoordinator(Header header) { core->Handle(kCoordinator, {std::move(header), {}}, now, &out); }
+  void FromCoordinator(Header header) { core->Handle(kJobCoordinator, {std::move(header), {}}, now, &out); }
   void FromShard(ShardIndex shard, Message message) { core->Handle(PeerId{100 + shard}, message, now, &out); }
   void Want(std::optional<std::uint64_t> newer_than = {}, bool optimizer_state = false) {
     ReaderCore::Wish wish;
@@ -169,7 +169,7 @@ TEST_CASE("a reader joins until it knows the tensors, then asks in short and hol
   ReaderBench bench;
   bench.core->Refresh();
   bench.Tick();
-  const Join join = bench.Take<Join>(kCoordinator).at(0);
+  const Join join = bench.Take<Join>(kJobCoordinator).at(0);
   CHECK(join.catalog.empty());
   CHECK(join.worker == "r");
   CHECK_FALSE(bench.core->fresh());
@@ -180,11 +180,11 @@ TEST_CASE("a reader joins until it knows the tensors, then asks in short and hol
   CHECK_THAT(bench.core->job_file(), Contains("adam"));
   CHECK(bench.core->state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
   bench.Want();
-  CHECK(bench.Take<Join>(kCoordinator).size() == 1);
+  CHECK(bench.Take<Join>(kJobCoordinator).size() == 1);
   CHECK_THAT(bench.core->WaitingFor(), Contains("a worker to declare"));
   bench.FromCoordinator(bench.MakeFirstView(0, JobPhase::kGathering));
   CHECK_THAT(bench.core->WaitingFor(), Contains("the job to start"));
-  const Beat beat = bench.Take<Beat>(kCoordinator).at(0);  // at once: the job's end waits for it from now on
+  const Beat beat = bench.Take<Beat>(kJobCoordinator).at(0);  // at once: the job's end waits for it from now on
   CHECK(beat.session == SessionId{});
   CHECK(beat.nonce == 7);
   CHECK(bench.connected.empty());
@@ -194,7 +194,7 @@ TEST_CASE("a reader joins until it knows the tensors, then asks in short and hol
   REQUIRE(bench.core->reading());
   CHECK(bench.ShowsOnly(0));
   bench.core->Leave(&bench.out);
-  CHECK(bench.Take<Leave>(kCoordinator).at(0).nonce == 7);
+  CHECK(bench.Take<Leave>(kJobCoordinator).at(0).nonce == 7);
 }
 
 TEST_CASE("a version is read whole, with the optimizer's state where that is wanted", "[client][reader]") {
@@ -290,7 +290,7 @@ TEST_CASE("answers that are lost are asked for again", "[client][reader]") {
   bench.Meet(4).Want();
   bench.out.Clear();
   bench.Tick(milliseconds(600));
-  CHECK(bench.Take<Beat>(kCoordinator).size() == 1);
+  CHECK(bench.Take<Beat>(kJobCoordinator).size() == 1);
   bench.FromCoordinator(bench.MakeView(4));
   bench.Pulls(1);  // lost
   bench.Serve(0, 4);
@@ -380,9 +380,9 @@ TEST_CASE("without global steps each block is as new as it is, and the step a bo
   bench.Meet(3).Want(3);
   bench.FromCoordinator(bench.MakeView(3));
   CHECK(bench.Pulls(0).empty());  // nobody has a newer one for sure
-  bench.Take<Beat>(kCoordinator);
+  bench.Take<Beat>(kJobCoordinator);
   bench.Tick(milliseconds(60));
-  CHECK(bench.Take<Beat>(kCoordinator).size() == 1);  // soon, as no pull waits
+  CHECK(bench.Take<Beat>(kJobCoordinator).size() == 1);  // soon, as no pull waits
   bench.FromCoordinator(bench.MakeView(5));
   for (int round = 0; round < 4; ++round) {
     for (ShardIndex shard : {0U, 1U}) {

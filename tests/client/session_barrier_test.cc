@@ -7,7 +7,6 @@ namespace capstan::client {
 namespace {
 
 using std::chrono::seconds;
-constexpr PeerId kCoordinator = SessionBench::kCoordinator;
 
 View Passed(View view, std::uint64_t barrier, std::string missing = "") {
   view.barrier = barrier;

@@ -242,4 +242,6 @@ class SessionBench {
   std::vector<Session::Event> events_;
 };
 
+inline constexpr PeerId kCoordinator = SessionBench::kCoordinator;
+
 }  // namespace capstan::client

@@ -8,7 +8,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-constexpr PeerId kCoordinator = SessionBench::kCoordinator;
 
 TEST_CASE("a session asks for the job file until it comes, then declares what it brings", "[client][join]") {
   SessionBench bench;

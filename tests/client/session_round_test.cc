@@ -8,7 +8,6 @@ namespace {
 
 using std::chrono::seconds;
 using Slots = std::vector<SlotIndex>;
-constexpr PeerId kCoordinator = SessionBench::kCoordinator;
 
 TEST_CASE("a worker that comes anew asks every shard what it holds before it computes", "[client][round]") {
   SessionBench bench;

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 using State = Coordinator::State;
 using Slots = std::vector<SlotIndex>;
 
-bool Mentions(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
 
 TEST_CASE("a job starts when every shard has echoed the term and all workers have joined", "[server][coordinator]") {
   CoordinatorBench bench;
@@ -81,8 +81,8 @@ TEST_CASE("a snapshot that cannot be served fails the job and says on which serv
   bench.Joins("w1");
   bench.Send(bench.shards[1].peer, ResetBad{1, Incarnation{51}, Generation{1}, "the disk is gone"});
   CHECK(bench.coordinator->state() == State::kFailed);
-  CHECK(Mentions(bench.coordinator->failure().message(), "server 1"));
-  CHECK(Mentions(bench.coordinator->failure().message(), "the disk is gone"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "server 1"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "the disk is gone"));
   CHECK(bench.ViewOf(w0).phase == JobPhase::kFailed);
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("a worker that does not fit the job is refused, with both sides named"
     REQUIRE(errors.size() == 1);
     INFO(errors[0].message);
     CHECK(errors[0].code == Code::kRefused);
-    for (const char* word : one.words) CHECK(Mentions(errors[0].message, word));
+    for (const char* word : one.words) CHECK(IsNamed(errors[0].message, word));
   }
   CHECK(bench.metrics->joins_refused.value() == std::size(bad));
   CHECK(bench.coordinator->worker_count() == 1);
@@ -160,7 +160,7 @@ TEST_CASE("the first catalog that can be is the job's, and is logged before anyt
   const std::vector<Error> errors = bench.Take<Error>(CoordinatorBench::PeerOf(join));
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].code == Code::kRefused);
-  CHECK(Mentions(errors[0].message, "\"a\""));
+  CHECK(IsNamed(errors[0].message, "\"a\""));
   CHECK(bench.coordinator->catalog() == nullptr);
   CHECK(bench.Logged<CatalogRecord>().empty());
   bench.Joins("w0");
@@ -189,7 +189,7 @@ TEST_CASE("a newer process of one name takes over, and the older one is told to 
   const std::vector<Error> errors = bench.Take<Error>(CoordinatorBench::PeerOf(older));
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].code == Code::kRefused);
-  CHECK(Mentions(errors[0].message, "\"w0\""));
+  CHECK(IsNamed(errors[0].message, "\"w0\""));
   CHECK(bench.coordinator->worker_count() == 2);
   CHECK(bench.ViewOf(newer).slots == Slots{0});
   Beat beat = bench.MakeBeat(newer);
@@ -234,7 +234,7 @@ TEST_CASE("a silent worker's slots move when its lease is over, and it may join 
   bench.Pass(seconds(2), {w1});
   CHECK(bench.coordinator->worker_count() == 1);
   CHECK(bench.metrics->leases_lost.value() == 1);
-  CHECK(Mentions(bench.Notices(), "\"w0\""));
+  CHECK(IsNamed(bench.Notices(), "\"w0\""));
   CHECK(bench.ViewOf(w1).slots == Slots{0, 1});
   bench.Send(CoordinatorBench::PeerOf(w0), bench.MakeBeat(w0));
   CHECK(bench.Take<Error>(CoordinatorBench::PeerOf(w0)).at(0).code == Code::kStale);
@@ -315,7 +315,7 @@ TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "
     INFO(one.word);
     REQUIRE(errors.size() == 1);
     CHECK(errors[0].code == one.code);
-    CHECK(Mentions(errors[0].message, one.word));
+    CHECK(IsNamed(errors[0].message, one.word));
   }
   CHECK(bench.coordinator->term() == term);
   CHECK(bench.coordinator->generation() == generation);
@@ -341,7 +341,7 @@ TEST_CASE("of two processes with one index the first keeps it, and the second is
   const std::vector<Error> errors = bench.Take<Error>(peer);
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].code == Code::kRefused);
-  CHECK(Mentions(errors[0].message, "server 1 is already running at shard-1"));
+  CHECK(IsNamed(errors[0].message, "server 1 is already running at shard-1"));
   CHECK(bench.coordinator->generation() == Generation{1});
   CHECK(bench.coordinator->state() == State::kRunning);
 }
@@ -403,14 +403,14 @@ TEST_CASE("a job that cannot gather fails at limits.join and names who is missin
   bench.SayHello(0);
   const Join w0 = bench.Joins("w0");
   bench.Pass(seconds(4), {w0});
-  CHECK(Mentions(bench.Notices(), "server 1 (never seen)"));
-  CHECK(Mentions(bench.Notices(), "1 of 2 workers (not joined)"));
-  CHECK(Mentions(bench.Notices(), "giving up after 8 s"));
+  CHECK(IsNamed(bench.Notices(), "server 1 (never seen)"));
+  CHECK(IsNamed(bench.Notices(), "1 of 2 workers (not joined)"));
+  CHECK(IsNamed(bench.Notices(), "giving up after 8 s"));
   CHECK(bench.coordinator->state() == State::kCollecting);
   bench.Pass(seconds(5), {w0});
   CHECK(bench.coordinator->state() == State::kFailed);
-  CHECK(Mentions(bench.coordinator->failure().message(), "server 0 at shard-0 (silent for"));
-  CHECK(Mentions(bench.coordinator->failure().message(), "server 1 (never seen)"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "server 0 at shard-0 (silent for"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "server 1 (never seen)"));
   const View view = bench.ViewOf(w0);
   CHECK(view.phase == JobPhase::kFailed);
   CHECK(view.message == bench.coordinator->failure().message());
@@ -440,12 +440,12 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   bench.DoStep(0);
   idle.step = Step{1};
   bench.Send(CoordinatorBench::PeerOf(w0), idle);
-  CHECK(!Mentions(bench.coordinator->WaitingFor(bench.now), "\"w0\""));
+  CHECK(!IsNamed(bench.coordinator->WaitingFor(bench.now), "\"w0\""));
   Beat cut = idle;
   cut.missing = {1};  // it waits for weights, and for an answer
   bench.Send(CoordinatorBench::PeerOf(w0), cut);
-  CHECK(Mentions(bench.coordinator->WaitingFor(bench.now),
-                 "\"w0\" (step 1, last heard 0 s ago, gets no answer from server 1"));
+  CHECK(IsNamed(bench.coordinator->WaitingFor(bench.now),
+                "\"w0\" (step 1, last heard 0 s ago, gets no answer from server 1"));
   bench.Send(CoordinatorBench::PeerOf(w0), idle);
   bench.Pass(seconds(19));
   CHECK(bench.coordinator->state() == State::kRunning);
@@ -454,9 +454,9 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   bench.Pass(seconds(2));
   CHECK(bench.coordinator->state() == State::kFailed);
   INFO(bench.coordinator->failure().message());
-  CHECK(Mentions(bench.coordinator->failure().message(), "\"w1\""));
-  CHECK(!Mentions(bench.coordinator->failure().message(), "\"w0\""));
-  CHECK(!Mentions(bench.coordinator->failure().message(), "server"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "\"w1\""));
+  CHECK(!IsNamed(bench.coordinator->failure().message(), "\"w0\""));
+  CHECK(!IsNamed(bench.coordinator->failure().message(), "server"));
 }
 
 TEST_CASE("a limit of 0 is none", "[server][deadline]") {
@@ -472,12 +472,12 @@ TEST_CASE("a shard that is silent is named with its address and since when", "[s
   bench.Run();
   bench.SayHello(0);
   bench.SayHello(1);
-  CHECK(!Mentions(bench.coordinator->WaitingFor(bench.now), "server"));
+  CHECK(!IsNamed(bench.coordinator->WaitingFor(bench.now), "server"));
   bench.Pass(seconds(6));
   bench.SayHello(0);
   const std::string waiting = bench.coordinator->WaitingFor(bench.now);
-  CHECK(Mentions(waiting, "server 1 at shard-1 (silent for 6 s)"));
-  CHECK(!Mentions(waiting, "server 0"));
+  CHECK(IsNamed(waiting, "server 1 at shard-1 (silent for 6 s)"));
+  CHECK(!IsNamed(waiting, "server 0"));
 }
 
 }  // namespace

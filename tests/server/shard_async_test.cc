@@ -6,9 +6,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator;
-constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
-
 ShardBenchOptions Async(SlotIndex slots = 2, std::vector<std::int64_t> tensors = {4}) {
   return {.mode = Mode::kAsync, .slots = slots, .tensors = std::move(tensors)};
 }

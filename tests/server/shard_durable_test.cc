@@ -7,9 +7,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker, kOther = ShardBench::kOther;
-constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
-
 ShardBenchOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors = {4}) {
   ShardBenchOptions options;
   options.mode = Mode::kAsync;

@@ -9,11 +9,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator, kOther = ShardBench::kOther;
-constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
-
 // Plain descent with these rates, one for each group.
-std::vector<HyperParameters> Rates(double first, double second) {
+std::vector<HyperParameters> GroupRates(double first, double second) {
   return {{.learning_rate = first}, {.learning_rate = second}};
 }
 
@@ -36,12 +33,12 @@ std::string Refusal(ShardBench* bench, PeerId to = ShardBench::kWorker) {
 
 TEST_CASE("each group's tensors are updated with its own hyper-parameters of the step", "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
   bench.FromCoordinator(bench.MakeCommit(0));
   CHECK(bench.WeightOf(0) == -0.5F);
   CHECK(bench.WeightOf(1) == -2.0F);
-  bench.hyper = Rates(1.0, 0.0);  // those of the step before are forgotten
+  bench.hyper = GroupRates(1.0, 0.0);  // those of the step before are forgotten
   bench.CompleteStep(1, 1.0F);
   bench.FromCoordinator(bench.MakeCommit(1));
   CHECK(bench.WeightOf(0) == -1.5F);
@@ -51,10 +48,10 @@ TEST_CASE("each group's tensors are updated with its own hyper-parameters of the
 TEST_CASE("the first set of a step counts; another is invalid and names both slots, the group and the field",
           "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.Stage(0, 0, kLeaf1, 0, 0.0F);  // a slot without samples brings its set too
   bench.Forget();
-  bench.hyper = Rates(0.5, 2.5);
+  bench.hyper = GroupRates(0.5, 2.5);
   bench.Stage(0, 1, kLeaf0, 1, 1.0F, kOther);
   const std::string text = Refusal(&bench, kOther);
   CHECK_THAT(text, Contains("step 0: slot 0 came with learning_rate 2.5 of group 2, slot 1 before with 2;"));
@@ -62,7 +59,7 @@ TEST_CASE("the first set of a step counts; another is invalid and names both slo
   CHECK(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, kLeaf1}});  // nothing of it was staged
   bench.Stage(0, 0, kLeaf1, 0, 0.0F);  // not even what is held already comes with another set
   CHECK_THAT(Refusal(&bench), Contains("group 2"));
-  bench.hyper = Rates(0.5, 2.0);
+  bench.hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
   bench.FromCoordinator(bench.MakeCommit(0));
   CHECK(bench.WeightOf(1) == -2.0F);
@@ -70,7 +67,7 @@ TEST_CASE("the first set of a step counts; another is invalid and names both slo
 
 TEST_CASE("a node of several slots is named by all of them", "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.Stage(0, 0, {0, 2}, 2, 1.0F);
   bench.Forget();
   bench.hyper[0].nesterov = true;
@@ -80,7 +77,7 @@ TEST_CASE("a node of several slots is named by all of them", "[server][hyper]") 
 
 TEST_CASE("Redo updates again with the set of the step", "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 4.0F);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.25F));
   bench.FromCoordinator(bench.MakeCommit(0, 1));
@@ -90,12 +87,12 @@ TEST_CASE("Redo updates again with the set of the step", "[server][hyper]") {
 
 TEST_CASE("a new generation begins without a set", "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.Stage(0, 0, kLeaf0, 1, 1.0F);
   bench.FromCoordinator(bench.MakeReset(2));
   bench.Forget();
   bench.generation = Generation{2};
-  bench.hyper = Rates(1.0, 1.0);
+  bench.hyper = GroupRates(1.0, 1.0);
   bench.CompleteStep(0, 1.0F);
   CHECK(bench.Take<Error>().empty());
   CHECK(bench.shard->prepared());
@@ -103,10 +100,10 @@ TEST_CASE("a new generation begins without a set", "[server][hyper]") {
 
 TEST_CASE("what a shard prepared with is in its report, for the coordinator to compare", "[server][hyper]") {
   ShardBench bench(Groups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
   const PrepareReport report = bench.Take<Prepared>(kCoordinator).at(0).report;
-  CHECK(report.hyper_hash == HashOf(Rates(0.5, 2.0)));
+  CHECK(report.hyper_hash == HashOf(GroupRates(0.5, 2.0)));
   CHECK(report.learning_rate == 0.5);  // of the first group, for people
   ShardBench without({.slots = 1, .tensors = {4}});
   without.Start().CompleteStep(0, 1.0F);
@@ -117,20 +114,20 @@ TEST_CASE("sets that the catalog or arithmetic does not allow are invalid", "[se
   ShardBench bench(Groups());
   bench.Start().Stage(0, 0, kLeaf0, 1, 1.0F);
   CHECK_THAT(Refusal(&bench), Contains("of 0 groups, and the tensors are declared with 2"));
-  bench.hyper = Rates(0.5, -1.0);
+  bench.hyper = GroupRates(0.5, -1.0);
   bench.Stage(0, 0, kLeaf0, 1, 1.0F);
   CHECK_THAT(Refusal(&bench), Contains("group 2: learning_rate is -1"));
   ShardBench without;
-  without.Start().hyper = Rates(0.5, 2.0);
+  without.Start().hyper = GroupRates(0.5, 2.0);
   without.Stage(0, 0, kLeaf0, 1, 1.0F);
   CHECK_THAT(Refusal(&without), Contains("the job file owns them"));
 }
 
 TEST_CASE("async: every push is applied with its own set", "[server][hyper][async]") {
   ShardBench bench(AsyncGroups());
-  bench.Start().hyper = Rates(0.5, 2.0);
+  bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.hyper = Rates(4.0, 8.0);
+  bench.hyper = GroupRates(4.0, 8.0);
   bench.Stage(1, 0, kLeaf1, 1, 1.0F);
   bench.Stage(1, 1, kLeaf0, 1, 1.0F);
   CHECK(bench.Take<Error>().empty());

@@ -8,8 +8,6 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker, kOther = ShardBench::kOther;
-
 void End(ShardBench* bench, std::uint64_t step, SlotIndex slot, std::string state, PeerId from = kWorker) {
   EndSlot end = bench->MakeEnd(step, slot);
   end.program_state = std::move(state);
@@ -20,7 +18,7 @@ void StageAll(ShardBench* bench, std::uint64_t step) {
   for (BlockIndex block : {0U, 1U}) bench->Stage(step, block, {0, 2}, 2, 1.0F);
 }
 
-std::string Refusal(ShardBench* bench, PeerId to = kWorker) {
+std::string StateRefusal(ShardBench* bench, PeerId to = kWorker) {
   const std::vector<Error> errors = bench->Take<Error>(to);
   return errors.size() == 1 && errors[0].code == Code::kInvalid ? errors[0].message : "no refusal";
 }
@@ -64,11 +62,11 @@ TEST_CASE("of two states of a step the second is invalid, and names both slots",
   End(&bench, 0, 1, "one");
   bench.Forget();
   End(&bench, 0, 0, "other", kOther);
-  CHECK_THAT(Refusal(&bench, kOther),
+  CHECK_THAT(StateRefusal(&bench, kOther),
              Contains("step 0: slot 0 ends with another program state (5 bytes) than slot 1 (3 bytes);"));
   CHECK(bench.Coverage(0).ended == std::vector<SlotIndex>{1});
   End(&bench, 0, 1, "two");  // not even of the same slot
-  CHECK_THAT(Refusal(&bench), Contains("slot 1 ends with another program state"));
+  CHECK_THAT(StateRefusal(&bench), Contains("slot 1 ends with another program state"));
   End(&bench, 0, 0, "");  // a slot may have none
   StageAll(&bench, 0);
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.program_state == "one");
@@ -93,7 +91,7 @@ TEST_CASE("a state that is too long is invalid, with its size and the limit", "[
   End(&bench, 0, 0, std::string(kProgramStateBytesMax, 's'));
   CHECK(bench.Take<Error>().empty());
   End(&bench, 0, 1, std::string(kProgramStateBytesMax + 1, 's'));
-  CHECK_THAT(Refusal(&bench), Contains("65537 bytes; at most 65536 are kept"));
+  CHECK_THAT(StateRefusal(&bench), Contains("65537 bytes; at most 65536 are kept"));
 }
 
 TEST_CASE("the end of a slot of the next step keeps its state for then; a new generation forgets both",
@@ -107,7 +105,7 @@ TEST_CASE("the end of a slot of the next step keeps its state for then; a new ge
   bench.FromCoordinator(bench.MakeCommit(0));
   bench.Forget();
   End(&bench, 1, 1, "other");
-  CHECK_THAT(Refusal(&bench),
+  CHECK_THAT(StateRefusal(&bench),
              Contains("step 1: slot 1 ends with another program state (5 bytes) than slot 0 (1 bytes)"));
   End(&bench, 2, 0, "2");
   bench.FromCoordinator(bench.MakeReset(2));

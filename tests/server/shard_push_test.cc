@@ -6,7 +6,7 @@
 namespace capstan::server {
 namespace {
 
-constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2}, kLeaf2{2, 3};
+constexpr Node kLeaf2{2, 3};
 
 TEST_CASE("a shard without a generation asks workers to come later", "[server][shard]") {
   ShardBench bench;

@@ -8,9 +8,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator;
-constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
-
 SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {Generation{generation}, Version{version}}; }
 
 ShardBenchOptions Async(std::vector<std::int64_t> tensors = {4, 4}) {

@@ -7,9 +7,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator;
-constexpr Node kLeaf0{0, 1};
-
 TEST_CASE("a step is prepared when all blocks and all home slots are there, and not before", "[server][shard]") {
   ShardBench bench({.slots = 2, .tensors = {4, 2}});
   bench.Start();

@@ -8,7 +8,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator;
 constexpr SnapshotId kKept{Generation{1}, Version{1}};
 
 // One shard of a job of several small blocks, with state.

@@ -12,8 +12,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr PeerId kCoordinator = ShardBench::kCoordinator;
-
 OptimizerSection Lars(double trust_coefficient, double weight_decay) {
   OptimizerSection optimizer;
   optimizer.kind = OptimizerKind::kLars;

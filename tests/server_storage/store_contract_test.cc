@@ -20,7 +20,7 @@ struct RocksStores {
   TempFolder folder;
 };
 
-SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {{generation}, {version}}; }
+SnapshotId IdOf(std::uint64_t generation, std::uint64_t version) { return {{generation}, {version}}; }
 
 SnapshotStore::Written WriteOne(SnapshotStore* store, SnapshotId id, ImageShape shape = {}) {
   const Result<SnapshotStore::Written> written = store->Write(MakeImage(id, kShard, shape), kNotCancelled);
@@ -34,11 +34,11 @@ TEMPLATE_TEST_CASE("a snapshot that was written is listed and read back bit by b
   const auto store = stores.Create();
   CHECK(store->List().empty());
   const ImageShape shape{.block_count = 9, .elements = 1000, .array_count = GENERATE(1U, 2U, 3U)};
-  const SnapshotStore::Written written = WriteOne(store.get(), Id(1, 10), shape);
+  const SnapshotStore::Written written = WriteOne(store.get(), IdOf(1, 10), shape);
   CHECK(written.bytes == (9 * 1000 + 2 * 17) * 4 * shape.array_count);
-  CHECK(store->List() == std::vector<SnapshotPart>{{Id(1, 10), kShard, written.digest}});
-  CHECK(LoadAndCompare(store.get(), Id(1, 10), kShard, written.digest, shape).message() == "");
-  const Result<SnapshotHeader> header = store->ReadHeader(Id(1, 10), kShard);
+  CHECK(store->List() == std::vector<SnapshotPart>{{IdOf(1, 10), kShard, written.digest}});
+  CHECK(LoadAndCompare(store.get(), IdOf(1, 10), kShard, written.digest, shape).message() == "");
+  const Result<SnapshotHeader> header = store->ReadHeader(IdOf(1, 10), kShard);
   REQUIRE(header.ok());
   CHECK(header->Digest() == written.digest);
   CHECK(header->job == JobId{7, 9});
@@ -47,11 +47,11 @@ TEMPLATE_TEST_CASE("a snapshot that was written is listed and read back bit by b
 TEMPLATE_TEST_CASE("a snapshot of no blocks is one all the same", "[server][storage]", MemoryStores, RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  const SnapshotStore::Written written = WriteOne(store.get(), Id(1, 1), {.block_count = 0});
+  const SnapshotStore::Written written = WriteOne(store.get(), IdOf(1, 1), {.block_count = 0});
   CHECK(written.bytes == 0);
   CHECK(store->List().size() == 1);
-  CHECK(LoadAndCompare(store.get(), Id(1, 1), kShard, written.digest, {.block_count = 0}).message() == "");
-  WriteOne(store.get(), Id(1, 2), {.block_count = 1});
+  CHECK(LoadAndCompare(store.get(), IdOf(1, 1), kShard, written.digest, {.block_count = 0}).message() == "");
+  WriteOne(store.get(), IdOf(1, 2), {.block_count = 1});
   CHECK(store->List().size() == 2);
 }
 
@@ -59,19 +59,19 @@ TEMPLATE_TEST_CASE("several snapshots are kept apart, and each can be removed", 
                    RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  const auto first = WriteOne(store.get(), Id(1, 10)), second = WriteOne(store.get(), Id(1, 9)),
-             third = WriteOne(store.get(), Id(2, 9));
-  CHECK(store->List() == std::vector<SnapshotPart>{{Id(1, 9), kShard, second.digest},
-                                                   {Id(1, 10), kShard, first.digest},
-                                                   {Id(2, 9), kShard, third.digest}});
-  REQUIRE(store->Remove(Id(1, 10), kShard).ok());
+  const auto first = WriteOne(store.get(), IdOf(1, 10)), second = WriteOne(store.get(), IdOf(1, 9)),
+             third = WriteOne(store.get(), IdOf(2, 9));
+  CHECK(store->List() == std::vector<SnapshotPart>{{IdOf(1, 9), kShard, second.digest},
+                                                   {IdOf(1, 10), kShard, first.digest},
+                                                   {IdOf(2, 9), kShard, third.digest}});
+  REQUIRE(store->Remove(IdOf(1, 10), kShard).ok());
   CHECK(store->List() ==
-        std::vector<SnapshotPart>{{Id(1, 9), kShard, second.digest}, {Id(2, 9), kShard, third.digest}});
-  CHECK(LoadAndCompare(store.get(), Id(1, 9), kShard, second.digest).message() == "");
-  CHECK(LoadAndCompare(store.get(), Id(2, 9), kShard, third.digest).message() == "");
-  CHECK(LoadAndCompare(store.get(), Id(1, 10), kShard, first.digest).code() == Code::kInvalid);
-  CHECK(store->Remove(Id(1, 10), kShard).code() == Code::kInvalid);
-  CHECK(store->Remove(Id(1, 9), kShard + 1).code() == Code::kInvalid);
+        std::vector<SnapshotPart>{{IdOf(1, 9), kShard, second.digest}, {IdOf(2, 9), kShard, third.digest}});
+  CHECK(LoadAndCompare(store.get(), IdOf(1, 9), kShard, second.digest).message() == "");
+  CHECK(LoadAndCompare(store.get(), IdOf(2, 9), kShard, third.digest).message() == "");
+  CHECK(LoadAndCompare(store.get(), IdOf(1, 10), kShard, first.digest).code() == Code::kInvalid);
+  CHECK(store->Remove(IdOf(1, 10), kShard).code() == Code::kInvalid);
+  CHECK(store->Remove(IdOf(1, 9), kShard + 1).code() == Code::kInvalid);
 }
 
 TEMPLATE_TEST_CASE("a snapshot written again replaces the one of its name", "[server][storage]", MemoryStores,
@@ -79,16 +79,16 @@ TEMPLATE_TEST_CASE("a snapshot written again replaces the one of its name", "[se
   TestType stores;
   const auto store = stores.Create();
   const ImageShape other{.block_count = 2, .elements = 64, .array_count = 2};
-  const auto before = WriteOne(store.get(), Id(1, 10));
+  const auto before = WriteOne(store.get(), IdOf(1, 10));
   for (int i = 0; i < 3; ++i) {
-    const auto after = WriteOne(store.get(), Id(1, 10), other);
+    const auto after = WriteOne(store.get(), IdOf(1, 10), other);
     CHECK(after.digest != before.digest);
-    CHECK(store->List() == std::vector<SnapshotPart>{{Id(1, 10), kShard, after.digest}});
-    CHECK(LoadAndCompare(store.get(), Id(1, 10), kShard, after.digest, other).message() == "");
+    CHECK(store->List() == std::vector<SnapshotPart>{{IdOf(1, 10), kShard, after.digest}});
+    CHECK(LoadAndCompare(store.get(), IdOf(1, 10), kShard, after.digest, other).message() == "");
   }
   std::vector<std::byte> bytes(300 * 4);
-  CHECK(store->ReadArray(Id(1, 10), kShard, 4 * 3 + kShard, 0, bytes).code() == Code::kInvalid);
-  CHECK(store->Remove(Id(1, 10), kShard).ok());
+  CHECK(store->ReadArray(IdOf(1, 10), kShard, 4 * 3 + kShard, 0, bytes).code() == Code::kInvalid);
+  CHECK(store->Remove(IdOf(1, 10), kShard).ok());
   CHECK(store->List().empty());
 }
 
@@ -112,18 +112,18 @@ TEMPLATE_TEST_CASE("a snapshot that is cancelled on the way leaves nothing, and 
                    "[server][storage]", MemoryStores, RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  const auto kept = WriteOne(store.get(), Id(1, 10));
+  const auto kept = WriteOne(store.get(), IdOf(1, 10));
   const BlockIndex blocks = 12;
   const BlockIndex until = GENERATE(0U, 5U, 11U);  // the last one too: then everything has been written
   std::atomic<bool> cancelled{false};
   OnRelease cancel{[](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &cancelled};
-  SnapshotImage image = MakeImage(Id(1, 11), kShard, {.block_count = blocks});
+  SnapshotImage image = MakeImage(IdOf(1, 11), kShard, {.block_count = blocks});
   image.arrays[until][0] = WithRelease(&cancel, image.arrays[until][0].size);
   const Status status = store->Write(std::move(image), cancelled).status();
   CHECK(status.code() == Code::kRefused);
-  CHECK(store->List() == std::vector<SnapshotPart>{{Id(1, 10), kShard, kept.digest}});
-  CHECK(LoadAndCompare(store.get(), Id(1, 10), kShard, kept.digest).message() == "");
-  WriteOne(store.get(), Id(1, 11));
+  CHECK(store->List() == std::vector<SnapshotPart>{{IdOf(1, 10), kShard, kept.digest}});
+  CHECK(LoadAndCompare(store.get(), IdOf(1, 10), kShard, kept.digest).message() == "");
+  WriteOne(store.get(), IdOf(1, 11));
   CHECK(store->List().size() == 2);
 }
 
@@ -132,7 +132,7 @@ TEMPLATE_TEST_CASE("a block's memory is let go of when it is written", "[server]
   const auto store = stores.Create();
   std::atomic<int> released{0};
   OnRelease count{[](void* counter) { ++*static_cast<std::atomic<int>*>(counter); }, &released};
-  SnapshotImage image = MakeImage(Id(1, 1), kShard, {.block_count = 6, .array_count = 1});
+  SnapshotImage image = MakeImage(IdOf(1, 1), kShard, {.block_count = 6, .array_count = 1});
   for (auto& arrays : image.arrays) arrays[0] = WithRelease(&count, arrays[0].size);
   REQUIRE(store->Write(std::move(image), kNotCancelled).ok());
   CHECK(released == 6);
@@ -156,11 +156,11 @@ TEMPLATE_TEST_CASE("a block of another size, a wrong digest or a damaged header 
                    MemoryStores, RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  const auto written = WriteOne(store.get(), Id(1, 10));
+  const auto written = WriteOne(store.get(), IdOf(1, 10));
   const auto load = [&](LoadSnapshot work) {
     return std::get<SnapshotLoaded>(CarryOut(std::move(work), store.get())).status;
   };
-  const SnapshotImage like = MakeImage(Id(1, 10), kShard);
+  const SnapshotImage like = MakeImage(IdOf(1, 10), kShard);
   CHECK(load(LoadWork(like, written.digest)).ok());
   CHECK(load(LoadWork(like, written.digest + 1)).code() == Code::kCorrupt);
   LoadSnapshot larger = LoadWork(like, written.digest);
@@ -173,7 +173,7 @@ TEMPLATE_TEST_CASE("a block of another size, a wrong digest or a damaged header 
   others.targets.push_back({4000000, 5, {}});
   CHECK(load(std::move(others)).ok());
   LoadSnapshot absent = LoadWork(like, written.digest);
-  absent.id = Id(1, 11);
+  absent.id = IdOf(1, 11);
   CHECK(load(std::move(absent)).code() == Code::kInvalid);
 }
 
@@ -181,9 +181,9 @@ TEMPLATE_TEST_CASE("a peer gets a part's header and its blocks, verified", "[ser
                    RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  const auto written = WriteOne(store.get(), Id(1, 10));
+  const auto written = WriteOne(store.get(), IdOf(1, 10));
   const auto read = [&](Fetch fetch) { return std::get<PeerRead>(CarryOut(ReadForPeer{{5}, fetch}, store.get())); };
-  const PeerRead head = read({Id(1, 10), kShard, kFetchHeader});
+  const PeerRead head = read({IdOf(1, 10), kShard, kFetchHeader});
   REQUIRE(head.status.ok());
   REQUIRE(head.arrays.size() == 1);
   const auto* text = reinterpret_cast<const char*>(head.arrays[0].data);
@@ -192,24 +192,24 @@ TEMPLATE_TEST_CASE("a peer gets a part's header and its blocks, verified", "[ser
   CHECK(header->Digest() == written.digest);
   CHECK(head.peer == PeerId{5});
   for (const SnapshotHeader::Block& block : header->blocks) {
-    const PeerRead one = read({Id(1, 10), kShard, block.block});
+    const PeerRead one = read({IdOf(1, 10), kShard, block.block});
     REQUIRE(one.status.ok());
     REQUIRE(one.arrays.size() == 3);
     CHECK(one.entry.count == block.count);
     CHECK(one.entry.last == block.last);
     for (std::uint32_t a = 0; a < 3; ++a) CHECK(Hash64(one.arrays[a].bytes()) == block.hashes[a]);
   }
-  CHECK(read({Id(1, 10), kShard, 2}).status.code() == Code::kInvalid);
-  CHECK(read({Id(1, 10), kShard + 1, kFetchHeader}).status.code() == Code::kInvalid);
-  CHECK(read({Id(2, 10), kShard, kFetchHeader}).status.code() == Code::kInvalid);
+  CHECK(read({IdOf(1, 10), kShard, 2}).status.code() == Code::kInvalid);
+  CHECK(read({IdOf(1, 10), kShard + 1, kFetchHeader}).status.code() == Code::kInvalid);
+  CHECK(read({IdOf(2, 10), kShard, kFetchHeader}).status.code() == Code::kInvalid);
 }
 
 TEMPLATE_TEST_CASE("removing what is not there is no failure of a disk", "[server][storage]", MemoryStores,
                    RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  WriteOne(store.get(), Id(1, 10));
-  const DiskResult result = CarryOut(RemoveParts{{{Id(1, 9), kShard, 0}, {Id(1, 10), kShard, 0}}}, store.get());
+  WriteOne(store.get(), IdOf(1, 10));
+  const DiskResult result = CarryOut(RemoveParts{{{IdOf(1, 9), kShard, 0}, {IdOf(1, 10), kShard, 0}}}, store.get());
   CHECK(std::get<PartsRemoved>(result).status.ok());
   CHECK(std::get<PartsRemoved>(result).parts.size() == 2);
   CHECK(store->List().empty());
@@ -217,19 +217,19 @@ TEMPLATE_TEST_CASE("removing what is not there is no failure of a disk", "[serve
 
 TEST_CASE("a store in memory fails as it is told, and what it holds outlives that", "[server][storage]") {
   MemorySnapshotStore store;
-  const auto kept = WriteOne(&store, Id(1, 10));
+  const auto kept = WriteOne(&store, IdOf(1, 10));
   store.FailWrites(Unreachable("the disk is full"));
-  const DiskResult failed = CarryOut(WriteSnapshot{MakeImage(Id(1, 11), kShard), nullptr}, &store);
+  const DiskResult failed = CarryOut(WriteSnapshot{MakeImage(IdOf(1, 11), kShard), nullptr}, &store);
   CHECK(std::get<SnapshotWritten>(failed).status.code() == Code::kUnreachable);
   CHECK(store.List().size() == 1);
-  CHECK(LoadAndCompare(&store, Id(1, 10), kShard, kept.digest).ok());
+  CHECK(LoadAndCompare(&store, IdOf(1, 10), kShard, kept.digest).ok());
   store.FailRemember(Unreachable("the disk is gone"));
   CHECK(std::get<LifeRemembered>(CarryOut(RememberLife{}, &store)).status.code() == Code::kUnreachable);
   store.FailWrites({});
-  const auto newest = WriteOne(&store, Id(1, 11));
+  const auto newest = WriteOne(&store, IdOf(1, 11));
   REQUIRE(store.DamageNewest());
-  CHECK(LoadAndCompare(&store, Id(1, 11), kShard, newest.digest).code() == Code::kCorrupt);
-  CHECK(LoadAndCompare(&store, Id(1, 10), kShard, kept.digest).ok());
+  CHECK(LoadAndCompare(&store, IdOf(1, 11), kShard, newest.digest).code() == Code::kCorrupt);
+  CHECK(LoadAndCompare(&store, IdOf(1, 10), kShard, kept.digest).ok());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace capstan::server {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr std::uint32_t kCounts[] = {1, 2, 15, 17, 31, 33, 257, 2048, 4099};
+constexpr std::uint32_t kSizes[] = {1, 2, 15, 17, 31, 33, 257, 2048, 4099};
 constexpr double kRate = 0.02;
 
 std::vector<OptimizerRule> TrustRules() {
@@ -21,7 +21,7 @@ std::vector<OptimizerRule> TrustRules() {
 }
 
 // The papers' formulas on one weight, in double.
-struct Reference {
+struct RatioReference {
   double w = 0, first = 0, second = 0, direction = 0;
 
   void Step(const OptimizerRule& rule, double decay, double ratio, double g, std::uint64_t step) {
@@ -100,7 +100,7 @@ float MeanScale(const std::vector<Contribution>& leaves) {
 }
 
 // 16 lanes by element of the segment, folded in halves.
-double LaneSquares(const Floats& floats, const SegmentRange& segment) {
+double SquaresOfLanes(const Floats& floats, const SegmentRange& segment) {
   double lanes[16] = {};
   for (std::uint32_t i = 0; i < segment.count; ++i) {
     const double value = static_cast<double>(floats[segment.offset + i]);
@@ -115,11 +115,11 @@ double LaneSquares(const Floats& floats, const SegmentRange& segment) {
 TEST_CASE("lars and lamb follow their papers in double, each tensor by its own ratio", "[server][trust]") {
   const float ratios[] = {0.25F, 3.0F};
   for (const OptimizerRule& rule : TrustRules()) {
-    for (std::uint32_t count : kCounts) {
+    for (std::uint32_t count : kSizes) {
       RandomStream random(count);
       Trusted block(rule, count, &random);
       for (Floats& state : block.now.state) state = Floats(count, 0.0F);
-      std::vector<Reference> references(count);
+      std::vector<RatioReference> references(count);
       for (std::uint32_t i = 0; i < count; ++i) references[i].w = static_cast<double>(block.now.weights[i]);
       for (std::uint64_t t = 1; t <= 10; ++t) {
         const std::vector<Contribution> leaves = Leaves(&random, 2, count);
@@ -147,7 +147,7 @@ TEST_CASE("lars and lamb follow their papers in double, each tensor by its own r
 TEST_CASE("squares of weights and directions have the same bits from any number of inputs, from the sum, and streamed",
           "[server][trust]") {
   for (const OptimizerRule& rule : TrustRules()) {
-    for (std::uint32_t count : kCounts) {
+    for (std::uint32_t count : kSizes) {
       for (SlotIndex slots : {1U, 2U, 5U}) {
         RandomStream random(count * 10 + slots);
         Trusted block(rule, count, &random);
@@ -157,7 +157,7 @@ TEST_CASE("squares of weights and directions have the same bits from any number 
         const std::vector<double> weights = block.weights, direction = block.direction;
         CAPTURE(static_cast<int>(rule.kind), count, slots);
         for (std::size_t s = 0; s < block.segments.size(); ++s) {
-          REQUIRE(weights[s] == LaneSquares(block.now.weights, block.segments[s]));
+          REQUIRE(weights[s] == SquaresOfLanes(block.now.weights, block.segments[s]));
           REQUIRE(direction[s] > 0);
         }
         REQUIRE(block.Updated(leaves, scalars, WritePath::kStreaming).SameVersion(after));

@@ -56,7 +56,7 @@ JobConfig Job(bool crop = true, bool flip = true) {
   return config;
 }
 
-std::unique_ptr<Dataset> Open(const JobConfig& config, const TempFolder& folder) {
+std::unique_ptr<Dataset> OpenCifar(const JobConfig& config, const TempFolder& folder) {
   auto dataset = OpenDataset(config, folder.path());
   INFO(dataset.status().message());
   REQUIRE(dataset.ok());
@@ -69,8 +69,8 @@ Status Refusal(const TempFolder& folder) {
   return dataset.status();
 }
 
-BatchBuffer Fill(const Dataset& dataset, const std::vector<std::uint64_t>& samples, const DrawKey& key,
-                 Split split = Split::kTraining) {
+BatchBuffer FillPicture(const Dataset& dataset, const std::vector<std::uint64_t>& samples, const DrawKey& key,
+                        Split split = Split::kTraining) {
   BatchBuffer batch;
   batch.inputs.assign(samples.size() * 3072 + 5, std::numeric_limits<float>::quiet_NaN());
   REQUIRE(dataset.Fill(samples, split, key, &batch).ok());
@@ -113,14 +113,14 @@ Look FindLook(const float* got, int number) {
 TEST_CASE("planes become pixels, and numbers are those of their channel", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const auto dataset = Open(Job(false, false), folder);
+  const auto dataset = OpenCifar(Job(false, false), folder);
   CHECK(dataset->spec().form == SampleForm::kFeatures);
   CHECK(dataset->spec().features == 3072);
   CHECK(dataset->spec().classes == 10);
   CHECK(dataset->spec().image == ImageShape{32, 32, 3});
   CHECK(dataset->count(Split::kTraining) == 17);
   CHECK(dataset->count(Split::kValidation) == 3);
-  const BatchBuffer batch = Fill(*dataset, {16, 0, 5, 15}, {3, 4, 5});
+  const BatchBuffer batch = FillPicture(*dataset, {16, 0, 5, 15}, {3, 4, 5});
   CHECK(batch.targets == std::vector<std::int32_t>{6, 0, 5, 5});
   const int numbers[] = {16, 0, 5, 15};
   for (int i = 0; i < 4; ++i) CHECK(Matches(batch.inputs.data() + i * 3072, numbers[i], {0, 0, false}));
@@ -129,10 +129,10 @@ TEST_CASE("planes become pixels, and numbers are those of their channel", "[cifa
 TEST_CASE("training images are cropped and flipped everywhere about equally often", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const auto dataset = Open(Job(), folder);
+  const auto dataset = OpenCifar(Job(), folder);
   std::map<int, int> down, right, mirrored;
   for (std::uint64_t step = 0; step < 20; ++step) {
-    const BatchBuffer batch = Fill(*dataset, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {1, step, 2});
+    const BatchBuffer batch = FillPicture(*dataset, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {1, step, 2});
     for (int i = 0; i < 9; ++i) {
       const Look look = FindLook(batch.inputs.data() + i * 3072, i);
       ++down[std::get<0>(look)];
@@ -153,13 +153,13 @@ TEST_CASE("training images are cropped and flipped everywhere about equally ofte
 TEST_CASE("crop and flip are switched off one by one", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const auto cropped = Open(Job(true, false), folder), flipped = Open(Job(false, true), folder);
+  const auto cropped = OpenCifar(Job(true, false), folder), flipped = OpenCifar(Job(false, true), folder);
   int moved = 0, mirrored = 0;
   for (std::uint64_t step = 0; step < 20; ++step) {
-    const Look crop = FindLook(Fill(*cropped, {3}, {1, step, 0}).inputs.data(), 3);
+    const Look crop = FindLook(FillPicture(*cropped, {3}, {1, step, 0}).inputs.data(), 3);
     CHECK_FALSE(std::get<2>(crop));
     moved += std::get<0>(crop) != 0 || std::get<1>(crop) != 0 ? 1 : 0;
-    const Look flip = FindLook(Fill(*flipped, {3}, {1, step, 0}).inputs.data(), 3);
+    const Look flip = FindLook(FillPicture(*flipped, {3}, {1, step, 0}).inputs.data(), 3);
     CHECK((std::get<0>(flip) == 0 && std::get<1>(flip) == 0));
     mirrored += std::get<2>(flip) ? 1 : 0;
   }
@@ -170,26 +170,26 @@ TEST_CASE("crop and flip are switched off one by one", "[cifar10]") {
 TEST_CASE("a view follows from seed, step, slot and sample, and from nothing else", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const auto dataset = Open(Job(), folder);
+  const auto dataset = OpenCifar(Job(), folder);
   const std::vector<std::uint64_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   const DrawKey key{7, 8, 9};
-  const BatchBuffer together = Fill(*dataset, all, key);
-  const auto again = Open(Job(), folder);
+  const BatchBuffer together = FillPicture(*dataset, all, key);
+  const auto again = OpenCifar(Job(), folder);
   for (const std::uint64_t sample : {16U, 0U, 7U}) {
-    const BatchBuffer alone = Fill(*again, {sample}, key);
+    const BatchBuffer alone = FillPicture(*again, {sample}, key);
     CHECK(std::equal(alone.inputs.begin(), alone.inputs.end(), together.inputs.begin() + sample * 3072));
   }
   for (const DrawKey& other : {DrawKey{6, 8, 9}, DrawKey{7, 7, 9}, DrawKey{7, 8, 8}, DrawKey{7, 9, 8}}) {
-    CHECK(Fill(*dataset, all, other).inputs != together.inputs);
+    CHECK(FillPicture(*dataset, all, other).inputs != together.inputs);
   }
 }
 
 TEST_CASE("held-out images are as they are", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const auto dataset = Open(Job(), folder);
+  const auto dataset = OpenCifar(Job(), folder);
   for (std::uint64_t step = 0; step < 5; ++step) {
-    const BatchBuffer batch = Fill(*dataset, {2, 0}, {1, step, 2}, Split::kValidation);
+    const BatchBuffer batch = FillPicture(*dataset, {2, 0}, {1, step, 2}, Split::kValidation);
     CHECK(Matches(batch.inputs.data(), 102, {0, 0, false}));
     CHECK(Matches(batch.inputs.data() + 3072, 100, {0, 0, false}));
     CHECK(batch.targets == std::vector<std::int32_t>{2, 0});
@@ -199,11 +199,11 @@ TEST_CASE("held-out images are as they are", "[cifar10]") {
 TEST_CASE("the fingerprint of cifar10 is of its images", "[cifar10]") {
   const TempFolder folder;
   WriteFiles(folder);
-  const std::uint64_t before = Open(Job(), folder)->fingerprint();
+  const std::uint64_t before = OpenCifar(Job(), folder)->fingerprint();
   folder.Write("c/test_batch.bin", Gzip(File(100, 3)));
-  CHECK(Open(Job(), folder)->fingerprint() == before);
+  CHECK(OpenCifar(Job(), folder)->fingerprint() == before);
   folder.Write("c/test_batch.bin", File(101, 3));
-  CHECK(Open(Job(), folder)->fingerprint() != before);
+  CHECK(OpenCifar(Job(), folder)->fingerprint() != before);
 }
 
 TEST_CASE("another version of cifar10 is named as what it is, with the one that is wanted", "[cifar10]") {

@@ -17,7 +17,7 @@ Result<FeatureTable<float>> Read(const std::string& text, const CsvOptions& opti
   return ReadCsv(folder.Write("t.csv", text), options);
 }
 
-std::string Message(const std::string& text, const CsvOptions& options = {}) {
+std::string CsvMessage(const std::string& text, const CsvOptions& options = {}) {
   const auto table = Read(text, options);
   REQUIRE_FALSE(table.ok());
   return table.status().message();
@@ -45,8 +45,8 @@ TEST_CASE("a byte order mark at the beginning is read over, and only there", "[c
       "1,2,0\n3,4,1\n");
   REQUIRE(marked.ok());
   CHECK(marked->inputs == std::vector<float>{1, 2, 3, 4});
-  CHECK_THAT(Message("1,2,0\n\xEF\xBB\xBF"
-                     "3,4,1\n"),
+  CHECK_THAT(CsvMessage("1,2,0\n\xEF\xBB\xBF"
+                        "3,4,1\n"),
              Contains("t.csv:2:"));
 }
 
@@ -58,34 +58,34 @@ TEST_CASE("headers, blanks, line ends and signs are read over", "[csv]") {
 }
 
 TEST_CASE("a ragged row is refused with its line", "[csv]") {
-  CHECK_THAT(Message("1,2,0\n3,4,1\n5,6\n"), Contains("t.csv:3: 2 values, and line 1 has 3"));
-  CHECK_THAT(Message("1,2,0\n3,4,1,9\n"), Contains("t.csv:2: 4 values"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,4,1\n5,6\n"), Contains("t.csv:3: 2 values, and line 1 has 3"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,4,1,9\n"), Contains("t.csv:2: 4 values"));
 }
 
 TEST_CASE("what is not a finite number is refused with its line and column", "[csv]") {
-  CHECK_THAT(Message("1,2,0\n3,x,1\n"), Contains("t.csv:2: column 1 is \"x\", not a number"));
-  CHECK_THAT(Message("1,2,0\n3,,1\n"), Contains("t.csv:2: column 1 is \"\", not a number"));
-  CHECK_THAT(Message("1,2,0\n3,4z,1\n"), Contains("\"4z\", not a number"));
-  CHECK_THAT(Message("1,2,0\n3,+-4,1\n"), Contains("\"+-4\""));
-  CHECK_THAT(Message("x,y,z\n1,2,0\n"), Contains("set [data] header_lines"));
-  CHECK_THAT(Message("1,2,0\nnan,4,1\n"), Contains("t.csv:2: column 0 is \"nan\"; a value must be finite"));
-  CHECK_THAT(Message("1,2,0\n3,-inf,1\n"), Contains("t.csv:2: column 1 is \"-inf\"; a value must be finite"));
-  CHECK_THAT(Message("1,2,0\n3,1e39,1\n"), Contains("\"1e39\"; a value must be finite in 32 bits"));
-  CHECK_THAT(Message("1,2,0\n3,1e39000,1\n"), Contains("t.csv:2: column 1"));
-  CHECK_THAT(Message("1e30,2,0\n", {.scale = 1e-30F}), Contains("a value must be finite"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,x,1\n"), Contains("t.csv:2: column 1 is \"x\", not a number"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,,1\n"), Contains("t.csv:2: column 1 is \"\", not a number"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,4z,1\n"), Contains("\"4z\", not a number"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,+-4,1\n"), Contains("\"+-4\""));
+  CHECK_THAT(CsvMessage("x,y,z\n1,2,0\n"), Contains("set [data] header_lines"));
+  CHECK_THAT(CsvMessage("1,2,0\nnan,4,1\n"), Contains("t.csv:2: column 0 is \"nan\"; a value must be finite"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,-inf,1\n"), Contains("t.csv:2: column 1 is \"-inf\"; a value must be finite"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,1e39,1\n"), Contains("\"1e39\"; a value must be finite in 32 bits"));
+  CHECK_THAT(CsvMessage("1,2,0\n3,1e39000,1\n"), Contains("t.csv:2: column 1"));
+  CHECK_THAT(CsvMessage("1e30,2,0\n", {.scale = 1e-30F}), Contains("a value must be finite"));
 }
 
 TEST_CASE("a label that is no class is refused", "[csv]") {
   for (const char* label : {"-1", "0.5", "nan", "1e300", "1048576"}) {
-    CHECK_THAT(Message("1,2,0\n3,4," + std::string(label) + "\n"), Contains("t.csv:2: "));
+    CHECK_THAT(CsvMessage("1,2,0\n3,4," + std::string(label) + "\n"), Contains("t.csv:2: "));
   }
-  CHECK_THAT(Message("1,2,0.5\n"), Contains("classes are whole numbers from 0. Is [data] label_column right?"));
-  CHECK_THAT(Message("1,2,0\n", {.label_column = 3}), Contains("label_column = 3, and the table has 3 columns"));
-  CHECK_THAT(Message("1,2,0\n", {.label_column = -4}), Contains("label_column = -4"));
+  CHECK_THAT(CsvMessage("1,2,0.5\n"), Contains("classes are whole numbers from 0. Is [data] label_column right?"));
+  CHECK_THAT(CsvMessage("1,2,0\n", {.label_column = 3}), Contains("label_column = 3, and the table has 3 columns"));
+  CHECK_THAT(CsvMessage("1,2,0\n", {.label_column = -4}), Contains("label_column = -4"));
 }
 
 TEST_CASE("a table without rows or without commas is refused", "[csv]") {
-  CHECK_THAT(Message(""), Contains("no rows in it"));
-  CHECK_THAT(Message("a,b\n", {.header_lines = 1}), Contains("no rows in it"));
-  CHECK_THAT(Message("1;2;3\n"), Contains("1 column separated by commas"));
+  CHECK_THAT(CsvMessage(""), Contains("no rows in it"));
+  CHECK_THAT(CsvMessage("a,b\n", {.header_lines = 1}), Contains("no rows in it"));
+  CHECK_THAT(CsvMessage("1;2;3\n"), Contains("1 column separated by commas"));
 }

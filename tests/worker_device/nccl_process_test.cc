@@ -26,7 +26,7 @@ Status CheckSum(HostGroup& group, milliseconds patience) {
 }
 
 // Reduces until that fails, and then as `left` of the next generation's two.
-Status RunRank(Channel& parent, int rank, int left) {
+Status RunProcess(Channel& parent, int rank, int left) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   TestDevice device;
   bench::PipeRendezvous rendezvous(&parent);
@@ -57,7 +57,7 @@ std::string LineOf(ChildProcess& child) {
 TEST_CASE("when a process is killed the others end at their deadline, and form a group without it", "[process]") {
   std::vector<ChildProcess> children, left;
   for (int rank = 0; rank < 3; ++rank) {
-    children.push_back(ChildProcess::Fork([rank](Channel& parent) { return RunRank(parent, rank, rank / 2); }));
+    children.push_back(ChildProcess::Fork([rank](Channel& parent) { return RunProcess(parent, rank, rank / 2); }));
   }
   REQUIRE(bench::Introduce(&children).ok());
   std::vector<pid_t> processes;

@@ -18,15 +18,15 @@ template <class T>
 constexpr double kBound = std::is_same_v<T, Bf16> ? 2e-2 : 5e-3;
 
 template <class T>
-struct Trained {
+struct Trained16 {
   std::vector<Wide<T>> gradients;
   LossSums sums;
 };
 
 template <class T>
-Trained<T> TrainOnce(const Subject& subject, int threads, const std::vector<T>& weights, const Samples& samples) {
+Trained16<T> TrainOnce16(const Subject& subject, int threads, const std::vector<T>& weights, const Samples& samples) {
   CpuContext context(threads);
-  Trained<T> result{Poison<Wide<T>>(static_cast<std::int64_t>(weights.size())), {}};
+  Trained16<T> result{Poison<Wide<T>>(static_cast<std::int64_t>(weights.size())), {}};
   result.sums = subject.Make<T>(context)->Train(weights.data(), result.gradients.data(), samples.View(), kKey,
                                                 {.gradient_scale = 0.1}, {});
   return result;
@@ -42,8 +42,8 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     Samples samples = subject.MakeSamples(3, 20);
     // Both see the same inputs: at a kink of ReLU a rounded one gives another slope, not one that is close.
     for (float& x : samples.inputs) x = Widen(Narrow<T>(x));
-    const Trained<T> ours = TrainOnce(subject, 1, weights, samples);
-    const Trained<double> wide = TrainOnce(subject, 1, Doubles(weights), samples);
+    const Trained16<T> ours = TrainOnce16(subject, 1, weights, samples);
+    const Trained16<double> wide = TrainOnce16(subject, 1, Doubles(weights), samples);
     CHECK(ours.sums.loss == Approx(wide.sums.loss).epsilon(kBound<T>));
     auto begin = ours.gradients.begin();
     auto wide_begin = wide.gradients.begin();
@@ -65,7 +65,7 @@ TEMPLATE_TEST_CASE("a model in 16 bits gives the same bits for one and two threa
   for (const Subject& subject : {LargerMlp(0.1), LargerConvnet(0.1), LargerGpt(0.1)}) {
     const std::vector<T> weights = SomeWeights(*subject.Make<T>(context));
     const Samples samples = subject.MakeSamples(5, 21);
-    const Trained<T> one = TrainOnce(subject, 1, weights, samples), two = TrainOnce(subject, 2, weights, samples);
+    const Trained16<T> one = TrainOnce16(subject, 1, weights, samples), two = TrainOnce16(subject, 2, weights, samples);
     CHECK(SameBits(one.gradients, two.gradients));
     CHECK(one.sums.loss == two.sums.loss);
     CHECK(one.sums.correct == two.sums.correct);
@@ -82,8 +82,8 @@ TEMPLATE_TEST_CASE("gradients of micro-batches are added in float", "[nn][16bit]
     auto added = Poison<float>(static_cast<std::int64_t>(weights.size()));
     model->Train(weights.data(), added.data(), first.View(), kKey, {.gradient_scale = 0.1}, {});
     model->Train(weights.data(), added.data(), second.View(), kKey, {0.1, GradientMode::kAdd}, {});
-    std::vector<double> sum = Doubles(TrainOnce(subject, 1, weights, first).gradients);
-    const auto other = TrainOnce(subject, 1, weights, second).gradients;
+    std::vector<double> sum = Doubles(TrainOnce16(subject, 1, weights, first).gradients);
+    const auto other = TrainOnce16(subject, 1, weights, second).gradients;
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(other[i]);
     CHECK(RelativeDistance(added, sum) < 1e-6);
   }

@@ -12,7 +12,7 @@ using kernels::Poison;
 using kernels::SameBits;
 
 template <class T>
-struct Trained {
+struct TrainedAgain {
   std::vector<Wide<T>> gradients;
   LossSums sums, evaluated;
   std::size_t bytes;
@@ -20,11 +20,11 @@ struct Trained {
 
 // Two micro-batches and an evaluation between them.
 template <class T>
-Trained<T> Train(const Subject& subject, int threads) {
+TrainedAgain<T> Train(const Subject& subject, int threads) {
   CpuContext context(threads);
   const auto model = subject.Make<T>(context);
   const std::vector<T> weights = SomeWeights(*model);
-  Trained<T> result{Poison<Wide<T>>(static_cast<std::int64_t>(weights.size())), {}, {}, 0};
+  TrainedAgain<T> result{Poison<Wide<T>>(static_cast<std::int64_t>(weights.size())), {}, {}, 0};
   model->Train(weights.data(), result.gradients.data(), subject.MakeSamples(4, 30).View(), kKey, {}, {});
   result.evaluated = model->Evaluate(weights.data(), subject.MakeSamples(2, 31).View(), {});
   result.sums = model->Train(weights.data(), result.gradients.data(), subject.MakeSamples(3, 32).View(), kKey,
@@ -38,9 +38,9 @@ TEMPLATE_TEST_CASE("recomputed layers give the same bits in less memory", "[nn][
   for (const std::int64_t layers : {1, 2, 5}) {
     Subject subject = LargerGpt(0.2);
     subject.gpt.layers = layers;
-    const Trained<T> kept = Train<T>(subject, 1);
+    const TrainedAgain<T> kept = Train<T>(subject, 1);
     subject.gpt.recompute = true;
-    const Trained<T> again = Train<T>(subject, 2);
+    const TrainedAgain<T> again = Train<T>(subject, 2);
     CAPTURE(layers);
     CHECK(SameBits(again.gradients, kept.gradients));
     CHECK(again.sums.loss == kept.sums.loss);

@@ -22,7 +22,7 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->Declare(description);
   }
-  Result<std::optional<Work>> NextWork(Deadline deadline) override {
+  Result<std::optional<capstan::Work>> NextWork(Deadline deadline) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->NextWork(deadline);
   }

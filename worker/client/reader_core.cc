@@ -13,14 +13,14 @@ constexpr Instant kAskEvery = std::chrono::milliseconds(500);
 constexpr Instant kAskSoonest = std::chrono::milliseconds(50);
 constexpr Instant kSlowStep = std::chrono::seconds(2);
 constexpr std::uint64_t kAheadMax = 32;  // shards let pulls wait that are twice as far ahead
-constexpr Instant kStoodStill = std::chrono::seconds(1);
+constexpr Instant kReaderStoodStill = std::chrono::seconds(1);
 
 std::string Seconds(Instant time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 // Whether others can build on this view: shards counted through.
-bool IsSound(const View& view) {
+bool ShardsInOrder(const View& view) {
   for (std::size_t i = 0; i < view.shards.size(); ++i) {
     if (view.shards[i].shard != i) return false;
   }
@@ -121,7 +121,7 @@ Status ReaderCore::TakeJob(const View& view) {
 }
 
 void ReaderCore::On(const View& view, Instant now, Outbox* out) {
-  if (!IsSound(view)) return;
+  if (!ShardsInOrder(view)) return;
   const bool knew_tensors = catalog_ != nullptr;
   if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
   if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
@@ -243,7 +243,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
 
 void ReaderCore::Tick(Instant now, Outbox* out) {
   // Between two calls nobody listens: what was not heard then is nobody's silence.
-  if (!coordinator_heard_ || now - last_tick_ > kStoodStill) coordinator_heard_ = now;
+  if (!coordinator_heard_ || now - last_tick_ > kReaderStoodStill) coordinator_heard_ = now;
   last_tick_ = now;
   if (now - *coordinator_heard_ >= silence_limit_) {
     coordinator_heard_ = now;  // the next call has as long

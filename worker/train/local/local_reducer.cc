@@ -22,7 +22,7 @@ using client::Session;
 using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
-constexpr auto kConnectMax = std::chrono::seconds(5);  // once all addresses are known
+constexpr auto kJoinMax = std::chrono::seconds(5);  // once all addresses are known
 
 // A round of this worker, from its last slot on; or a step that it has left without one.
 struct Job {
@@ -248,7 +248,7 @@ Result<std::unique_ptr<collective::Group>> LocalReducer::Connect(const Session::
   const int size = static_cast<int>(wanted.members.size());
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh,
                            collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of, options_.silence},
-                                                      &addresses, Clock::now() + kConnectMax));
+                                                      &addresses, Clock::now() + kJoinMax));
   return collective::CreateGroup(std::move(mesh));
 }
 

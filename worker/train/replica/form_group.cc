@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kConnectMax = std::chrono::seconds(15);
+constexpr auto kMeetMax = std::chrono::seconds(15);
 constexpr auto kShareMax = std::chrono::minutes(10);  // the whole version to everybody
 
 constexpr char kHas = '+', kHasNot = '-';  // in front of an address: whether that worker has the version
@@ -42,7 +42,7 @@ class OfferedAddresses : public collective::Rendezvous {
 
 Result<std::shared_ptr<collective::Mesh>> Connect(const GroupOptions& options, OfferedAddresses* addresses) {
   const int size = static_cast<int>(options.members.size());
-  const collective::Deadline deadline = Clock::now() + kConnectMax;
+  const collective::Deadline deadline = Clock::now() + kMeetMax;
   if (size == 1) {
     CAPSTAN_RETURN_IF_ERROR(addresses->Exchange(0, "", deadline).status());
     return collective::CreateInProcessMeshes(1).front();
@@ -51,13 +51,13 @@ Result<std::shared_ptr<collective::Mesh>> Connect(const GroupOptions& options, O
   return collective::CreateGlooMesh({options.rank, size, options.host, name_of, options.silence}, addresses, deadline);
 }
 
-constexpr auto kLookUp = std::chrono::milliseconds(20);
+constexpr auto kAskEvery = std::chrono::milliseconds(20);
 
 // Hears of the generation's end meanwhile: who hands the version on may be gone without a word.
 Status Await(const GroupOptions& options, collective::CollectiveThread* group,
              collective::CollectiveThread::Ticket ticket) {
   for (;;) {
-    const Status status = group->Wait(ticket, Clock::now() + kLookUp);
+    const Status status = group->Wait(ticket, Clock::now() + kAskEvery);
     if (status.code() != Code::kBusy) return status;
     CAPSTAN_RETURN_IF_ERROR(options.look_up());
   }

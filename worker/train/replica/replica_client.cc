@@ -25,8 +25,8 @@ using client::StepTerms;
 using collective::CollectiveThread;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLookUp = std::chrono::milliseconds(20);  // while something else is waited for
-constexpr auto kReduceMax = std::chrono::hours(24);      // members hear who is gone, the coordinator who is late
+constexpr auto kGlanceEvery = std::chrono::milliseconds(20);  // while something else is waited for
+constexpr auto kReduceMax = std::chrono::hours(24);           // members hear who is gone, the coordinator who is late
 
 class ReplicaClient : public client::SessionClient {
  public:
@@ -252,7 +252,7 @@ Result<std::vector<std::string>> ReplicaClient::OfferAddress(std::string address
     if (Clock::now() >= deadline) {
       return Timeout("the workers' addresses did not come from the coordinator, which knows who has not offered one");
     }
-    if (Status status = TakeEvent(Clock::now() + kLookUp, "the other workers"); status.code() != Code::kTimeout) {
+    if (Status status = TakeEvent(Clock::now() + kGlanceEvery, "the other workers"); status.code() != Code::kTimeout) {
       CAPSTAN_RETURN_IF_ERROR(status);
     }
   }
@@ -269,10 +269,10 @@ Status ReplicaClient::ReadVersion(Deadline deadline) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Connect(options));
   PullOptions wish;
   wish.optimizer_state = true;
-  Result<std::optional<PulledVersion>> pulled = reader->Pull(wish, Clock::now() + kLookUp);
+  Result<std::optional<PulledVersion>> pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
   while (pulled.status().code() == Code::kTimeout && Clock::now() < deadline) {  // the call goes on with what has come
     CAPSTAN_RETURN_IF_ERROR(LookUp());
-    pulled = reader->Pull(wish, Clock::now() + kLookUp);
+    pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::optional<PulledVersion> version, std::move(pulled));
   if (!version || version->step != terms_.version.value || version->generation != group_of_.value) {
@@ -411,7 +411,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 // Until the array is reduced, or the round is over.
 Status ReplicaClient::Await(Ticket ticket) {
   for (;;) {
-    const Status status = thread_->Wait(ticket, Clock::now() + kLookUp);
+    const Status status = thread_->Wait(ticket, Clock::now() + kGlanceEvery);
     if (status.ok()) return {};
     if (Status over = LookUp(); !over.ok()) {
       EndGroup();
