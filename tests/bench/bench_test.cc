@@ -1,5 +1,4 @@
 // Small runs of every benchmark: that they run and give figures. How large the figures are is nobody's business here.
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -10,6 +9,7 @@
 #include "tests/bench/push_pull_bench.h"
 #include "tests/bench/snapshot_bench.h"
 #include "tests/bench/train_bench.h"
+#include "tests/catch.h"
 
 namespace capstan::bench {
 namespace {

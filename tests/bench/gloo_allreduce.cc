@@ -6,6 +6,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 
