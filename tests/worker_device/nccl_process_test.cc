@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "tests/bench/pipe_rendezvous.h"
+#include "bench/pipe_rendezvous.h"
 #include "tests/catch.h"
 #include "tests/worker_device/host_group.h"
 
