@@ -47,6 +47,7 @@ PLANTED = [
     ("layer", "worker/client/kernels.h", '#pragma once\n#include "kernels/gelu.h"\n', 2),
     ("layer", "monitoring/kernels.h", '#pragma once\n#include "kernels/gelu.h"\n', 2),
     ("layer", "worker/nn/client.h", '#pragma once\n#include "worker/client/session.h"\n', 2),
+    ("layer", "bench/command.h", '#pragma once\n#include "cli/launch.h"\n', 2),
     ("layer", "worker/stray.h", "#pragma once\n", 1),
     ("layer", "attic/stray.h", "#pragma once\n", 1),
     ("include path", "common/relative.h", '#pragma once\n#include "status.h"\n', 2),
