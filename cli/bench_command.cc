@@ -11,9 +11,9 @@
 namespace capstan::cli {
 namespace {
 
-void PrintJson(const std::vector<BenchFigure>& figures) {
+void PrintJson(const std::vector<bench::Figure>& figures) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const BenchFigure& figure : figures) {
+  for (const bench::Figure& figure : figures) {
     nlohmann::ordered_json object = {{"name", figure.name}, {"value", figure.value}, {"unit", figure.unit}};
     object["limit"] = figure.limit == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(figure.limit);
     object["limit_name"] = figure.limit_name;
@@ -23,11 +23,11 @@ void PrintJson(const std::vector<BenchFigure>& figures) {
   std::printf("%s\n", list.dump(2).c_str());
 }
 
-void PrintTable(const std::vector<BenchFigure>& figures) {
+void PrintTable(const std::vector<bench::Figure>& figures) {
   int width = 4;
-  for (const BenchFigure& figure : figures) width = std::max(width, static_cast<int>(figure.name.size()));
+  for (const bench::Figure& figure : figures) width = std::max(width, static_cast<int>(figure.name.size()));
   std::printf("%-*s  %12s %-12s %8s  %s\n", width, "name", "value", "unit", "ratio", "limit");
-  for (const BenchFigure& figure : figures) {
+  for (const bench::Figure& figure : figures) {
     std::printf("%-*s  %12.4g %-12s ", width, figure.name.c_str(), figure.value, figure.unit.c_str());
     if (figure.limit == 0) {
       std::printf("%8s\n", "-");
@@ -37,32 +37,32 @@ void PrintTable(const std::vector<BenchFigure>& figures) {
   }
 }
 
-int ListBenches(std::span<const Bench> benches, std::FILE* out) {
-  for (const Bench& bench : benches) std::fprintf(out, "  %-12s %s\n", bench.name.c_str(), bench.help.c_str());
+int ListBenches(std::span<const bench::Bench> benches, std::FILE* out) {
+  for (const bench::Bench& bench : benches) std::fprintf(out, "  %-12s %s\n", bench.name.c_str(), bench.help.c_str());
   return kExitUsage;
 }
 
 // So that it is not lost where a later one fails; stdout is the whole table's.
-void PrintMeasured(const BenchFigure& figure) {
+void PrintMeasured(const bench::Figure& figure) {
   std::fprintf(stderr, "%s: %.4g %s", figure.name.c_str(), figure.value, figure.unit.c_str());
   if (figure.limit != 0)
     std::fprintf(stderr, ", %.3f of %.4g (%s)", figure.ratio, figure.limit, figure.limit_name.c_str());
   std::fputc('\n', stderr);
 }
 
-Result<std::vector<BenchFigure>> Run(const Bench& bench, const BenchArguments& arguments) {
+Result<std::vector<bench::Figure>> Run(const bench::Bench& bench, const BenchArguments& arguments) {
   if (!bench.run_parts) return bench.run();
   return bench.run_parts({.only = arguments.only, .python = arguments.python, .measured = PrintMeasured});
 }
 
 }  // namespace
 
-int RunBench(const BenchArguments& arguments, std::span<const Bench> benches) {
+int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benches) {
   const auto bench =
-      std::find_if(benches.begin(), benches.end(), [&](const Bench& b) { return b.name == arguments.name; });
+      std::find_if(benches.begin(), benches.end(), [&](const bench::Bench& b) { return b.name == arguments.name; });
   if (bench == benches.end()) {
     std::vector<std::string_view> names;
-    for (const Bench& known : benches) names.push_back(known.name);
+    for (const bench::Bench& known : benches) names.push_back(known.name);
     const std::string complaint =
         arguments.name.empty() ? "say which benchmark"
                                : "no benchmark is named \"" + arguments.name + "\"" + DidYouMean(arguments.name, names);
@@ -75,7 +75,7 @@ int RunBench(const BenchArguments& arguments, std::span<const Bench> benches) {
     return kExitUsage;
   }
   PrepareProcess();
-  const Result<std::vector<BenchFigure>> figures = Run(*bench, arguments);
+  const Result<std::vector<bench::Figure>> figures = Run(*bench, arguments);
   if (!figures.ok()) {
     std::fprintf(stderr, "capstan: %s\n", figures.status().message().c_str());
     return kExitFailed;

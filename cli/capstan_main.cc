@@ -71,7 +71,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
   if (launch->parsed()) return RunLaunch(launch_arguments);
   if (snapshot.parsed()) return snapshot.Run();
-  if (bench->parsed()) return RunBench(bench_arguments, AllBenches());
+  if (bench->parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.help().c_str(), stderr);
   return kExitUsage;
 }

@@ -4,7 +4,7 @@
 # CMake's own unity builds name sources by absolute paths, so that a compiler cache cannot share them between two clones.
 # Sources with options or definitions of their own stay out, as there, and so do targets and folders with the
 # property CAPSTAN_SINGLE_SOURCES: those whose files are alike and share names (kernels and their tests). Elsewhere names in
-# anonymous namespaces have to differ within a unit. The presets without units (dev, tsan) show includes that are missing.
+# anonymous namespaces have to differ within a unit. The preset dev, which has none, shows includes that are missing.
 
 # capstan_units(COUNT): up to COUNT sources in a unit, in every target of this project. The last line of the top CMakeLists.txt.
 function(capstan_units count)

@@ -1,15 +1,15 @@
 // Small runs of every benchmark: that they run and give figures. How large the figures are is nobody's business here.
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "tests/bench/allreduce_bench.h"
-#include "tests/bench/apply_bench.h"
-#include "tests/bench/memory_bench.h"
-#include "tests/bench/push_pull_bench.h"
-#include "tests/bench/snapshot_bench.h"
-#include "tests/bench/train_bench.h"
+#include "bench/allreduce_bench.h"
+#include "bench/apply_bench.h"
+#include "bench/memory_bench.h"
+#include "bench/push_pull_bench.h"
+#include "bench/snapshot_bench.h"
+#include "bench/train_bench.h"
+#include "tests/catch.h"
 
 namespace capstan::bench {
 namespace {

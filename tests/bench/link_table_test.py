@@ -2,8 +2,11 @@
 import contextlib
 import io
 import json
+import os
+import sys
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
 import link_network
 import link_table
 

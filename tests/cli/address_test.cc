@@ -1,6 +1,6 @@
 #include "cli/address.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::cli {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <array>
+
+#include "tests/catch.h"
 
 namespace capstan::cli {
 namespace {

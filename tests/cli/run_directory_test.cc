@@ -1,12 +1,12 @@
 #include "cli/run_directory.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
 
 #include "common/file_lock.h"
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::cli {

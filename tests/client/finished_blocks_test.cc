@@ -1,6 +1,6 @@
 #include "worker/client/finished_blocks.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::client {
 namespace {

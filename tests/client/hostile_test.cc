@@ -1,6 +1,5 @@
 // A peer cannot crash a session, and strangers do not touch its work.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 #include "tests/common/hostile_messages.h"
 #include "worker/client/slot_sums.h"

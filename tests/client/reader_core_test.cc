@@ -1,10 +1,10 @@
 // How a reader follows a job: what it asks for, of whom, and that what it shows is of one version.
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "common/hash.h"
+#include "tests/catch.h"
 #include "tests/common/hostile_messages.h"
 #include "worker/client/reader_core.h"
 

@@ -1,6 +1,5 @@
 // A session in a barrier: which number it waits for, what it hears meanwhile, and when it goes on.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 namespace capstan::client {

@@ -1,6 +1,5 @@
 // A worker that brings the job's first weights.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 using namespace capstan;

@@ -1,6 +1,5 @@
 // How a session comes into a job, follows it, and ends.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 namespace capstan::client {

@@ -1,6 +1,5 @@
 // Workers of one machine that add up their pushes: what a session holds meanwhile, and when it sends it after all.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 namespace capstan::client {

@@ -1,6 +1,5 @@
 // Mode allreduce in a session: rounds without weights, the group's addresses, and versions that are given away.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 namespace capstan::client {

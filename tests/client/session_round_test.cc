@@ -1,6 +1,5 @@
 // Rounds of a synchronous job: what is asked, what is kept, what is sent again.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
 namespace capstan::client {

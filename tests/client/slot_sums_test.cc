@@ -1,10 +1,11 @@
 #include "worker/client/slot_sums.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan::client {
 namespace {

@@ -1,10 +1,10 @@
 #include "common/buffer.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
 
 #include "common/mailbox.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

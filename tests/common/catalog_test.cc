@@ -1,9 +1,9 @@
 #include "common/catalog.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,11 +1,11 @@
 #include "common/encoding.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
 
 #include "common/number16.h"
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,7 +1,6 @@
 #include "common/float_control.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/common/flush_to_zero.h"
 
 namespace capstan {

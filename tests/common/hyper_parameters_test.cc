@@ -1,8 +1,9 @@
 #include "common/hyper_parameters.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,7 +1,8 @@
 #include "common/metrics_check.h"
 
-#include <catch2/catch.hpp>
 #include <limits>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,11 +1,11 @@
 #include "common/number16.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,7 +1,8 @@
 #include "common/random.h"
 
-#include <catch2/catch.hpp>
 #include <set>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,8 +1,9 @@
 #include "common/reduction_tree.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <set>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

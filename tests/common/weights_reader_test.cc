@@ -1,9 +1,9 @@
 #include "common/weights_reader.h"
 
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "common/hash.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

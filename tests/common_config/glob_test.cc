@@ -1,6 +1,6 @@
 #include "common/glob.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 using capstan::GlobMatches;
 

@@ -1,9 +1,9 @@
 #include "common/job_config.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 #include <fstream>
+
+#include "tests/catch.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;

@@ -1,7 +1,6 @@
 // The modes of a job file: which go together with what, and which may follow each other.
-#include <catch2/catch.hpp>
-
 #include "common/job_config.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

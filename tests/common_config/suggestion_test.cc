@@ -1,6 +1,6 @@
 #include "common/suggestion.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 using capstan::DidYouMean;
 using capstan::EditDistance;

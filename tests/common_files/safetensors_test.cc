@@ -1,11 +1,11 @@
 #include "common/safetensors.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "common/random.h"
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 namespace capstan {

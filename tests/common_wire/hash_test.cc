@@ -1,8 +1,9 @@
 #include "common/hash.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

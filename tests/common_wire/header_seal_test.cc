@@ -1,8 +1,7 @@
 #include "common/header_seal.h"
 
-#include <catch2/catch.hpp>
-
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,8 +1,9 @@
 #include "common/mailbox.h"
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <thread>
+
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,12 +1,13 @@
 // What every Transport owes. Another carrier joins with a row in Carriers().
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <thread>
 
 #include "common/zmq_transport.h"
+#include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"
 
 namespace capstan {

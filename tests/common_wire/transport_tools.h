@@ -1,7 +1,6 @@
 // Running transports in a test: recorders of what arrives, and loops that end by a condition or fail.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -10,6 +9,7 @@
 #include "common/random.h"
 #include "common/transport.h"
 #include "common/wire_codec.h"
+#include "tests/catch.h"
 
 namespace capstan::testing {
 

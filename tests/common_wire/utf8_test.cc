@@ -1,6 +1,6 @@
 #include "common/utf8.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan {
 namespace {

@@ -1,7 +1,6 @@
 #include "common/wire_codec.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/common_wire/message_fields.h"
 
 namespace capstan {

@@ -8,12 +8,12 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <set>
 
 #include "common/header_seal.h"
 #include "common/wire_codec.h"
+#include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"
 
 namespace capstan {

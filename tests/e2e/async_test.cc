@@ -1,11 +1,11 @@
 // Mode async over real sockets: nobody is held up by a slow worker, and no pull ever sees half of an update.
 #include <capstan/client.h>
 
-#include <catch2/catch.hpp>
 #include <atomic>
 #include <future>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {

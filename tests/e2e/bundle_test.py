@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--build", required=True)
     arguments = parser.parse_args()
-    if not os.path.exists(os.path.join(arguments.build, "tests", "bench", "device_bench_cuda")):
+    if not os.path.exists(os.path.join(arguments.build, "bench", "device_bench_cuda")):
         print("SKIPPED: without nvcc there is nothing for a GPU to bundle")
         return 1 if os.environ.get("CI") == "true" else SKIP
     if run("unshare", "--mount", "true").returncode != 0:

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {

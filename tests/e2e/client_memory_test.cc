@@ -3,11 +3,11 @@
 #include <capstan/client.h>
 #include <malloc.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <functional>
 #include <string>
 
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes() __attribute__((weak));

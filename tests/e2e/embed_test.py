@@ -53,7 +53,7 @@ def build_by_cmake(language, library, folder):
         text = file.read()
     with open(lists, "w", encoding="utf-8") as file:
         file.write(re.sub(r"capstan::client\b", library, text))
-    run("cmake", "-S", folder, "-B", folder + "/build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+    run("cmake", "-G", "Ninja", "-S", folder, "-B", folder + "/build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
     run("cmake", "--build", folder + "/build")
     return os.path.join(folder, "build", "linear" if language == "cpp" else "logistic")
 

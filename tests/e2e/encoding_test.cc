@@ -2,13 +2,14 @@
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "common/number16.h"
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {

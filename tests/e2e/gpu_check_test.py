@@ -56,7 +56,7 @@ def write_program(path, text):
 def check_bad(arguments, folder):
     """A test that fails, one that dies, one for which there is no time, and a part that breaks in the middle."""
     build, out = os.path.join(folder, "build"), os.path.join(folder, "bad.json")
-    programs = {"bin/capstan": None, "tests/bench/device_bench_emulated": None,
+    programs = {"bin/capstan": None, "bench/device_bench_emulated": None,
                 "tests/kernels_cuda/kernels_emulated_test": FAILS, "tests/worker_device/worker_device_test": DIES}
     for path, text in programs.items():
         path = os.path.join(build, path)
@@ -75,7 +75,7 @@ def check_bad(arguments, folder):
     assert parity["parity/models"]["failed"] and parity["parity/models"]["last_lines"] == ["it broke"], parity
     code, report = gpu_check(bad, out, "--device", "emulated", "--part", "kernels", "--minutes", "0.01")
     assert code == 1 and all("failed" in figure for figure in figures(report, "kernels").values()), report
-    for path, text in ("tests/bench/device_bench_emulated", BABBLES), ("bin/capstan", FORGETS):
+    for path, text in ("bench/device_bench_emulated", BABBLES), ("bin/capstan", FORGETS):
         os.remove(os.path.join(build, path))
         write_program(os.path.join(build, path), text)
     code, report = gpu_check(bad, out, "--device", "emulated", "--part", "kernels", "--part", "train")

@@ -5,13 +5,14 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <atomic>
 #include <future>
 
 #include "common/random.h"
 #include "common/safetensors.h"
 #include "common/zmq_transport.h"
+#include "tests/catch.h"
 #include "tests/common_wire/message_fields.h"
 #include "tests/e2e/in_process_job.h"
 

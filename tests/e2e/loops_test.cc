@@ -1,7 +1,7 @@
 // Coordinator, shards and clients over real sockets, in one process: what they commit is what they write.
 #include <capstan/client.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "common/safetensors.h"
+#include "tests/catch.h"
 #include "tests/common/flush_to_zero.h"
 #include "tests/e2e/in_process_job.h"
 

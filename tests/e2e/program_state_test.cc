@@ -1,12 +1,12 @@
 // What a program keeps from step to step, through the C functions of the client and a job in this process.
 #include <capstan/capstan.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {

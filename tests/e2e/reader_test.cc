@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 #include "update/optimizer.h"
 #include "worker/client/reader_core.h"

@@ -1,10 +1,10 @@
 #include "kernels/attention.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "common/random.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

@@ -1,10 +1,11 @@
 // Batch norm beside its definition and finite differences.
 #include "kernels/batch_norm.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

@@ -1,10 +1,10 @@
 #include "kernels/context.h"
 
-#include <catch2/catch.hpp>
 #include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/common/flush_to_zero.h"
 
 namespace capstan::kernels {

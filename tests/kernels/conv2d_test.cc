@@ -1,12 +1,13 @@
 // Convolution and its gradients beside plain loops, and as each other's adjoints.
 #include "kernels/conv2d.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "kernels/activation_math.h"
 #include "kernels/im2col.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

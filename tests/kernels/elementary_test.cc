@@ -1,10 +1,11 @@
 #include "kernels/elementary.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 
 namespace capstan::kernels {

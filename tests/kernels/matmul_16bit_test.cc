@@ -1,10 +1,10 @@
 // Products of 16-bit numbers against the widest type there is, and against products of the same numbers in float.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "kernels/activation_math.h"
 #include "kernels/matmul_simd.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels/product_cases.h"
 

@@ -1,10 +1,11 @@
 // How fast products are on one thread, those of 16 bits beside those of fp32: kernels_test "[.benchmark]".
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
 
 #include "kernels/matmul.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 
 namespace capstan::kernels {

@@ -1,11 +1,11 @@
 #include "kernels/matmul.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "kernels/activation_math.h"
 #include "kernels/matmul_simd.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels/product_cases.h"
 

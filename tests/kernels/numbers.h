@@ -1,6 +1,7 @@
 // Test arrays and comparisons.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -6,8 +6,7 @@
 #include <map>
 #include <utility>
 
-#define CATCH_CONFIG_EXTERNAL_INTERFACES
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::kernels {
 namespace {
@@ -24,9 +23,9 @@ Table& TheTable() {
   return table;
 }
 
-class TablePrinter : public Catch::TestEventListenerBase {
+class TablePrinter : public Catch::EventListenerBase {
  public:
-  using TestEventListenerBase::TestEventListenerBase;
+  using Catch::EventListenerBase::EventListenerBase;
   void testRunEnded(const Catch::TestRunStats&) override {
     if (TheTable().empty()) return;
     std::printf("\n%-44s %-7s %12s %10s %10s\n", "result", "numbers", "comparisons", "error", "tolerance");

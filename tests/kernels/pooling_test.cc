@@ -1,10 +1,10 @@
 // Pooling beside plain loops, and its gradients as adjoints.
 #include "kernels/pooling.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

@@ -1,12 +1,12 @@
 #include "kernels/random_fill.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "common/random.h"
 #include "kernels/philox_batch.h"
+#include "tests/catch.h"
 
 namespace capstan::kernels {
 namespace {

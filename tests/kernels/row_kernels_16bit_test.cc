@@ -1,6 +1,6 @@
 // The row kernels on 16-bit numbers against the same kernels in double on the same inputs: what is stored is rounded
 // once, what is wide is as exact as in float, and no bit depends on threads.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/axpby.h"
@@ -9,6 +9,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/softmax_cross_entropy.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

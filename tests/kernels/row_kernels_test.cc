@@ -1,5 +1,5 @@
 // Layer norm, loss, embedding, dropout, bias and activation: definitions, gradients, threads.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,6 +10,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/softmax_cross_entropy.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

@@ -1,10 +1,10 @@
 // Convolution, batch norm and pooling of 16-bit numbers, beside the same in double on the same numbers.
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "kernels/batch_norm.h"
 #include "kernels/conv2d.h"
 #include "kernels/pooling.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"
 

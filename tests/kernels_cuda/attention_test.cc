@@ -1,10 +1,10 @@
 // Attention of a device against that of the CPU in double, on the same inputs.
 #include "kernels/attention.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

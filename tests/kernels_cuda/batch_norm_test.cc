@@ -1,9 +1,9 @@
 // Batch norm of a device against that of the CPU in double, on the same inputs.
 #include "kernels/batch_norm.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

@@ -1,9 +1,9 @@
 // Convolution and its gradients on a device against those of the CPU in double, on the same inputs.
 #include "kernels/conv2d.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/start_convolutions.h"
 #include "tests/kernels_cuda/start_products.h"

@@ -3,12 +3,12 @@
 
 #include <cuda_runtime.h>
 
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "kernels/context.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 
 namespace capstan::kernels {

@@ -1,7 +1,6 @@
 // Embeddings of a device against those of the CPU, on the same tokens.
-#include <catch2/catch.hpp>
-
 #include "kernels/embedding.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

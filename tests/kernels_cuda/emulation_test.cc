@@ -1,8 +1,7 @@
 // The emulation itself: what it shows that a device would not.
-#include <catch2/catch.hpp>
-
 #include "kernels/cuda/launch.h"
 #include "kernels/emulation/stream.h"
+#include "tests/catch.h"
 #include "tests/kernels_cuda/device.h"
 
 namespace capstan::kernels {

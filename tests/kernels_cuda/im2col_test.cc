@@ -1,10 +1,10 @@
 // Im2Col and Col2Im of a device beside those of the CPU.
 #include "kernels/im2col.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "kernels/cuda/im2col.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

@@ -1,7 +1,6 @@
 // Layer norm of a device against that of the CPU in double, on the same inputs.
-#include <catch2/catch.hpp>
-
 #include "kernels/layer_norm.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

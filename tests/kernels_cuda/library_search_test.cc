@@ -4,11 +4,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+
+#include "tests/catch.h"
 
 namespace capstan::kernels {
 namespace {

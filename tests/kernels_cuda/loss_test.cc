@@ -1,9 +1,9 @@
 // The loss of a device against that of the CPU in double, on the same logits.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "kernels/softmax_cross_entropy.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

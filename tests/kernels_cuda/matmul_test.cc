@@ -1,9 +1,8 @@
 // Products on a device, with all that cuBLASLt does by the way, against the CPU's in double.
-#include <catch2/catch.hpp>
-
+#include "kernels/matmul.h"
 #include "kernels/cuda/product_epilogues.h"
 #include "kernels/linear_gradient.h"
-#include "kernels/matmul.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/start_products.h"
 

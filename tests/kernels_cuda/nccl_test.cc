@@ -1,7 +1,7 @@
 // The NCCL of this machine, where there is one; it needs no GPU to be opened.
 #include "kernels/cuda/nccl.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::kernels {
 namespace {

@@ -1,7 +1,6 @@
 // What cuBLASLt is asked for, and how often: the emulation's, with one of its functions replaced.
-#include <catch2/catch.hpp>
-
 #include "kernels/cuda/products.h"
+#include "tests/catch.h"
 #include "tests/kernels_cuda/device.h"
 
 namespace capstan::kernels {

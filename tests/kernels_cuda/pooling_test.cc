@@ -1,11 +1,12 @@
 // Pooling of a device: the bits of the CPU's, and the numbers of double.
 #include "kernels/pooling.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "kernels/cuda/divisor.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

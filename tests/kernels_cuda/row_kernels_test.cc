@@ -1,5 +1,4 @@
 // The row kernels of a device against those of the CPU in double, on the same inputs.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <iterator>
 
@@ -7,6 +6,7 @@
 #include "kernels/bias_activation.h"
 #include "kernels/cast.h"
 #include "kernels/dropout.h"
+#include "tests/catch.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels_cuda/device.h"
 

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <set>
 #include <string>
 
 #include "monitoring/exporter.h"
 #include "monitoring/registry.h"
+#include "tests/catch.h"
 #include "tests/monitoring/planted_metrics.h"
 
 namespace capstan::monitoring {

@@ -1,6 +1,6 @@
 #include "monitoring/metric_types.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "monitoring/metrics.h"
+#include "tests/catch.h"
 
 namespace capstan::monitoring {
 namespace {

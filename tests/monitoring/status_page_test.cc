@@ -1,6 +1,6 @@
 #include "monitoring/status_page.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::monitoring {
 

@@ -1,9 +1,9 @@
 #include "monitoring/trace.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <fstream>
 
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 using namespace capstan;

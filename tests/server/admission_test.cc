@@ -1,6 +1,6 @@
 #include "server/admission.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

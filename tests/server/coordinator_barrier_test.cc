@@ -1,6 +1,5 @@
 // Workers that wait for each other: who is waited for, when they go on, and what a restart of the coordinator changes.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 using namespace capstan;

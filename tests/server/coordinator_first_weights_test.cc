@@ -1,6 +1,5 @@
 // A job whose first weights come from a worker: one founder at a time, and version 0 is kept before the first step.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 using namespace capstan;

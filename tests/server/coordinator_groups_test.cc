@@ -1,6 +1,5 @@
 // Mode allreduce in the coordinator: groups of workers, and what a change of them costs.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 namespace capstan::server {

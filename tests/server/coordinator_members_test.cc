@@ -1,6 +1,5 @@
 // Who may be in a job, and who computes what.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 namespace capstan::server {

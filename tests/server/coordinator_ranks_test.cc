@@ -1,6 +1,5 @@
 // Workers that come with a rank: each has its own slot, which nobody else is given.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 using namespace capstan;

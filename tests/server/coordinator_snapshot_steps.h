@@ -4,8 +4,7 @@
 // Kind: functions of a bench.
 #pragma once
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 namespace capstan::server {

@@ -1,8 +1,7 @@
 // Verdicts, and what a coordinator makes of what it finds.
-#include <catch2/catch.hpp>
-
 #include <cmath>
 
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 namespace capstan::server {

@@ -1,6 +1,5 @@
 // A peer cannot crash a server's cores, and what it does to a job is over when it is gone.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/common/hostile_messages.h"
 #include "tests/server/coordinator_bench.h"
 #include "tests/server/shard_bench.h"

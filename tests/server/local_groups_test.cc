@@ -1,9 +1,9 @@
 // Workers of one machine: which slots they are dealt, and the groups that they are told to form.
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 
 #include "server/slot_assignment.h"
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 namespace capstan::server {

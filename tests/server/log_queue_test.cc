@@ -1,6 +1,6 @@
 #include "server/log_queue.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

@@ -1,11 +1,11 @@
 #include "server/membership.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <set>
 
 #include "common/random.h"
 #include "server/slot_assignment.h"
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

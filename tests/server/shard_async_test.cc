@@ -1,6 +1,5 @@
 // A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

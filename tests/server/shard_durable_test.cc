@@ -1,7 +1,6 @@
 // A shard that acknowledges durably: what it admits is logged, then applied, then acknowledged; and what it finds
 // again.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

@@ -1,9 +1,9 @@
 // Weights and gradients that travel as 16-bit numbers, and statistics that do not.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <limits>
 
 #include "common/encoding.h"
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

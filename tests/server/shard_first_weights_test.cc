@@ -1,9 +1,8 @@
 // First weights that a worker gives: the first ones count, and nothing is seen of them before version 0 is kept.
-#include <catch2/catch.hpp>
-
 #include <cstring>
 #include <limits>
 
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 using namespace capstan;

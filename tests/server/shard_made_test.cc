@@ -1,6 +1,5 @@
 // Mode allreduce on a shard: steps whose weights the workers make, and versions that they give.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 using namespace capstan;

@@ -1,6 +1,5 @@
 // A shard and the state that a program keeps from step to step.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

@@ -1,6 +1,5 @@
 // Rules of staging on a shard: PROTOCOL 3, push by push.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

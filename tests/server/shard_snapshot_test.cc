@@ -1,6 +1,5 @@
 // What a shard keeps, when it says so, and what it begins with when it is told to go back.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

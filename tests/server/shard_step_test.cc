@@ -1,7 +1,6 @@
 // From Prepared to Commit on a shard, its pulls, and its lives.
-#include <catch2/catch.hpp>
-
 #include "server/admission.h"
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

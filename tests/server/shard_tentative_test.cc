@@ -1,6 +1,5 @@
 // Tentative weights of a shard: what goes out before the verdict, and what makes it void.
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

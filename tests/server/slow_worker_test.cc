@@ -1,5 +1,4 @@
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 
 using namespace capstan;

@@ -1,6 +1,7 @@
 // A snapshot is loaded by another number of shards than wrote it: blocks come from whoever has them.
-#include <catch2/catch.hpp>
+#include <algorithm>
 
+#include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
 namespace capstan::server {

@@ -1,12 +1,12 @@
 #include "server/staged_block.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "common/hash.h"
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

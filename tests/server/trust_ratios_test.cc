@@ -1,11 +1,11 @@
 // Trust ratios: from a block's squares to the verdict, to Redo, and to the next version of a shard's blocks.
 #include "update/trust_ratios.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "common/random.h"
+#include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 #include "tests/server/shard_bench.h"
 

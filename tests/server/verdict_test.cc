@@ -1,11 +1,11 @@
 #include "update/verdict.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "common/loss_scale.h"
 #include "common/random.h"
+#include "tests/catch.h"
 #include "update/schedule.h"
 
 namespace capstan::server {

@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
 
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::server {

@@ -1,8 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "server/storage/log_record_codec.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_life_codec.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/sealed_text.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

@@ -1,9 +1,8 @@
-#include <catch2/catch.hpp>
-
 #include <chrono>
 
 #include "server/storage/memory_snapshot_store.h"
 #include "server/storage/shard_disk_thread.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

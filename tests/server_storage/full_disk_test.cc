@@ -1,7 +1,7 @@
 // A disk of a few megabytes, really full. It is mounted, so it takes root; elsewhere this exits with 77.
-#include <catch2/catch.hpp>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "tests/catch.h"
 #include "tests/server_storage/push_log_tools.h"
 
 namespace capstan::server {

@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "tests/catch.h"
 #include "tests/server_storage/child_shape.h"
 #include "tests/server_storage/push_log_tools.h"
 #include "tests/server_storage/storage_tools.h"

@@ -1,8 +1,7 @@
 // What every PushLog promises, in memory and on disk.
-#include <catch2/catch.hpp>
-
 #include "server/storage/memory_push_log.h"
 #include "server/storage/rocks_push_log.h"
+#include "tests/catch.h"
 #include "tests/server_storage/push_log_tools.h"
 
 namespace capstan::server {

@@ -1,10 +1,9 @@
 // What is read of a run directory that may belong to a running job.
-#include <catch2/catch.hpp>
-
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_reader.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "server/storage/sealed_text.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

@@ -1,12 +1,12 @@
 // A shard's log on disk: what is left of it when its last bytes are torn off, when bytes in its middle flip, and when
 // its files are gone.
-#include <catch2/catch.hpp>
-
+#include <algorithm>
 #include <map>
 
 #include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/sealed_text.h"
+#include "tests/catch.h"
 #include "tests/server_storage/push_log_tools.h"
 
 namespace capstan::server {

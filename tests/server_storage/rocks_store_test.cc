@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <rocksdb/db.h>
 #include <sys/stat.h>
 
 #include "server/storage/rocks_snapshot_store.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

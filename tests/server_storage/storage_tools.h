@@ -1,6 +1,7 @@
 // What the tests of storage share: folders that go away, and snapshots whose contents follow from a seed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>

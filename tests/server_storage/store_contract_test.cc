@@ -1,8 +1,7 @@
 // What every snapshot store keeps to, run on each of them.
-#include <catch2/catch.hpp>
-
 #include "server/storage/memory_snapshot_store.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
 
 namespace capstan::server {

@@ -1,7 +1,8 @@
 #include "server/storage/work_thread.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

@@ -1,10 +1,11 @@
 #include "update/block_update.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 
+#include "tests/catch.h"
 #include "tests/server_update/block_fixture.h"
 
 namespace capstan::server {

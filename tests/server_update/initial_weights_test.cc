@@ -1,8 +1,10 @@
 #include "server/initial_weights.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

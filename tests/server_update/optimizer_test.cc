@@ -1,8 +1,8 @@
 #include "update/optimizer.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tests/catch.h"
 #include "tests/server_update/block_fixture.h"
 
 namespace capstan::server {

@@ -1,7 +1,8 @@
 #include "update/schedule.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "tests/catch.h"
 
 namespace capstan::server {
 namespace {

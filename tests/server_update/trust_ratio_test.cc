@@ -1,8 +1,8 @@
 // Updates by lars and lamb: what they report of a segment, and what they do with a tensor's ratio.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "tests/catch.h"
 #include "tests/server_update/block_fixture.h"
 #include "update/block_update.h"
 

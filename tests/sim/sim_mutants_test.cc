@@ -1,7 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include <string>
 
+#include "tests/catch.h"
 #include "tests/sim/judge.h"
 
 using namespace capstan;

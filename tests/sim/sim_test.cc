@@ -1,5 +1,3 @@
-#include <catch2/catch.hpp>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "tests/catch.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/markers.h"
 

@@ -1,12 +1,12 @@
 // Groups: all ranks of a group at once, of any of the kinds that the contract is for.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/catch.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 #include "worker/collective/in_process_mesh.h"

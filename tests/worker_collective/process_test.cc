@@ -2,9 +2,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
-#include "tests/bench/pipe_rendezvous.h"
+#include "bench/pipe_rendezvous.h"
+#include "tests/catch.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 

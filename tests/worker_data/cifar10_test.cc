@@ -1,11 +1,12 @@
 #include "worker/train/data/cifar10.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
 
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "tests/worker_data/gzip.h"
 

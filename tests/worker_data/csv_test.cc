@@ -1,7 +1,6 @@
 #include "worker/train/data/csv.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 using namespace capstan;

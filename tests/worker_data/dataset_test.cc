@@ -1,11 +1,11 @@
 #include "worker/train/data/dataset.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "worker/train/data/list_files.h"
 

@@ -2,8 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "tests/worker_data/gzip.h"
 

@@ -2,7 +2,7 @@
 
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 namespace capstan::train {
 

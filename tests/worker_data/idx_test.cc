@@ -1,7 +1,6 @@
 #include "worker/train/data/idx.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "tests/worker_data/gzip.h"
 

@@ -1,9 +1,10 @@
 #include "worker/train/data/sampler.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <numeric>
 #include <set>
+
+#include "tests/catch.h"
 
 using namespace capstan;
 using namespace capstan::train;

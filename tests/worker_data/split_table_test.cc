@@ -1,7 +1,8 @@
 #include "worker/train/data/split_table.h"
 
-#include <catch2/catch.hpp>
 #include <set>
+
+#include "tests/catch.h"
 
 using namespace capstan;
 using namespace capstan::train;

@@ -2,11 +2,11 @@
 
 #include <sys/resource.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 using namespace capstan;

@@ -1,5 +1,6 @@
 // What a machine's workers add up, over a group of hosts and on emulated devices, is what AddNodes makes of the same
 // parts, to the bit. Each worker is a thread.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 

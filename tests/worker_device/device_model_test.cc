@@ -1,13 +1,13 @@
 // A job's model on a device beside the same model on the CPU: losses, gradients, and what travels when.
 #include <cuda_runtime.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "worker/train/device/create_device_model.h"
 

@@ -1,6 +1,4 @@
 // What only an emulated device can be made to do: have too little memory, have cuDNN or not.
-#include <catch2/catch.hpp>
-
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/convolutions.h"
+#include "tests/catch.h"
 #include "worker/train/device/create_device_model.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/model_factory.h"

@@ -1,5 +1,6 @@
 // What a group of devices owes beyond the contract of all groups: its order among streams, and its end. All ranks are
 // threads of one process, with a device each.
+#include <algorithm>
 #include <cstdlib>
 
 #include "common/number16.h"

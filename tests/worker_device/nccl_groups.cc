@@ -1,5 +1,5 @@
 // Groups on emulated devices through what stands in for NCCL: a process for each rank, formed anew for each Run.
-#include "tests/bench/pipe_rendezvous.h"
+#include "bench/pipe_rendezvous.h"
 #include "tests/worker_collective/groups.h"
 #include "tests/worker_device/host_group.h"
 

@@ -1,7 +1,7 @@
 // A group of one rank, on the emulated device and on a real one: of all that NCCL does, what one device can show.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "tests/catch.h"
 #include "tests/worker_device/host_group.h"
 
 namespace capstan::train {

@@ -1,8 +1,8 @@
 // Models that store weights and activations in 16 bits, against the same models in double on the same weights.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/worker_nn/subjects.h"
 
 namespace capstan::nn {

@@ -1,13 +1,14 @@
 // What holds for every model: gradients, threads, accumulation, hooks, dropout.
 #include "worker/nn/model.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "kernels/random_fill.h"
+#include "tests/catch.h"
 #include "tests/worker_nn/subjects.h"
 
 namespace capstan::nn {

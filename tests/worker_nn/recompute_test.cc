@@ -1,7 +1,7 @@
 // Layers that are computed again on the way back.
-#include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/worker_nn/subjects.h"
 
 namespace capstan::nn {

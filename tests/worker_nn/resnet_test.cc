@@ -1,10 +1,11 @@
 // Residual networks: gradients, running statistics, sizes. What PyTorch makes of them is in tests/parity.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "kernels/random_fill.h"
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "worker/nn/model.h"
 

@@ -1,11 +1,11 @@
 // Models to test, of any type of number, with batches and weights for them.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "worker/nn/model.h"
 

@@ -1,9 +1,8 @@
 // How the workers of a generation come to one version.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <future>
 
+#include "tests/catch.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/replica/form_group.h"
 

@@ -1,6 +1,4 @@
 // Two workers of one machine in this process: what each sends to the servers itself, and what becomes of their group.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "common/mailbox.h"
+#include "tests/catch.h"
 #include "worker/train/device_meeting.h"
 #include "worker/train/local/local_reducer.h"
 

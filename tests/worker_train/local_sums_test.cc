@@ -1,9 +1,9 @@
 #include "worker/train/local/local_sums.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "common/random.h"
+#include "tests/catch.h"
 
 namespace capstan::train {
 namespace {

@@ -1,10 +1,10 @@
 // What a worker counts before it starts, and what it says where that is not there.
 #include "worker/train/memory_account.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
 
 #include "common/reduction_tree.h"
+#include "tests/catch.h"
 #include "worker/train/data/sampler.h"
 #include "worker/train/local/local_sums.h"
 

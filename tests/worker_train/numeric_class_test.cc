@@ -1,8 +1,7 @@
 #include "worker/train/numeric_class.h"
 
-#include <catch2/catch.hpp>
-
 #include "kernels/matmul.h"
+#include "tests/catch.h"
 
 namespace capstan::train {
 namespace {

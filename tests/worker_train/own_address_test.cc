@@ -1,7 +1,6 @@
 // Which address of this machine others reach it by.
-#include <catch2/catch.hpp>
-
 #include "worker/train/own_address.h"
+#include "tests/catch.h"
 
 namespace capstan::train {
 namespace {

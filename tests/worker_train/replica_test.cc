@@ -1,10 +1,9 @@
 // A worker's own copy of the weights, and the update of it.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
+#include "tests/catch.h"
 #include "worker/train/buckets.h"
 #include "worker/train/replica/replica.h"
 

@@ -1,7 +1,6 @@
 // Which version a replica is: by number, and by the generation that committed it.
-#include <catch2/catch.hpp>
-
 #include "worker/train/replica/replica_version.h"
+#include "tests/catch.h"
 
 namespace capstan::train {
 namespace {

@@ -1,0 +1,111 @@
+#include "bench/bench_cluster.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "server/coordinator_loop.h"
+#include "server/shard_loop.h"
+
+namespace capstan::bench {
+namespace {
+
+constexpr std::chrono::hours kForever{24};
+constexpr std::string_view kScheme = "tcp://";
+
+void SayFailures(const Notice& notice) {
+  if (notice.severity != Severity::kInfo) std::fprintf(stderr, "benchmark: %s\n", notice.text.c_str());
+}
+
+// Until the parent lets go of its end.
+Status ServeUntilParentEnds(Channel& parent, const std::string& endpoint) {
+  parent.Send(endpoint);
+  (void)parent.Receive(kForever);
+  return {};
+}
+
+Status RunCoordinator(const JobConfig& config, const std::string& run_dir, Channel& parent) {
+  server::CoordinatorLoopOptions options;
+  options.coordinator = {config, PrintJobConfig(config), JobId{1, static_cast<std::uint64_t>(getpid())}};
+  options.listen = "127.0.0.1:0";
+  options.run_dir = run_dir;
+  options.on_notice = SayFailures;
+  monitoring::Registry registry;
+  CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::CoordinatorLoop::Start(std::move(options), &registry));
+  return ServeUntilParentEnds(parent, loop->endpoint());
+}
+
+Status RunShard(const JobConfig& config, ShardIndex index, const std::string& coordinator, const std::string& listen,
+                std::unique_ptr<server::SnapshotStore> store, Channel& parent) {
+  server::ShardLoopOptions options;
+  options.store = std::move(store);
+  options.shard.shard = index;
+  options.shard.shard_count = config.shard_count();
+  options.shard.incarnation = Incarnation{1};
+  options.shard.mode = config.job.mode;
+  options.shard.seed = config.job.seed;
+  options.shard.config_hash = HashJobConfig(config);
+  options.shard.optimizer = MakeOptimizerRule(config.optimizer);
+  options.shard.encoding = EncodingOf(config);
+  options.listen = listen;
+  options.coordinator = coordinator;
+  options.on_notice = SayFailures;
+  monitoring::Registry registry;
+  CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::ShardLoop::Start(std::move(options), &registry));
+  return ServeUntilParentEnds(parent, loop->endpoint());
+}
+
+}  // namespace
+
+const char* CarrierName(Carrier carrier) { return carrier == Carrier::kTcp ? "tcp" : "ipc"; }
+
+Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job_file, Carrier carrier,
+                                                          const MakeStore& make_store) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file, "the benchmark's job file"));
+  std::unique_ptr<BenchCluster> cluster(new BenchCluster);
+  std::string folder = std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return Unreachable("cannot make a folder " + folder);
+  cluster->run_dir_ = folder;
+  cluster->processes_.push_back(
+      ChildProcess::Fork([&](Channel& parent) { return RunCoordinator(config, folder, parent); }));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string endpoint, cluster->processes_.front().channel().Receive());
+  cluster->coordinator_ = endpoint.substr(kScheme.size());
+  for (ShardIndex index = 0; index < config.shard_count(); ++index) {
+    const std::string listen =
+        carrier == Carrier::kTcp ? "127.0.0.1:0" : "ipc://" + folder + "/shard-" + std::to_string(index);
+    cluster->processes_.push_back(ChildProcess::Fork([&](Channel& parent) -> Status {
+      std::unique_ptr<server::SnapshotStore> store;
+      if (make_store) {
+        CAPSTAN_ASSIGN_OR_RETURN(store, make_store(folder, index));
+      }
+      return RunShard(config, index, cluster->coordinator_, listen, std::move(store), parent);
+    }));
+    CAPSTAN_RETURN_IF_ERROR(cluster->processes_.back().channel().Receive().status());
+  }
+  return cluster;
+}
+
+BenchCluster::~BenchCluster() {
+  processes_.clear();
+  std::error_code ignored;
+  std::filesystem::remove_all(run_dir_, ignored);
+}
+
+double BenchCluster::CpuSeconds() const {
+  double seconds = 0.0;
+  for (const ChildProcess& process : processes_) seconds += process.CpuSeconds();
+  return seconds;
+}
+
+ResidentBytes BenchCluster::ShardMemory() const {
+  ResidentBytes sum;
+  for (std::size_t i = 1; i < processes_.size(); ++i) {
+    const ResidentBytes one = processes_[i].Memory();
+    sum.now += one.now;
+    sum.peak += one.peak;
+  }
+  return sum;
+}
+
+}  // namespace capstan::bench

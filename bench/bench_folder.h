@@ -1,0 +1,36 @@
+// BenchFolder: an empty folder for one benchmark, removed after it.
+//
+// Kind:   owned by the benchmark's thread.
+// Fails:  CHECKs: without a place for temporary files there is nothing to measure.
+#pragma once
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "common/status.h"
+
+namespace capstan::bench {
+
+class BenchFolder {
+ public:
+  BenchFolder() : path_(std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX") {
+    CAPSTAN_CHECK(mkdtemp(path_.data()) != nullptr);
+  }
+  BenchFolder(const BenchFolder&) = delete;
+  BenchFolder& operator=(const BenchFolder&) = delete;
+  ~BenchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+  std::string path(const std::string& name) const { return path_ + "/" + name; }  // of a file in it, there or not
+
+ private:
+  std::string path_;
+};
+
+}  // namespace capstan::bench

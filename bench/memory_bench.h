@@ -1,0 +1,25 @@
+// MeasureMemory: resident memory of a shard and of a worker per parameter, beside the count by design.
+//
+// Kind:   forks processes, so call it while this one has no other thread.
+// Limits: needs about 50 bytes of memory per parameter.
+// Why:    the count by design is that of the large arrays alone; what is resident shows frames in flight, pools that
+//         hold more than is used, and what the allocator keeps.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "bench/figure.h"
+#include "common/status.h"
+
+namespace capstan::bench {
+
+struct MemoryOptions {
+  std::size_t model_mib = 256;
+  int steps = 5;
+};
+
+// fp32, AdamW, sync; one shard, one worker.
+Result<std::vector<Figure>> MeasureMemory(const MemoryOptions& options);
+
+}  // namespace capstan::bench

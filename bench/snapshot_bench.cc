@@ -1,0 +1,191 @@
+#include "bench/snapshot_bench.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "bench/bench_cluster.h"
+#include "bench/push_pull_worker.h"
+#include "server/storage/rocks_snapshot_store.h"
+
+namespace capstan::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kTensorBytes = std::size_t{4} << 20;
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // of one raw write
+constexpr std::size_t kPage = 4096;
+// Weights and two moments, their next version, the kept sum, and a pinned version of the first three.
+constexpr double kShardBytes = 12 + 12 + 4 + 12;
+
+// Seconds of the clock that all processes of a machine share.
+double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+struct Span {
+  double begin = 0.0, end = 0.0;
+  bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
+};
+
+// Writes down when each snapshot was written, and how many bytes it had.
+class TimedStore : public server::SnapshotStore {
+ public:
+  TimedStore(std::unique_ptr<server::SnapshotStore> store, const std::string& path)
+      : store_(std::move(store)), times_(path) {
+    times_.precision(17);
+  }
+
+  const server::ShardLife& life() const override { return store_->life(); }
+  Status Remember(const server::ShardLife& life) override { return store_->Remember(life); }
+  std::vector<SnapshotPart> List() const override { return store_->List(); }
+  Result<Written> Write(server::SnapshotImage image, const std::atomic<bool>& cancelled) override {
+    const double begin = Now();
+    Result<Written> written = store_->Write(std::move(image), cancelled);
+    if (written.ok()) times_ << begin << ' ' << Now() << ' ' << written->bytes << std::endl;
+    return written;
+  }
+  Result<server::SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
+    return store_->ReadHeader(id, part);
+  }
+  Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
+                   std::span<std::byte> out) const override {
+    return store_->ReadArray(id, part, block, array, out);
+  }
+  Status Remove(SnapshotId id, ShardIndex part) override { return store_->Remove(id, part); }
+
+ private:
+  std::unique_ptr<server::SnapshotStore> store_;
+  std::ofstream times_;
+};
+
+struct Snapshots {
+  std::vector<Span> spans;
+  std::uint64_t bytes = 0;  // of one
+};
+
+Snapshots ReadTimes(const std::string& path) {
+  Snapshots snapshots;
+  std::ifstream in(path);
+  for (Span span; in >> span.begin >> span.end >> snapshots.bytes;) snapshots.spans.push_back(span);
+  return snapshots;
+}
+
+// The same bytes as the disk takes them at best: large aligned writes past the page cache, then one fsync.
+Result<double> RawWriteSeconds(const std::string& folder, std::uint64_t bytes) {
+  const std::string path = folder + "/raw";
+  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd < 0) fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);  // no such writes there
+  if (fd < 0) return Unreachable("cannot write " + path);
+  const std::unique_ptr<void, void (*)(void*)> buffer(std::aligned_alloc(kPage, kDirectBytes), std::free);
+  std::fill_n(static_cast<std::uint32_t*>(buffer.get()), kDirectBytes / sizeof(std::uint32_t), 0x3C23D70AU);
+  bool ok = posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0;
+  const double begin = Now();
+  for (std::uint64_t done = 0; ok && done < bytes; done += kDirectBytes) {
+    ok = write(fd, buffer.get(), kDirectBytes) == static_cast<ssize_t>(kDirectBytes);
+  }
+  ok = ok && fsync(fd) == 0;
+  const double seconds = Now() - begin;
+  close(fd);
+  unlink(path.c_str());
+  if (!ok) return Unreachable("cannot write " + std::to_string(bytes) + " bytes to " + folder);
+  return seconds;
+}
+
+// What metrics.jsonl says of when each step was committed: the seconds of each, and the coordinator's first.
+std::vector<double> StepSeconds(const std::string& run_dir) {
+  std::vector<double> seconds;
+  std::ifstream in(run_dir + "/metrics.jsonl");
+  constexpr std::string_view kKey = "\"seconds\":";
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t at = line.find(kKey);
+    if (at != line.npos) seconds.push_back(std::strtod(line.c_str() + at + kKey.size(), nullptr));
+  }
+  return seconds;
+}
+
+std::string JobFile(const SnapshotOptions& options) {
+  return "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = 1000000\nglobal_batch = 1\n[model]\nkind = "
+         "\"mlp\"\n[data]\n"
+         "kind = \"synthetic\"\n[optimizer]\nkind = \"adamw\"\n[snapshot]\nevery_seconds = 0\nevery_steps = " +
+         std::to_string(options.every_steps) + "\n";
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Steps that ended while a snapshot was written, and the others. The log ends with the step that was committed at
+// `end`.
+struct Steps {
+  std::vector<double> during, apart;
+};
+
+Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshots, double end) {
+  Steps steps;
+  constexpr std::size_t kWarmup = 3;
+  Span step{0, end};
+  for (std::size_t i = seconds.size(); i-- > kWarmup; step.end = step.begin) {
+    step.begin = step.end - seconds[i];
+    const bool during =
+        std::any_of(snapshots.begin(), snapshots.end(), [&](const Span& s) { return s.Overlaps(step); });
+    (during ? steps.during : steps.apart).push_back(seconds[i]);
+  }
+  return steps;
+}
+
+Figure MakeFigure(const std::string& name, double value, const std::string& unit, double limit,
+                  const std::string& limit_name) {
+  return {"snapshot/" + name, value, unit, limit, limit_name, value / limit};
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options) {
+  PushPullLoad load{.tensor_bytes = kTensorBytes};
+  load.tensors = std::max<std::size_t>(1, (options.state_mib << 20) / 3 / kTensorBytes);
+  load.warmup_rounds = options.every_steps * (options.snapshots + 1) - 1;
+  const BenchCluster::MakeStore make_store = [](const std::string& run_dir,
+                                                ShardIndex shard) -> Result<std::unique_ptr<server::SnapshotStore>> {
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::SnapshotStore> store,
+                             server::RocksSnapshotStore::Open(run_dir + "/snapshots", shard, 1));
+    return std::unique_ptr<server::SnapshotStore>(
+        std::make_unique<TimedStore>(std::move(store), run_dir + "/snapshot-times"));
+  };
+  CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(JobFile(options), Carrier::kTcp, make_store));
+  ChildProcess worker = ChildProcess::Fork(
+      [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "bench", load); });
+  CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
+  const double end = Now();
+  const std::vector<double> seconds = StepSeconds(cluster->run_dir());
+  const Snapshots snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
+  const ResidentBytes memory = cluster->ShardMemory();
+  const Steps steps = Sort(seconds, snapshots.spans, end);
+  if (snapshots.spans.empty() || steps.during.empty() || steps.apart.empty()) {
+    return Refused("no snapshot was written beside a step; the disk is slower than " +
+                   std::to_string(options.every_steps) + " steps, or the steps are");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const double raw, RawWriteSeconds(cluster->run_dir(), snapshots.bytes));
+  std::vector<double> durations;
+  for (const Span& span : snapshots.spans) durations.push_back(span.end - span.begin);
+  const double gigabytes = static_cast<double>(snapshots.bytes) / 1e9;
+  const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
+  const double slowest = *std::max_element(steps.during.begin(), steps.during.end());
+  return std::vector<Figure>{
+      MakeFigure("write", gigabytes / Median(durations), "GB/s", gigabytes / raw, "raw O_DIRECT write and fsync"),
+      MakeFigure("slowest-step", slowest * 1e3, "ms", Median(steps.apart) * 1e3,
+                 "median step without one (less is better)"),
+      MakeFigure("median-step", Median(steps.during) * 1e3, "ms", Median(steps.apart) * 1e3,
+                 "median step without one (less is better)"),
+      MakeFigure("memory-peak", static_cast<double>(memory.peak) / parameters, "bytes/parameter", kShardBytes,
+                 "the count by design (less is better)")};
+}
+
+}  // namespace capstan::bench

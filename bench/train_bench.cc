@@ -1,0 +1,305 @@
+#include "bench/train_bench.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <initializer_list>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "bench/bench_cluster.h"
+#include "bench/bench_folder.h"
+#include "bench/child_process.h"
+#include "common/random.h"
+#include "kernels/context.h"
+#include "worker/train/model_factory.h"
+#include "worker/train/slot_computer.h"
+#include "worker/train/worker_process.h"
+
+namespace capstan::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmupSteps = 3;
+constexpr int kTorchAbsent = 77;
+
+struct Subject {
+  std::string name;         // as torch_train.py calls it
+  std::string model, data;  // of the job file
+  int batch = 0;            // samples of a worker
+  int units = 1;            // counted per sample
+  std::string unit;
+  double steps_per_second = 0.0;  // roughly
+  std::string precision = "fp32";
+  std::string mode = "sync";
+
+  Subject By(const std::string& other) const {
+    Subject subject = *this;
+    subject.mode = other;
+    return subject;
+  }
+  Subject In(const std::string& other) const {
+    Subject subject = *this;
+    subject.precision = other;
+    return subject;
+  }
+};
+
+// Random pictures and labels in MNIST's format; ends with its folder.
+class Pictures {
+ public:
+  static constexpr std::uint32_t kCount = 2048, kRows = 28, kColumns = 28, kClasses = 10;
+
+  Pictures() {
+    RandomStream random(1, kCount);
+    Write("images", {0x803, kCount, kRows, kColumns}, kCount * kRows * kColumns, 256, &random);
+    Write("labels", {0x801, kCount}, kCount, kClasses, &random);
+  }
+
+  std::string DataSection() const {
+    return "kind = \"idx\"\npath = \"" + folder_.path("images") + "\"\nlabels = \"" + folder_.path("labels") + "\"\n";
+  }
+
+ private:
+  // Numbers of the head are big endian.
+  void Write(const std::string& name, std::initializer_list<std::uint32_t> head, std::size_t bytes, std::uint32_t below,
+             RandomStream* random) {
+    std::string content;
+    for (std::uint32_t number : head) {
+      for (int shift = 24; shift >= 0; shift -= 8) content += static_cast<char>(number >> shift & 0xff);
+    }
+    for (std::size_t i = 0; i < bytes; ++i) content += static_cast<char>(random->Below(below));
+    std::ofstream out(folder_.path(name), std::ios::binary);
+    out << content << std::flush;
+    CAPSTAN_CHECK(out.good());
+  }
+
+  BenchFolder folder_;
+};
+
+std::array<Subject, 2> Subjects(const Pictures& pictures) {
+  return {Subject{.name = "mlp",
+                  .model = "kind = \"mlp\"\nhidden = [1024, 1024]\n",
+                  .data = pictures.DataSection(),
+                  .batch = 128,
+                  .units = 1,
+                  .unit = "samples/s",
+                  .steps_per_second = 60},
+          Subject{.name = "gpt",
+                  .model = "kind = \"gpt\"\nlayers = 4\nheads = 4\nwidth = 256\ncontext = 128\n",
+                  .data = "kind = \"synthetic\"\nsamples = 2048\nvocabulary = 256\n",
+                  .batch = 16,
+                  .units = 128,
+                  .unit = "tokens/s",
+                  .steps_per_second = 2}};
+}
+
+int StepsOf(const Subject& subject, double seconds) {
+  return std::max(2, static_cast<int>(subject.steps_per_second * seconds));
+}
+
+// Servers and as many workers; 1 and its model and data alone do for what computes without either.
+std::string TrainJobFile(const Subject& subject, int servers, int steps) {
+  const std::string count = std::to_string(servers);
+  return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
+         "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
+         subject.data +
+         "[optimizer]\nkind = \"sgd\"\nlr = 1e-3\n[snapshot]\nevery_seconds = 0\n[cluster]\nservers = " + count +
+         "\nworkers = " + count + "\nmin_workers = " + count + "\n[worker]\nthreads = 1\nprecision = \"" +
+         subject.precision + "\"\n";
+}
+
+// ---- without network or optimizer ----------------------------------------------------------------------------------
+
+Status Compute(Channel& parent, const std::string& job_file, int steps) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file, "the benchmark's job file"));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
+  kernels::CpuContext context(1);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::JobModel> model,
+                           train::CreateJobModel(context, config, data->spec()));
+  std::uint64_t elements = 0;
+  for (const TensorSpec& tensor : model->tensors()) elements += tensor.ElementCount();
+  std::vector<float> weights(elements, 0.01F), gradient(elements);
+  std::vector<std::uint16_t> narrow(elements);
+  if (const Encoding encoding = EncodingOf(config); encoding != Encoding::kFp32) {
+    Encode(encoding, weights, reinterpret_cast<std::byte*>(narrow.data()));
+  }
+  train::SlotComputer computer(config, *data, *model);
+  Clock::time_point start;
+  for (int step = 0; step < kWarmupSteps + steps; ++step) {
+    if (step == kWarmupSteps) start = Clock::now();
+    const auto samples = computer.Samples(Step{static_cast<std::uint64_t>(step)}, 0);
+    CAPSTAN_RETURN_IF_ERROR(computer
+                                .Gradient(Step{static_cast<std::uint64_t>(step)}, 0, samples, 1.0F,
+                                          {weights.data(), narrow.data()}, gradient.data(), {})
+                                .status());
+  }
+  const std::chrono::duration<double> took = Clock::now() - start;
+  parent.Send(std::to_string(steps * static_cast<int>(config.job.global_batch) / took.count()));
+  (void)parent.Receive();
+  return {};
+}
+
+Result<double> MeasureCompute(const Subject& subject, int steps) {
+  ChildProcess child =
+      ChildProcess::Fork([&](Channel& parent) { return Compute(parent, TrainJobFile(subject, 1, steps), steps); });
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string line, child.channel().Receive(std::chrono::minutes(5)));
+  return std::stod(line);
+}
+
+// ---- a whole job ---------------------------------------------------------------------------------------------------
+
+Status Work(Channel& parent, const std::string& coordinator, const std::string& name) {
+  train::WorkerOptions options;
+  options.coordinator = coordinator;
+  options.name = name;
+  options.data_root = "/";
+  const Status status = train::RunWorker(options, std::make_shared<monitoring::WorkerMetrics>(),
+                                         std::make_shared<monitoring::TransportMetrics>());
+  CAPSTAN_RETURN_IF_ERROR(status);
+  parent.Send("done");
+  (void)parent.Receive();
+  return {};
+}
+
+double NumberAfter(const std::string& line, const std::string& key) {
+  const std::size_t at = line.find("\"" + key + "\": ");
+  return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 4));
+}
+
+// Samples a second of the committed steps, without the first ones.
+double RateFrom(const std::string& path) {
+  std::ifstream file(path);
+  double samples = 0.0, seconds = 0.0;
+  std::string line;
+  for (int step = 0; std::getline(file, line); ++step) {
+    if (step < kWarmupSteps) continue;
+    samples += NumberAfter(line, "samples");
+    seconds += NumberAfter(line, "seconds");
+  }
+  return seconds > 0.0 ? samples / seconds : 0.0;
+}
+
+Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto cluster,
+                           BenchCluster::Start(TrainJobFile(subject, servers, steps), Carrier::kTcp));
+  std::vector<ChildProcess> workers;
+  for (int i = 0; i < servers; ++i) {
+    const std::string name = "bench-" + std::to_string(i);
+    workers.push_back(ChildProcess::Fork([&](Channel& parent) { return Work(parent, cluster->coordinator(), name); }));
+  }
+  for (ChildProcess& worker : workers) {
+    CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
+  }
+  return RateFrom(cluster->run_dir() + "/metrics.jsonl");
+}
+
+// ---- PyTorch -------------------------------------------------------------------------------------------------------
+
+struct TorchRate {
+  double rate = 0.0;  // 0: PyTorch is not installed
+  std::string version;
+};
+
+Result<TorchRate> MeasureTorch(const std::string& python, const std::string& arguments) {
+  const std::string command = "'" + (python.empty() ? "/usr/bin/python3" : python) +
+                              "' -B " CAPSTAN_BENCH_SOURCES "/torch_train.py " + arguments;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return Unreachable("cannot run " + command);
+  std::array<char, 256> line{};
+  const bool answered = std::fgets(line.data(), line.size(), pipe) != nullptr;
+  const int status = pclose(pipe);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTorchAbsent) {
+    if (python.empty()) return TorchRate{};
+    return Invalid(python + " has no PyTorch; install it there, or name another interpreter with --python");
+  }
+  TorchRate measured;
+  std::istringstream words(line.data());
+  if (!answered || status != 0 || !(words >> measured.rate >> measured.version)) {
+    return Unreachable("failed: " + command);
+  }
+  return measured;
+}
+
+// ---- both ----------------------------------------------------------------------------------------------------------
+
+struct Measurement {
+  std::string name, torch_arguments;
+  std::string limit_name;  // behind PyTorch's version
+  std::function<Result<double>()> run;
+};
+
+double MiddleOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+std::string NameOf(const Subject& subject, const Measurement& what) {
+  return "train/" + subject.name + "/" + what.name;
+}
+
+Result<Figure> Measure(const Subject& subject, const Measurement& what, const TrainOptions& options) {
+  std::vector<double> ours, torch;
+  std::string version;
+  for (int i = 0; i < options.repetitions; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const double one, what.run());
+    ours.push_back(one * subject.units);
+    if (options.beside == Beside::kNothing) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(const TorchRate other, MeasureTorch(options.parts.python, what.torch_arguments));
+    torch.push_back(other.rate * subject.units);
+    version = other.version;
+  }
+  Figure figure;
+  figure.name = NameOf(subject, what);
+  figure.value = MiddleOf(ours);
+  figure.unit = subject.unit;
+  figure.limit = torch.empty() ? 0.0 : MiddleOf(torch);
+  figure.limit_name = figure.limit > 0.0 ? "PyTorch " + version + what.limit_name : "PyTorch is not installed";
+  figure.ratio = figure.limit > 0.0 ? figure.value / figure.limit : 0.0;
+  return figure;
+}
+
+std::array<Measurement, 6> MeasurementsOf(const Subject& subject, int steps) {
+  const std::string count = std::to_string(steps);
+  return {Measurement{"compute", subject.name + " 1 " + count + " --no-update", ", 1 thread, forward and backward",
+                      [=] { return MeasureCompute(subject, steps); }},
+          Measurement{"1s1w", subject.name + " 1 " + count, ", 1 process, 1 thread, with its SGD",
+                      [=] { return MeasureJob(subject, 1, steps); }},
+          Measurement{"2s2w", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
+                      [=] { return MeasureJob(subject, 2, steps); }},
+          Measurement{"2w-allreduce", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
+                      [=] { return MeasureJob(subject.By("allreduce"), 2, steps); }},
+          Measurement{"compute-bf16", subject.name + " 1 " + count + " --no-update",
+                      " in fp32, 1 thread, forward and backward",
+                      [=] { return MeasureCompute(subject.In("bf16"), steps); }},
+          Measurement{"1s1w-bf16", subject.name + " 1 " + count, " in fp32, 1 process, 1 thread, with its SGD",
+                      [=] { return MeasureJob(subject.In("bf16"), 1, steps); }}};
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options) {
+  std::vector<Figure> figures;
+  std::string others;
+  const Pictures pictures;
+  for (const Subject& subject : Subjects(pictures)) {
+    for (const Measurement& what : MeasurementsOf(subject, StepsOf(subject, options.seconds))) {
+      if (NameOf(subject, what).find(options.parts.only) == std::string::npos) {
+        others += " " + NameOf(subject, what);
+        continue;
+      }
+      CAPSTAN_ASSIGN_OR_RETURN(Figure figure, Measure(subject, what, options));
+      if (options.parts.measured) options.parts.measured(figure);
+      figures.push_back(std::move(figure));
+    }
+  }
+  if (figures.empty()) return Invalid("no figure has \"" + options.parts.only + "\" in its name; there are" + others);
+  return figures;
+}
+
+}  // namespace capstan::bench

@@ -1,0 +1,95 @@
+# Which tests run in which tier of scripts/test, by name; a name that no test has is an error at configure.
+
+# Unit tests of the pure cores, the codec and what is under them. They run once, under ASan and UBSan.
+set(CAPSTAN_ONCE
+  client_test common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
+  common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
+  server_files_test server_loops_test server_manifests_test server_storage_full_test server_storage_kill_test
+  server_storage_reader_test server_storage_test server_test)
+# Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
+# computes on an emulated device.
+set(CAPSTAN_ASAN
+  async_test cli_test encoding_test hostile_test kernels_emulated_test loops_test monitoring_test program_state_test
+  reader_test server_update_test sim_mutants_test sim_test worker_collective_contract_test worker_collective_mesh_test
+  worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_test
+  worker_device_reducer_test worker_device_test worker_nn_test worker_train_local_test worker_train_test)
+# And under TSan: loops, the client, collectives, transport, the reader.
+set(CAPSTAN_TSAN
+  async_test client_test common_mailbox_test common_transport_contract_test common_zmq_transport_test loops_test
+  monitoring_test reader_test server_loops_test worker_collective_mesh_test worker_collective_thread_test
+  worker_train_local_test worker_train_test)
+# With real processes, in --quick.
+set(CAPSTAN_QUICK by_hand_test tidy tidy_format)
+# Started first, since the others fit in beside them. The longest first.
+set(CAPSTAN_LONGEST
+  damage_test allreduce_nccl_test allreduce_test local_reduce_test local_reduce_nccl_test resume_test torch_worker_test
+  kill_test parity_torch device_test precision_test deadlines_test durable_test disk_full_test faults_test partition_test
+  pause_test launch_test same_bits_test embed_test torch_schedule_test worker_device_left_out_waits kernels_emulated_test
+  kernels_vision_test client_memory_test)
+
+# capstan_tiers(TEST LABELS...): gives a test these labels, those of its tiers, and its place in the order.
+function(capstan_tiers test)
+  set(labels ${ARGN})
+  foreach(tier ONCE ASAN TSAN QUICK)
+    if(test IN_LIST CAPSTAN_${tier})
+      string(TOLOWER ${tier} label)
+      list(APPEND labels ${label})
+    endif()
+  endforeach()
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}")
+  list(FIND CAPSTAN_LONGEST ${test} place)
+  if(NOT place EQUAL -1)
+    math(EXPR cost "1000 - ${place}")
+    set_tests_properties(${test} PROPERTIES COST ${cost})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY CAPSTAN_TESTS ${test})
+endfunction()
+
+# capstan_tier_targets(NAME): builds a program, which may have a test of its name, in the tiers of that test.
+function(capstan_tier_targets name)
+  if(name IN_LIST CAPSTAN_ONCE)
+    add_dependencies(once_tests ${name})
+  endif()
+  if(name IN_LIST CAPSTAN_ONCE OR name IN_LIST CAPSTAN_ASAN)
+    add_dependencies(asan_tests ${name})
+  endif()
+  if(name IN_LIST CAPSTAN_TSAN)
+    add_dependencies(tsan_tests ${name})
+  endif()
+endfunction()
+
+# capstan_check_tiers(): after all tests.
+function(capstan_check_tiers)
+  get_property(tests GLOBAL PROPERTY CAPSTAN_TESTS)
+  if(CAPSTAN_SANITIZE)
+    return() # some tests do not exist there
+  endif()
+  foreach(tier ONCE ASAN TSAN QUICK LONGEST)
+    foreach(test ${CAPSTAN_${tier}})
+      if(NOT test IN_LIST tests)
+        message(FATAL_ERROR "tests/tiers.cmake: CAPSTAN_${tier} names ${test}, and there is no such test")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# capstan_default_tests(): the target default_tests, all that is built by default but what runs once. After all targets.
+function(capstan_default_tests)
+  add_custom_target(default_tests)
+  capstan_add_default_targets(${PROJECT_SOURCE_DIR})
+endfunction()
+
+function(capstan_add_default_targets directory)
+  get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    get_target_property(excluded ${target} EXCLUDE_FROM_ALL)
+    if(type MATCHES "LIBRARY|EXECUTABLE" AND NOT type STREQUAL INTERFACE_LIBRARY AND NOT excluded AND NOT target IN_LIST CAPSTAN_ONCE)
+      add_dependencies(default_tests ${target})
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY ${directory} PROPERTY SUBDIRECTORIES)
+  foreach(folder ${folders})
+    capstan_add_default_targets(${folder})
+  endforeach()
+endfunction()
