@@ -5,6 +5,8 @@
 #include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/server_processes.h"
+#include "common/job/cluster_section.h"
+#include "common/job_config.h"
 
 namespace capstan::cli {
 namespace {

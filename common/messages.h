@@ -17,7 +17,6 @@
 
 #include "common/buffer.h"
 #include "common/catalog.h"
-#include "common/encoding.h"
 #include "common/reduction_tree.h"
 #include "common/status.h"
 #include "common/types.h"

@@ -4,6 +4,11 @@
 #include <limits>
 #include <type_traits>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/job_config.h"
 #include "server/admission.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"
@@ -161,6 +166,12 @@ void Coordinator::Advance(Instant now, Outbox* out) {
   AdvanceSnapshots(now, out);
 }
 
+Instant Coordinator::lease() const { return Seconds(options_.config.limits.lease); }
+
+bool Coordinator::AcknowledgesDurably() const {
+  return options_.config.job.acknowledge == Acknowledge::kDurable;
+}
+
 bool Coordinator::EnoughMembers(Instant now) const {
   if (members_.size() >= options_.config.cluster.workers) return true;
   return members_.size() >= options_.config.cluster.min_workers &&
@@ -171,7 +182,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
   if (!all || !catalog_) return;
   if (overruled_) {
-    if (options_.config.job.acknowledge == Acknowledge::kDurable) SayLost("the rollback was accepted", out);
+    if (AcknowledgesDurably()) SayLost("the rollback was accepted", out);
     StartRecovery(Recovery::kGoBack, now, out);
   } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
@@ -205,7 +216,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   step_ = Step{newest->hello->version.value};
   parameters_ = recover_->parameters;
-  if (!HasGlobalSteps(options_.config.job.mode)) parameters_ = ParametersOf(options_.config, step_, step_.value);
+  if (!HasGlobalSteps(options_.config.mode())) parameters_ = ParametersOf(options_.config, step_, step_.value);
   attempt_ = 0;  // shards may stand at different attempts; the verdict is pure, so a Redo is simply decided again
   pending_.reset();
   if (newest->hello->last_commit) {
@@ -223,7 +234,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   SendPending(now, out);
   held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
   // Who has which slots and ranks in the group, only the coordinator before knew.
-  if (WorkersUpdate(options_.config.job.mode)) {
+  if (WorkersUpdate(options_.config.mode())) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
   }
   Reassign(out);
@@ -259,7 +270,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
     case Verdict::Kind::kCommit: break;
   }
   (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
-  if (WorkersUpdate(options_.config.job.mode)) {
+  if (WorkersUpdate(options_.config.mode())) {
     verdict.next.held = parameters_.keep;
     verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), now);
     verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
@@ -411,7 +422,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   ForgivePause(now);
   if (now >= next_ping_) {
     next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
-    const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
+    const bool by_slot = !HasGlobalSteps(options_.config.mode());
     const bool running = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
     for (const ShardState& shard : shards_) {
       if (shard.peer.value == 0) continue;
@@ -466,7 +477,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 // What shards do in a Reset.
 const char* Coordinator::ResettingText() const {
   if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
-  return WorkersUpdate(options_.config.job.mode) ? " (leaving the step under way)"
+  return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
                                                  : " (loading its snapshot and its log)";
 }
 
@@ -499,7 +510,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
       const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
-      const bool forms = WorkersUpdate(options_.config.job.mode) && worker.group != GroupState::kFormed;
+      const bool forms = WorkersUpdate(options_.config.mode()) && worker.group != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
                         std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +

@@ -90,7 +90,7 @@ class Coordinator {
   bool AwaitsFirstWeights() const;
   // Programs that only read, heard within their lease.
   std::size_t follower_count() const { return followers_.size(); }
-  Instant lease() const { return Seconds(options_.config.limits.lease); }
+  Instant lease() const;
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
   // Shards' addresses, once all are known.
@@ -159,6 +159,8 @@ class Coordinator {
   void StartRecovery(Recovery recovery, Instant now, Outbox* out);
   bool MustGoOn() const;
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
+  // Whether workers learn of a push when it is on disk.
+  bool AcknowledgesDurably() const;
   bool GoingOn() const { return recover_->history < generation_; }
   const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "common/encoding.h"
 #include "common/hash.h"
 #include "common/metrics_check.h"
 #include "server/admission.h"

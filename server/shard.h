@@ -27,7 +27,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/mode.h"
 #include "common/messages.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"

@@ -1,6 +1,7 @@
 // How a shard acknowledges durably: what it admits goes into its log first, in groups, and is applied when it is there.
 #include <algorithm>
 
+#include "common/encoding.h"
 #include "server/admission.h"
 #include "server/shard.h"
 

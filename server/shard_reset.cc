@@ -1,5 +1,6 @@
 // How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
 // forgotten.
+#include "common/encoding.h"
 #include "server/shard.h"
 
 namespace capstan::server {

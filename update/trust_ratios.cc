@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/job/optimizer_section.h"
+
 namespace capstan {
 
 namespace {

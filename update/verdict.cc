@@ -5,6 +5,11 @@
 #include <cstring>
 #include <limits>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/schedule_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/loss_scale.h"
 #include "common/metrics_check.h"
 #include "update/schedule.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/messages.h"
 
 namespace capstan {

@@ -7,6 +7,12 @@
 
 #include "cli/address.h"
 #include "cli/trace_file.h"
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/metrics_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 
 namespace capstan::cli {
 namespace {

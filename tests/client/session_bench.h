@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/job/mode.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {

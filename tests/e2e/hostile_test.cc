@@ -9,6 +9,11 @@
 #include <atomic>
 #include <future>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 #include "common/safetensors.h"
 #include "common/zmq_transport.h"

@@ -1,4 +1,9 @@
 // What a job goes back to, how it ends, and what is not part of it.
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/snapshot_section.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

@@ -4,6 +4,8 @@
 // Kind: functions of a bench.
 #pragma once
 
+#include "common/job/job_section.h"
+#include "common/job/snapshot_section.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/job/mode.h"
+#include "common/job/optimizer_kind.h"
 #include "server/shard.h"
 #include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"

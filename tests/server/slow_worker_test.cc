@@ -1,3 +1,4 @@
+#include "common/job/job_section.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -5,6 +5,11 @@
 #include <new>
 #include <utility>
 
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
+
 namespace capstan::client {
 
 namespace {
@@ -106,8 +111,8 @@ Status ReaderCore::TakeJob(const View& view) {
     job_ = view.job;
     job_file_ = view.job_file;
     steps_ = config.job.steps;
-    has_global_steps_ = HasGlobalSteps(config.job.mode);
-    reads_kept_ = WorkersUpdate(config.job.mode);
+    has_global_steps_ = HasGlobalSteps(config.mode());
+    reads_kept_ = WorkersUpdate(config.mode());
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));

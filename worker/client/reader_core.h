@@ -21,7 +21,7 @@
 
 #include "common/actor.h"
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/optimizer_kind.h"
 #include "common/weights_reader.h"
 
 namespace capstan::client {

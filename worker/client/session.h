@@ -23,7 +23,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/mode.h"
 #include "common/messages.h"
 #include "worker/client/first_weights.h"
 #include "worker/client/pending_pushes.h"

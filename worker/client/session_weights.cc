@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/encoding.h"
 #include "common/hash.h"
 #include "worker/client/session.h"
 

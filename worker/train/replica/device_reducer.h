@@ -14,7 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/collective_kind.h"
+#include "common/job/forward.h"
 #include "common/messages.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
