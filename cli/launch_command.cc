@@ -12,6 +12,7 @@
 #include "common/job/job_section.h"
 #include "common/job/model_section.h"
 #include "common/job_config.h"
+#include "common/messages/shard_reports.h"
 #include "common/safetensors.h"
 #include "common/utf8.h"
 #include "worker/train/sample_text.h"

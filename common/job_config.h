@@ -34,7 +34,12 @@ class JobConfig {
   ~JobConfig();
   bool operator==(const JobConfig& other) const;
 
-  Mode mode() const;  // job.mode
+  // Keys of [job] that many ask for.
+  const std::string& name() const;
+  Mode mode() const;
+  std::uint64_t steps() const;
+  std::uint32_t slots() const;
+
   std::uint32_t shard_count() const;
 
   JobSection& job;

@@ -44,7 +44,10 @@ JobConfig& JobConfig::operator=(const JobConfig& other) {
 
 bool JobConfig::operator==(const JobConfig& other) const { return *sections_ == *other.sections_; }
 
+const std::string& JobConfig::name() const { return job.name; }
 Mode JobConfig::mode() const { return job.mode; }
+std::uint64_t JobConfig::steps() const { return job.steps; }
+std::uint32_t JobConfig::slots() const { return job.slots; }
 std::uint32_t JobConfig::shard_count() const { return cluster.servers * cluster.shards_per_server; }
 
 bool ReducesLocally(const JobConfig& config) { return config.allreduce.local_reduce != LocalReduce::kNone; }

@@ -9,6 +9,10 @@
 #include "common/job/limits_section.h"
 #include "common/job/snapshot_section.h"
 #include "common/job_config.h"
+#include "common/messages/error.h"
+#include "common/messages/membership.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"
@@ -124,21 +128,12 @@ void Coordinator::Fail(Status reason, Outbox* out) {
 }
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
-  std::visit(
-      [&](const auto& body) {
-        using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Hello> || std::is_same_v<Body, Join> || std::is_same_v<Body, Beat> ||
-                      std::is_same_v<Body, ResetDone> || std::is_same_v<Body, Prepared> ||
-                      std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress> ||
-                      std::is_same_v<Body, ResetBad> || std::is_same_v<Body, SnapshotDone>) {
-          On(from, body, now, out);
-        } else if constexpr (std::is_same_v<Body, Leave>) {
-          On(body, now, out);
-        } else if constexpr (!std::is_same_v<Body, Error>) {
-          RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
-        }
-      },
-      message.header);
+  const auto take = [&](const auto& body) { On(from, body, now, out); };
+  const Header& header = message.header;
+  if (header.VisitAs<Hello, Join, Beat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take)) return;
+  if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
+  if (header.Is<Error>()) return;
+  RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
 }
 
 void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life) const {
@@ -168,9 +163,7 @@ void Coordinator::Advance(Instant now, Outbox* out) {
 
 Instant Coordinator::lease() const { return Seconds(options_.config.limits.lease); }
 
-bool Coordinator::AcknowledgesDurably() const {
-  return options_.config.job.acknowledge == Acknowledge::kDurable;
-}
+bool Coordinator::AcknowledgesDurably() const { return options_.config.job.acknowledge == Acknowledge::kDurable; }
 
 bool Coordinator::EnoughMembers(Instant now) const {
   if (members_.size() >= options_.config.cluster.workers) return true;
@@ -307,8 +300,8 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
   if (!pending_ || !pending_backoff_.Due(now)) return;
   bool sent = false;
   for (const ShardState& shard : shards_) {
-    const auto* commit = std::get_if<Commit>(&*pending_);
-    const auto* redo = std::get_if<Redo>(&*pending_);
+    const auto* commit = pending_->As<Commit>();
+    const auto* redo = pending_->As<Redo>();
     const bool answered = commit != nullptr ? shard.committed && *shard.committed >= commit->step
                                             : shard.prepared && shard.prepared->step == redo->step &&
                                                   shard.prepared->attempt >= redo->attempt;
@@ -478,7 +471,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 const char* Coordinator::ResettingText() const {
   if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
   return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
-                                                 : " (loading its snapshot and its log)";
+                                               : " (loading its snapshot and its log)";
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {

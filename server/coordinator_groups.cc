@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
@@ -144,7 +143,7 @@ void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* ou
 
 bool Coordinator::KeepDue(Step step, Instant now) {
   if (!WorkersUpdate(options_.config.mode())) return false;
-  return step.Next().value >= options_.config.job.steps || stop_requested_ || SnapshotDue(step.Next(), now);
+  return step.Next().value >= options_.config.steps() || stop_requested_ || SnapshotDue(step.Next(), now);
 }
 
 }  // namespace capstan::server

@@ -1,6 +1,7 @@
 // How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
 #include <algorithm>
 
+#include "common/messages/shard_orders.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
@@ -112,7 +113,7 @@ void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) 
   StartRecovery(Recovery::kGoBack, now, out);
 }
 
-Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
+Result<std::vector<PartSource>> Coordinator::FindSources() const {
   std::vector<Reset::Source> sources;
   if (recover_->snapshot.IsNone()) return sources;
   CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);

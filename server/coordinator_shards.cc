@@ -4,6 +4,8 @@
 #include "common/job/cluster_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/membership.h"
+#include "common/messages/shard_orders.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"

@@ -3,6 +3,8 @@
 
 #include "common/job/cluster_section.h"
 #include "common/job/snapshot_section.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"

@@ -3,6 +3,7 @@
 
 #include "common/job/cluster_section.h"
 #include "common/job_config.h"
+#include "common/messages/membership.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"

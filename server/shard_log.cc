@@ -4,6 +4,7 @@
 #include "common/encoding.h"
 #include "server/admission.h"
 #include "server/shard.h"
+#include "server/snapshot_load.h"
 
 namespace capstan::server {
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/job/optimizer_section.h"
+#include "common/messages/shard_reports.h"
 
 namespace capstan {
 

@@ -14,7 +14,9 @@
 
 #include "common/catalog.h"
 #include "common/job/forward.h"
-#include "common/messages.h"
+#include "common/messages/forward.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/step_parameters.h"
 
 namespace capstan {
 

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "common/hash.h"
+#include "common/messages/limits.h"
 #include "server/storage/owned_slice.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/storage_json.h"

@@ -2,6 +2,7 @@
 #include "common/job/allreduce_section.h"
 #include "common/job/device.h"
 #include "common/job/job_section.h"
+#include "common/job/sections.h"
 #include "common/job_config.h"
 #include "tests/catch.h"
 

@@ -29,7 +29,8 @@ void CoordinatorBench::Run() {
   Forget();
 }
 
-Prepared CoordinatorBench::MakePrepared(ShardIndex shard, std::uint64_t step, double square, std::uint32_t attempt) const {
+Prepared CoordinatorBench::MakePrepared(ShardIndex shard, std::uint64_t step, double square,
+                                        std::uint32_t attempt) const {
   Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
   const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
   prepared.report.segment_squares.assign(blocks, square);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "common/job_config.h"
+#include "common/messages/membership.h"
+#include "common/messages/snapshot_done.h"
 #include "server/coordinator.h"
 
 namespace capstan::server {
@@ -54,7 +56,7 @@ class CoordinatorBench {
   std::vector<T> Take(PeerId to) {
     std::vector<T> taken;
     std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
-      const T* body = std::get_if<T>(&envelope.message.header);
+      const T* body = envelope.message.header.As<T>();
       if (envelope.to != to || body == nullptr) return false;
       taken.push_back(*body);
       return true;
@@ -68,7 +70,7 @@ class CoordinatorBench {
   template <class T>
   std::size_t Count() const {
     std::size_t count = 0;
-    for (const Envelope& envelope : out_.envelopes) count += std::holds_alternative<T>(envelope.message.header) ? 1 : 0;
+    for (const Envelope& envelope : out_.envelopes) count += envelope.message.header.Is<T>() ? 1 : 0;
     return count;
   }
   void Forget() { out_ = {}; }

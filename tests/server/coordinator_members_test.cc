@@ -2,6 +2,8 @@
 #include "common/job/cluster_section.h"
 #include "common/job/limits_section.h"
 #include "common/job_config.h"
+#include "common/messages/error.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -4,6 +4,7 @@
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job/snapshot_section.h"
+#include "common/messages/error.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

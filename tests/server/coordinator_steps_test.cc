@@ -3,6 +3,8 @@
 
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
+#include "common/messages/error.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -9,6 +9,7 @@
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/loss_scale.h"
+#include "common/messages/shard_reports.h"
 #include "common/random.h"
 #include "tests/catch.h"
 #include "update/schedule.h"

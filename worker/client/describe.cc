@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/job/job_section.h"
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
@@ -32,7 +31,7 @@ Declaration DeclarationOf(const WorkerDescription& description, const JobConfig&
   declaration.data_fingerprint = description.data_fingerprint;
   declaration.mode = config.mode();
   declaration.encoding = EncodingOf(config);
-  declaration.steps = config.job.steps;
+  declaration.steps = config.steps();
   if (config.limits.stall > 0) {
     declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
   }

@@ -14,6 +14,7 @@
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/loss_scale.h"
+#include "common/messages/limits.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"

@@ -5,10 +5,10 @@
 #include <new>
 #include <utility>
 
-#include "common/job/job_section.h"
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/error.h"
 
 namespace capstan::client {
 
@@ -110,7 +110,7 @@ Status ReaderCore::TakeJob(const View& view) {
     CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(view.job_file, "the coordinator's job file"));
     job_ = view.job;
     job_file_ = view.job_file;
-    steps_ = config.job.steps;
+    steps_ = config.steps();
     has_global_steps_ = HasGlobalSteps(config.mode());
     reads_kept_ = WorkersUpdate(config.mode());
     state_names_ = StateNames(config.optimizer.kind);
@@ -220,8 +220,8 @@ Status ReaderCore::ConnectShards() {
 void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (from == options_.coordinator) {
     coordinator_heard_ = now;
-    if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
-    const auto* error = std::get_if<Error>(&message.header);
+    if (const auto* view = message.header.As<View>()) On(*view, now, out);
+    const auto* error = message.header.As<Error>();
     if (error != nullptr && error->code == Code::kRefused) Fail(Refused(error->message));
     return;
   }

@@ -5,6 +5,7 @@
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/weights.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {

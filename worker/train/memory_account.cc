@@ -10,7 +10,6 @@
 #include "common/encoding.h"
 #include "common/job/allreduce_section.h"
 #include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
 #include "common/job/model_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job/worker_section.h"
@@ -65,12 +64,12 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
 
 // Without global steps a round is one slot. Where workers update, slots are added to one sum.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
-  if (WorkersUpdate(config.mode())) return config.job.slots > config.cluster.workers ? 2 : 1;
-  if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.job.slots);
-  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
+  if (WorkersUpdate(config.mode())) return config.slots() > config.cluster.workers ? 2 : 1;
+  if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
+  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.slots());
   std::uint64_t most = 0;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
-    most = std::max(most, GradientBuffers(SlotShare(config.job.slots, workers, worker), config.job.slots));
+    most = std::max(most, GradientBuffers(SlotShare(config.slots(), workers, worker), config.slots()));
   }
   return most;
 }
@@ -94,7 +93,7 @@ struct LocalCounts {
 LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
   LocalCounts counts;
   if (!ReducesLocally(config)) return counts;
-  const SlotIndex slots = config.job.slots;
+  const SlotIndex slots = config.slots();
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, slots);
   constexpr std::uint32_t kWorkersMax = collective::kRanksMax;
   for (std::uint32_t first = 0; first < workers; ++first) {

@@ -16,7 +16,7 @@
 
 #include "common/job/collective_kind.h"
 #include "common/job/forward.h"
-#include "common/messages.h"
+#include "common/messages/group.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
 #include "worker/train/buckets.h"
