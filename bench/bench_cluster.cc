@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <string_view>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "server/coordinator_loop.h"
 #include "server/shard_loop.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "common/job_config.h"
+#include "common/job/device.h"
 #include "common/status.h"
 #include "kernels/cuda/library_search.h"
 

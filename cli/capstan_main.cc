@@ -15,35 +15,31 @@
 namespace capstan::cli {
 namespace {
 
-CLI::App* DescribeLaunch(CLI::App* app, LaunchArguments* arguments) {
-  CLI::App* launch = app->add_subcommand("launch", "Run a whole job on this machine.");
-  launch->add_option("JOB.toml", arguments->job_file, "the job file; with --resume the run directory's by default");
-  launch->add_option("--run-dir", arguments->run_dir,
-                     "folder for what the run leaves behind (default: runs/NAME-TIME)");
-  launch->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
-      ->allow_extra_args(false);
+Command DescribeLaunch(Command app, LaunchArguments* arguments) {
+  Command launch = app.AddCommand("launch", "Run a whole job on this machine.");
+  launch.Add("JOB.toml", &arguments->job_file, "the job file; with --resume the run directory's by default");
+  launch.Add("--run-dir", &arguments->run_dir, "folder for what the run leaves behind (default: runs/NAME-TIME)");
+  launch.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
   launch
-      ->add_option("--max-restarts", arguments->max_restarts,
-                   "how often processes that are killed are started again, all together")
-      ->capture_default_str();
+      .Add("--max-restarts", &arguments->max_restarts,
+           "how often processes that are killed are started again, all together")
+      .ShowDefault();
   DescribeResume(launch, "", &arguments->begin);
-  launch->add_option("--trace", arguments->trace,
-                     "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
-                     "trace.worker-0.json and so on, each written when its process ends");
-  launch->add_flag("--print-config", arguments->print_config,
-                   "print the job file with every default filled in, and end");
+  launch.Add("--trace", &arguments->trace,
+             "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
+             "trace.worker-0.json and so on, each written when its process ends");
+  launch.AddFlag("--print-config", &arguments->print_config,
+                 "print the job file with every default filled in, and end");
   return launch;
 }
 
-CLI::App* DescribeBench(CLI::App* app, BenchArguments* arguments) {
-  CLI::App* bench = app->add_subcommand("bench", "Measure this machine and capstan on it.");
-  bench->add_option("NAME", arguments->name, "the benchmark; without one: their list");
-  bench->add_option("-o,--output", arguments->output, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
-  bench->add_option("--only", arguments->only, "train: the figures with this TEXT in their name, as gpt/1s1w");
-  bench->add_option("--python", arguments->python,
-                    "train: the interpreter whose PyTorch it compares with, as VENV/bin/python; else /usr/bin/python3");
+Command DescribeBench(Command app, BenchArguments* arguments) {
+  Command bench = app.AddCommand("bench", "Measure this machine and capstan on it.");
+  bench.Add("NAME", &arguments->name, "the benchmark; without one: their list");
+  bench.Add("-o,--output", &arguments->output, "table or json").OneOf({"table", "json"}).ShowDefault();
+  bench.Add("--only", &arguments->only, "train: the figures with this TEXT in their name, as gpt/1s1w");
+  bench.Add("--python", &arguments->python,
+            "train: the interpreter whose PyTorch it compares with, as VENV/bin/python; else /usr/bin/python3");
   return bench;
 }
 
@@ -56,23 +52,29 @@ bool IsCommand(std::string_view word, std::span<const std::string_view> commands
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Parameter-server training: launch jobs, keep what they learned, measure.", "capstan");
-  app.set_version_flag("--version", VersionLine("capstan"));
-  app.require_subcommand(0, 1);
+  CommandLine line("Parameter-server training: launch jobs, keep what they learned, measure.", "capstan");
+  Command app = line.root();
+  app.AddVersion(VersionLine("capstan"));
+  app.AllowOneCommand();
   LaunchArguments launch_arguments;
   BenchArguments bench_arguments;
-  const CLI::App* launch = DescribeLaunch(&app, &launch_arguments);
-  const CLI::App* bench = DescribeBench(&app, &bench_arguments);
-  const SnapshotCommand snapshot(&app);
+  const Command launch = DescribeLaunch(app, &launch_arguments);
+  const Command bench = DescribeBench(app, &bench_arguments);
+  const SnapshotCommand snapshot(app);
   constexpr std::array<std::string_view, 3> kCommands = {"launch", "snapshot", "bench"};
   const std::string_view word = argc > 1 ? argv[1] : "-", second = argc > 2 ? argv[2] : "-";
   if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
   if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
-  if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
-  if (launch->parsed()) return RunLaunch(launch_arguments);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
+  if (launch.parsed()) return RunLaunch(launch_arguments);
   if (snapshot.parsed()) return snapshot.Run();
+<<<<<<< HEAD
   if (bench->parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.help().c_str(), stderr);
+=======
+  if (bench.parsed()) return RunBench(bench_arguments, AllBenches());
+  std::fputs(app.Help().c_str(), stderr);
+>>>>>>> 0658f05 (cli, storage: compile CLI11 and the JSON library's templates once)
   return kExitUsage;
 }
 

@@ -5,6 +5,8 @@
 #include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/server_processes.h"
+#include "common/job/cluster_section.h"
+#include "common/job_config.h"
 
 namespace capstan::cli {
 namespace {
@@ -17,22 +19,20 @@ struct Arguments {
   RunBegin begin = RunBegin::kNew;
 };
 
-void Describe(CLI::App* app, Arguments* arguments) {
-  app->set_version_flag("--version", VersionLine("capstan-server"));
-  app->add_option("JOB.toml", arguments->job_file, "the job file, the same for all processes")->required();
-  auto* role = app->add_option_group("role");
-  role->add_flag("--coordinator", arguments->coordinator, "be the job's coordinator");
-  role->add_option("--index", arguments->index, "be server number INDEX, from 0")->check(CLI::Range(0, 4095));
-  role->require_option(0, 1);
-  app->add_option("--run-dir", arguments->run_dir, "folder for what the run leaves behind");
+void Describe(Command app, Arguments* arguments) {
+  app.AddVersion(VersionLine("capstan-server"));
+  app.Add("JOB.toml", &arguments->job_file, "the job file, the same for all processes").Required();
+  Command role = app.AddChoice("role");
+  role.AddFlag("--coordinator", &arguments->coordinator, "be the job's coordinator");
+  role.Add("--index", &arguments->index, "be server number INDEX, from 0").InRange(0, 4095);
+  app.Add("--run-dir", &arguments->run_dir, "folder for what the run leaves behind");
   DescribeResume(app, "coordinator: ", &arguments->begin);
-  app->add_option("--set", arguments->overrides, "section.key=value: another value than the job file's")
-      ->allow_extra_args(false);
-  app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
-  app->add_option("--trace", arguments->trace,
-                  "server: file for what its shards did and when, for Perfetto; written at the end");
-  app->add_flag("--print-config", arguments->print_config, "print the job file with every default filled in, and end");
-  app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
+  app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
+  app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
+  app.Add("--trace", &arguments->trace,
+          "server: file for what its shards did and when, for Perfetto; written at the end");
+  app.AddFlag("--print-config", &arguments->print_config, "print the job file with every default filled in, and end");
+  app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
 
 int Fail(const std::string& message) {
@@ -41,10 +41,10 @@ int Fail(const std::string& message) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Runs the coordinator of a job, or one of its servers.", "capstan-server");
+  CommandLine line("Runs the coordinator of a job, or one of its servers.", "capstan-server");
   Arguments arguments;
-  Describe(&app, &arguments);
-  if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
+  Describe(line.root(), &arguments);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
 
   const EventWriter events(arguments.events_fd);
   Result<JobConfig> config = LoadJobConfig(arguments.job_file, arguments.overrides);

@@ -40,27 +40,27 @@ void RaiseOpenFilesLimit() {
   setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
-void Describe(CLI::App* app, Arguments* arguments) {
-  app->set_version_flag("--version", VersionLine("capstan-worker"));
-  app->add_option("--coordinator", arguments->worker.coordinator, "HOST:PORT of the job's coordinator")->required();
-  app->add_option("--name", arguments->worker.name, "this worker's name; a newer process of that name takes over");
-  app->add_option("--address", arguments->worker.address,
-                  "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
-                  "by; default: "
-                  "the one towards the coordinator");
-  app->add_option("--machine", arguments->worker.machine,
-                  "allreduce.local_reduce: name of the machine, the same for its workers alone (default: the boot id)");
-  app->add_option("--data-root", arguments->worker.data_root, "folder that the job's data paths are below");
-  app->add_option("--threads", arguments->worker.threads, "threads that compute (default: worker.threads)");
-  app->add_option("--local-rank", arguments->worker.local_rank,
-                  "number of this worker among those of its machine, from 0: which of its GPUs device = \"cuda\" is")
-      ->capture_default_str();
-  app->add_option("--join-seconds", arguments->worker.join_seconds, "how long to wait for the coordinator")
-      ->check(CLI::Range(0.001, 1e9))
-      ->capture_default_str();
-  app->add_option("--metrics-listen", arguments->metrics_listen, "HOST:PORT of /metrics")->capture_default_str();
-  app->add_option("--trace", arguments->trace, "file for what it did and when, for Perfetto; written at the end");
-  app->add_option("--events-fd", arguments->events_fd, "where to report to a launcher")->group("");
+void Describe(Command app, Arguments* arguments) {
+  app.AddVersion(VersionLine("capstan-worker"));
+  app.Add("--coordinator", &arguments->worker.coordinator, "HOST:PORT of the job's coordinator").Required();
+  app.Add("--name", &arguments->worker.name, "this worker's name; a newer process of that name takes over");
+  app.Add("--address", &arguments->worker.address,
+          "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
+          "by; default: "
+          "the one towards the coordinator");
+  app.Add("--machine", &arguments->worker.machine,
+          "allreduce.local_reduce: name of the machine, the same for its workers alone (default: the boot id)");
+  app.Add("--data-root", &arguments->worker.data_root, "folder that the job's data paths are below");
+  app.Add("--threads", &arguments->worker.threads, "threads that compute (default: worker.threads)");
+  app.Add("--local-rank", &arguments->worker.local_rank,
+          "number of this worker among those of its machine, from 0: which of its GPUs device = \"cuda\" is")
+      .ShowDefault();
+  app.Add("--join-seconds", &arguments->worker.join_seconds, "how long to wait for the coordinator")
+      .InRange(0.001, 1e9)
+      .ShowDefault();
+  app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics").ShowDefault();
+  app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
+  app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
 
 std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const char* unit_name) {
@@ -114,10 +114,10 @@ Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Computes gradients for a job.", "capstan-worker");
+  CommandLine line("Computes gradients for a job.", "capstan-worker");
   Arguments arguments;
-  Describe(&app, &arguments);
-  if (const std::optional<int> code = ParseCommandLine(&app, argc, argv)) return *code;
+  Describe(line.root(), &arguments);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (PortOf(arguments.worker.coordinator) == 0) {
     std::fprintf(stderr, "capstan-worker: --coordinator takes HOST:PORT, not \"%s\"\n",
                  arguments.worker.coordinator.c_str());

@@ -1,37 +1,90 @@
 #include "cli/command_line.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <type_traits>
 
 #include "cli/process.h"
 
 namespace capstan::cli {
 
-std::optional<int> ParseCommandLine(CLI::App* app, int argc, char** argv) {
+Option& Option::Required() { return option_->required(), *this; }
+Option& Option::ShowDefault() { return option_->capture_default_str(), *this; }
+Option& Option::InRange(int min, int max) { return option_->check(CLI::Range(min, max)), *this; }
+Option& Option::InRange(double min, double max) { return option_->check(CLI::Range(min, max)), *this; }
+Option& Option::OneOf(const std::vector<std::string>& words) { return option_->check(CLI::IsMember(words)), *this; }
+Option& Option::NotWith(const Option& other) { return option_->excludes(other.option_), *this; }
+Option& Option::OnlyWith(const Option& other) { return option_->needs(other.option_), *this; }
+Option& Option::Hide() { return option_->group(""), *this; }
+
+template <class T>
+Option Command::Add(const std::string& names, T* value, const std::string& help) {
+  CLI::Option* const option = app_->add_option(names, *value, help);
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(false);
+  return Option(option);
+}
+
+template Option Command::Add(const std::string&, std::string*, const std::string&);
+template Option Command::Add(const std::string&, std::vector<std::string>*, const std::string&);
+template Option Command::Add(const std::string&, int*, const std::string&);
+template Option Command::Add(const std::string&, unsigned*, const std::string&);
+template Option Command::Add(const std::string&, double*, const std::string&);
+template Option Command::Add(const std::string&, std::optional<std::uint64_t>*, const std::string&);
+
+Option Command::AddFlag(const std::string& names, bool* value, const std::string& help) {
+  return Option(app_->add_flag(names, *value, help));
+}
+
+Option Command::AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help) {
+  return Option(app_->add_flag_function(
+      names, [begin, value](std::int64_t) { *value = std::max(*value, begin); }, help));
+}
+
+void Command::AddVersion(const std::string& line) { app_->set_version_flag("--version", line); }
+
+Command Command::AddCommand(const std::string& name, const std::string& help) {
+  return Command(app_->add_subcommand(name, help));
+}
+
+Command Command::AddChoice(const std::string& name) {
+  CLI::App* const group = app_->add_option_group(name);
+  group->require_option(0, 1);
+  return Command(group);
+}
+
+void Command::AllowOneCommand() { app_->require_subcommand(0, 1); }
+bool Command::parsed() const { return app_->parsed(); }
+bool Command::chose(const std::string& command) const { return app_->got_subcommand(command); }
+std::string Command::Help(const std::string& program) const { return app_->help(program); }
+
+CommandLine::CommandLine(const std::string& description, const std::string& program)
+    : app_(std::make_unique<CLI::App>(description, program)) {}
+CommandLine::~CommandLine() = default;
+
+std::optional<int> CommandLine::Parse(int argc, char** argv) {
   try {
-    app->parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::Success& done) {
-    app->exit(done, std::cout, std::cerr);
+    app_->exit(done, std::cout, std::cerr);
     return kExitDone;
   } catch (const CLI::ParseError& error) {
-    std::cerr << app->get_name() << ": " << error.what() << "\nTry '" << app->get_name() << " --help'.\n";
+    std::cerr << app_->get_name() << ": " << error.what() << "\nTry '" << app_->get_name() << " --help'.\n";
     return kExitUsage;
   }
   return std::nullopt;
 }
 
-void DescribeResume(CLI::App* app, const std::string& who, RunBegin* begin) {
-  const auto set = [begin](RunBegin value) {
-    return [begin, value](std::int64_t) { *begin = std::max(*begin, value); };
-  };
-  auto* resume = app->add_flag_function("--resume", set(RunBegin::kResume),
+void DescribeResume(Command command, const std::string& who, RunBegin* begin) {
+  const Option resume = command.AddFlag("--resume", RunBegin::kResume, begin,
                                         who + "go on with the job of --run-dir from its newest snapshot");
-  app->add_flag_function("--accept-rollback", set(RunBegin::kRollBack),
-                         who +
-                             "go on although the coordinator's log is older than what its servers have seen: what "
-                             "came after its newest snapshot is given up")
-      ->needs(resume);
+  command
+      .AddFlag("--accept-rollback", RunBegin::kRollBack, begin,
+               who +
+                   "go on although the coordinator's log is older than what its servers have seen: what "
+                   "came after its newest snapshot is given up")
+      .OnlyWith(resume);
 }
 
 }  // namespace capstan::cli

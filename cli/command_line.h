@@ -1,20 +1,80 @@
-// ParseCommandLine: CLI11, with our exit codes. DescribeResume: the options by which a run is gone on with.
+// CommandLine: the options and commands of a program; DescribeResume: the options by which a run is gone on with.
 //
-// Kind:   functions. CLI11's exceptions stop here.
+// Kind:   CommandLine is owned by main; Command and Option are handles to parts of it.
+// Why:    the one place that knows CLI11; its exceptions stop here.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/run_directory.h"
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace capstan::cli {
 
-// Nothing: go on. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
-std::optional<int> ParseCommandLine(CLI::App* app, int argc, char** argv);
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+  Option& Required();
+  Option& ShowDefault();
+  Option& InRange(int min, int max);
+  Option& InRange(double min, double max);
+  Option& OneOf(const std::vector<std::string>& words);
+  Option& NotWith(const Option& other);
+  Option& OnlyWith(const Option& other);
+  Option& Hide();  // from the help
+
+ private:
+  CLI::Option* option_;
+};
+
+class Command {
+ public:
+  explicit Command(CLI::App* app) : app_(app) {}
+
+  // `value` outlives the parsing and is set by it; what it is before is the default. T is std::string, int, unsigned,
+  // std::uint64_t in a std::optional, double, or a list of texts: then each one takes the option again.
+  template <class T>
+  Option Add(const std::string& names, T* value, const std::string& help);
+  Option AddFlag(const std::string& names, bool* value, const std::string& help);
+  // The furthest of the flags that are given counts.
+  Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
+  void AddVersion(const std::string& line);
+
+  Command AddCommand(const std::string& name, const std::string& help);
+  // Options of which one at most is given.
+  Command AddChoice(const std::string& name);
+  void AllowOneCommand();
+
+  bool parsed() const;
+  bool chose(const std::string& command) const;
+  // As `program` calls it; empty: by its own name.
+  std::string Help(const std::string& program = "") const;
+
+ private:
+  CLI::App* app_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(const std::string& description, const std::string& program);
+  ~CommandLine();
+
+  Command root() const { return Command(app_.get()); }
+  // Nothing: go on. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
+  std::optional<int> Parse(int argc, char** argv);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
 
 // `who` stands before the help of each. `begin` outlives the parsing, and is set by it.
-void DescribeResume(CLI::App* app, const std::string& who, RunBegin* begin);
+void DescribeResume(Command command, const std::string& who, RunBegin* begin);
 
 }  // namespace capstan::cli

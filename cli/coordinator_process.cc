@@ -8,7 +8,11 @@
 #include "cli/new_job.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
+#include "common/job/cluster_section.h"
+#include "common/job/metrics_section.h"
+#include "common/job_config.h"
 #include "common/mailbox.h"
+#include "common/messages/membership.h"
 #include "monitoring/exporter.h"
 #include "server/coordinator_loop.h"
 #include "server/storage/file_coordinator_log.h"
@@ -49,7 +53,7 @@ class CoordinatorProcess {
     run_dir_ = options_.run_dir;
     if (events_.launched()) return {};  // the launcher holds it
     CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory,
-                             RunDirectory::Take(run_dir_, options_.config.job.name, options_.begin));
+                             RunDirectory::Take(run_dir_, options_.config.name(), options_.begin));
     directory_.emplace(std::move(directory));
     run_dir_ = directory_->path();
     CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
@@ -91,7 +95,7 @@ class CoordinatorProcess {
   }
 
   void Announce() {
-    Say(Severity::kInfo, "coordinator of \"" + options_.config.job.name + "\" at " + endpoints_.coordinator +
+    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" at " + endpoints_.coordinator +
                              ", metrics at http://" + exporter_->address() + "/, run directory " + run_dir_);
     events_.Ready({endpoints_.coordinator}, exporter_->address());
     if (!events_.launched()) WriteDownShards({});

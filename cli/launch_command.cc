@@ -7,6 +7,12 @@
 
 #include "cli/launch/launcher.h"
 #include "cli/new_job.h"
+#include "common/job/cluster_section.h"
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
+#include "common/messages/shard_reports.h"
 #include "common/safetensors.h"
 #include "common/utf8.h"
 #include "worker/train/sample_text.h"

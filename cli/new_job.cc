@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "common/job/data_section.h"
+
 namespace capstan::cli {
 
 JobId NewJobId() {

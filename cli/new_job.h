@@ -3,7 +3,7 @@
 // Kind:   functions.
 #pragma once
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/status.h"
 #include "common/types.h"
 

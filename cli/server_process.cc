@@ -9,6 +9,12 @@
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
 #include "cli/trace_file.h"
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/metrics_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "monitoring/exporter.h"
 #include "server/shard_loop.h"
 #include "server/storage/rocks_push_log.h"
@@ -33,7 +39,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.incarnation = incarnation;
   options.shard.memory_bytes_max =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  options.shard.mode = config.job.mode;
+  options.shard.mode = config.mode();
   options.shard.acknowledge = config.job.acknowledge;
   options.shard.staleness = config.job.staleness;
   options.shard.seed = config.job.seed;

@@ -62,59 +62,53 @@ Status DeletedMeanwhile(const ManifestRecord& manifest) {
 
 }  // namespace
 
-SnapshotCommand::SnapshotCommand(CLI::App* app)
-    : snapshot_(app->add_subcommand("snapshot", "Look at a run's snapshots, and move weights in and out.")) {
-  snapshot_->require_subcommand(0, 1);
+SnapshotCommand::SnapshotCommand(Command app)
+    : snapshot_(app.AddCommand("snapshot", "Look at a run's snapshots, and move weights in and out.")) {
+  snapshot_.AllowOneCommand();
   Add("list", "The snapshots of a run, oldest first.");
   Add("verify", "Read every block of every snapshot and compare it with its manifest.")
-      ->add_option("--step", step_, "only the snapshot of this step");
+      .Add("--step", &step_, "only the snapshot of this step");
   AddExport();
   AddImport();
   AddDelete();
 }
 
-CLI::App* SnapshotCommand::Add(const std::string& name, const std::string& help) {
-  CLI::App* const command = snapshot_->add_subcommand(name, help);
-  command->add_option("--run-dir", run_dir_, "the folder of the run")->required();
-  command->add_option("-o,--output", output_, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
+Command SnapshotCommand::Add(const std::string& name, const std::string& help) {
+  Command command = snapshot_.AddCommand(name, help);
+  command.Add("--run-dir", &run_dir_, "the folder of the run").Required();
+  command.Add("-o,--output", &output_, "table or json").OneOf({"table", "json"}).ShowDefault();
   return command;
 }
 
 void SnapshotCommand::AddExport() {
-  CLI::App* const command = Add("export", "Write the weights of a snapshot as a safetensors file.");
-  command->add_option("--step", step_, "of which step (default: the newest)");
-  command->add_option("--to", to_, "the file")->required();
-  command->add_flag("--optimizer", optimizer_, "the optimizer's state too");
+  Command command = Add("export", "Write the weights of a snapshot as a safetensors file.");
+  command.Add("--step", &step_, "of which step (default: the newest)");
+  command.Add("--to", &to_, "the file").Required();
+  command.AddFlag("--optimizer", &optimizer_, "the optimizer's state too");
 }
 
 void SnapshotCommand::AddImport() {
-  CLI::App* const command = Add("import", "Make a new run directory whose job begins with the weights of a file.");
-  command->add_option("JOB.toml", import_.job_file, "the job file")->required();
-  command->add_option("WEIGHTS.safetensors", import_.weights, "fp32 tensors, all of the model's")->required();
-  command->add_option("--map", import_.renames, "OLD=NEW: the file's tensor OLD is the model's NEW")
-      ->allow_extra_args(false);
-  command->add_option("--set", import_.overrides, "section.key=value: another value than the job file's")
-      ->allow_extra_args(false);
+  Command command = Add("import", "Make a new run directory whose job begins with the weights of a file.");
+  command.Add("JOB.toml", &import_.job_file, "the job file").Required();
+  command.Add("WEIGHTS.safetensors", &import_.weights, "fp32 tensors, all of the model's").Required();
+  command.Add("--map", &import_.renames, "OLD=NEW: the file's tensor OLD is the model's NEW");
+  command.Add("--set", &import_.overrides, "section.key=value: another value than the job file's");
 }
 
 void SnapshotCommand::AddDelete() {
-  CLI::App* const command = Add("delete", "Delete snapshots of a run that is not running.");
-  CLI::Option* const step = command->add_option("--step", step_, "the snapshot of this step");
-  command->add_option("--all-but", all_but_, "all but so many of the newest")
-      ->excludes(step)
-      ->check(CLI::Range(1, 1'000'000));
-  command->add_flag("--force", force_, "the newest too: the job then goes back to the one before it");
+  Command command = Add("delete", "Delete snapshots of a run that is not running.");
+  const Option step = command.Add("--step", &step_, "the snapshot of this step");
+  command.Add("--all-but", &all_but_, "all but so many of the newest").NotWith(step).InRange(1, 1'000'000);
+  command.AddFlag("--force", &force_, "the newest too: the job then goes back to the one before it");
 }
 
 int SnapshotCommand::Run() const {
-  if (snapshot_->got_subcommand("list")) return List();
-  if (snapshot_->got_subcommand("verify")) return Verify();
-  if (snapshot_->got_subcommand("export")) return Export();
-  if (snapshot_->got_subcommand("import")) return Import();
-  if (snapshot_->got_subcommand("delete")) return Delete();
-  std::fputs(snapshot_->help("capstan").c_str(), stderr);
+  if (snapshot_.chose("list")) return List();
+  if (snapshot_.chose("verify")) return Verify();
+  if (snapshot_.chose("export")) return Export();
+  if (snapshot_.chose("import")) return Import();
+  if (snapshot_.chose("delete")) return Delete();
+  std::fputs(snapshot_.Help("capstan").c_str(), stderr);
   return kExitUsage;
 }
 

@@ -20,16 +20,16 @@ class SnapshotCommand {
  public:
   static constexpr std::array<std::string_view, 5> kCommands = {"list", "verify", "export", "import", "delete"};
 
-  explicit SnapshotCommand(CLI::App* app);
+  explicit SnapshotCommand(Command app);
   SnapshotCommand(const SnapshotCommand&) = delete;
   SnapshotCommand& operator=(const SnapshotCommand&) = delete;
 
-  bool parsed() const { return snapshot_->parsed(); }
+  bool parsed() const { return snapshot_.parsed(); }
   // Returns the exit code.
   int Run() const;
 
  private:
-  CLI::App* Add(const std::string& name, const std::string& help);
+  Command Add(const std::string& name, const std::string& help);
   void AddExport();
   void AddImport();
   void AddDelete();
@@ -41,7 +41,7 @@ class SnapshotCommand {
   int Import() const;
   int Delete() const;
 
-  CLI::App* snapshot_;
+  Command snapshot_;
   std::string output_ = "table";
   std::string run_dir_;
   std::optional<std::uint64_t> step_;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/message.h"
 
 namespace capstan {
 

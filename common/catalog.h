@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "common/encoding.h"
 #include "common/status.h"
 #include "common/types.h"
 

@@ -1,16 +1,15 @@
-// Encoding: how the numbers of a payload are written.
+// Encode, Decode: the numbers of a payload, to and from how they are written.
 //
-// Kind:   values; pure functions. Encoded numbers need no alignment.
+// Kind:   pure functions. Encoded numbers need no alignment.
 // Why:    a worker that computes with 16 bits needs no more on its way; the servers keep fp32 (PROTOCOL.md 3.2).
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
-namespace capstan {
+#include "common/types.h"
 
-enum class Encoding : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2 };
+namespace capstan {
 
 inline std::size_t BytesPerNumber(Encoding encoding) { return encoding == Encoding::kFp32 ? 4 : 2; }
 const char* NameOf(Encoding encoding);  // "fp32", "bf16", "fp16"

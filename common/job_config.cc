@@ -374,16 +374,6 @@ TomlPlace PlaceOf(const TomlDocument& document, std::string_view section_name, s
 
 }  // namespace
 
-Encoding EncodingOf(const JobConfig& config) {
-  if (!config.model.built_in()) return Encoding::kFp32;
-  switch (config.worker.precision) {
-    case Precision::kFp32: return Encoding::kFp32;
-    case Precision::kBf16: return Encoding::kBf16;
-    case Precision::kFp16: return Encoding::kFp16;
-  }
-  return Encoding::kFp32;
-}
-
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides) {
   CAPSTAN_ASSIGN_OR_RETURN(const TomlDocument document, TomlDocument::Parse(text, file_name, overrides));

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 
 namespace capstan::job_config {
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/job/sections.h"
 #include "common/job_config.h"
 
 namespace capstan::job_config {

@@ -3,7 +3,6 @@
 #include <array>
 #include <charconv>
 
-#include "common/glob.h"
 #include "common/hash.h"
 #include "common/job_config.h"
 #include "common/job_config_keys.h"
@@ -164,13 +163,6 @@ std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
     if (!old_line.empty() && old_line.front() == '[') section = old_line.substr(1, old_line.size() - 2);
   }
   return "";
-}
-
-bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name) {
-  for (const std::string& pattern : optimizer.no_decay) {
-    if (GlobMatches(pattern, tensor_name)) return false;
-  }
-  return true;
 }
 
 }  // namespace capstan

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "common/messages.h"
+#include "common/message.h"
 #include "common/status.h"
 #include "common/types.h"
 

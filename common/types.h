@@ -33,6 +33,9 @@ struct JobId {
   bool IsNull() const { return high == 0 && low == 0; }
 };
 
+// How the numbers of a payload are written.
+enum class Encoding : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2 };
+
 using SlotIndex = std::uint32_t;
 using ShardIndex = std::uint32_t;
 using BlockIndex = std::uint32_t;

@@ -3,6 +3,10 @@
 #include <algorithm>
 
 #include "common/hash.h"
+#include "common/messages/error.h"
+#include "common/messages/fetch.h"
+#include "common/messages/pull.h"
+#include "common/messages/weights.h"
 
 namespace capstan {
 
@@ -47,9 +51,9 @@ bool WeightsReader::Handle(PeerId from, const Message& message, Instant now, Out
   const auto source = std::find_if(sources_.begin(), sources_.end(), [&](const Source& s) { return s.peer == from; });
   if (source == sources_.end()) return false;
   const auto shard = static_cast<std::size_t>(source - sources_.begin());
-  if (const auto* weights = std::get_if<Weights>(&message.header)) {
+  if (const auto* weights = message.header.As<Weights>()) {
     On(shard, *weights, message.payload, now, out);
-  } else if (const auto* error = std::get_if<Error>(&message.header)) {
+  } else if (const auto* error = message.header.As<Error>()) {
     On(shard, *error, now);
   }
   return true;

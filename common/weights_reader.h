@@ -19,6 +19,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
+#include "common/messages/membership.h"
 
 namespace capstan {
 

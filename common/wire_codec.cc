@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/messages.h"
 #include "common/utf8.h"
 #include "schema/wire.capnp.h"
 
@@ -938,7 +939,7 @@ Status WriteMessage(const Header& header, capnp::MessageBuilder& message) {
   auto root = message.initRoot<wire::Header>();
   root.setMagic(kProtocolMagic);
   root.setVersion(kProtocolVersion);
-  std::visit(HeaderWriter{root, faults}, header);
+  std::visit(HeaderWriter{root, faults}, header.any());
   return faults.first().empty() ? Status() : Invalid("this message cannot be sent: " + faults.first());
 }
 

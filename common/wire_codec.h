@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/message.h"
 #include "common/status.h"
 
 namespace capstan {

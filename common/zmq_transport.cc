@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/header_seal.h"
+#include "common/messages/error.h"
 #include "common/watched_socket.h"
 #include "common/wire_codec.h"
 

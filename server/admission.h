@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/job_config.h"
+#include "common/job/mode.h"
 #include "common/types.h"
 
 namespace capstan::server {

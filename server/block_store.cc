@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/encoding.h"
 #include "common/hash.h"
 #include "common/number16.h"
 #include "server/initial_weights.h"

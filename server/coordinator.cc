@@ -4,6 +4,15 @@
 #include <limits>
 #include <type_traits>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/job_config.h"
+#include "common/messages/error.h"
+#include "common/messages/membership.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"
@@ -119,21 +128,12 @@ void Coordinator::Fail(Status reason, Outbox* out) {
 }
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
-  std::visit(
-      [&](const auto& body) {
-        using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Hello> || std::is_same_v<Body, Join> || std::is_same_v<Body, Beat> ||
-                      std::is_same_v<Body, ResetDone> || std::is_same_v<Body, Prepared> ||
-                      std::is_same_v<Body, Committed> || std::is_same_v<Body, Progress> ||
-                      std::is_same_v<Body, ResetBad> || std::is_same_v<Body, SnapshotDone>) {
-          On(from, body, now, out);
-        } else if constexpr (std::is_same_v<Body, Leave>) {
-          On(body, now, out);
-        } else if constexpr (!std::is_same_v<Body, Error>) {
-          RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
-        }
-      },
-      message.header);
+  const auto take = [&](const auto& body) { On(from, body, now, out); };
+  const Header& header = message.header;
+  if (header.VisitAs<Hello, Join, Beat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take)) return;
+  if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
+  if (header.Is<Error>()) return;
+  RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
 }
 
 void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life) const {
@@ -161,6 +161,10 @@ void Coordinator::Advance(Instant now, Outbox* out) {
   AdvanceSnapshots(now, out);
 }
 
+Instant Coordinator::lease() const { return Seconds(options_.config.limits.lease); }
+
+bool Coordinator::AcknowledgesDurably() const { return options_.config.job.acknowledge == Acknowledge::kDurable; }
+
 bool Coordinator::EnoughMembers(Instant now) const {
   if (members_.size() >= options_.config.cluster.workers) return true;
   return members_.size() >= options_.config.cluster.min_workers &&
@@ -171,7 +175,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
   if (!all || !catalog_) return;
   if (overruled_) {
-    if (options_.config.job.acknowledge == Acknowledge::kDurable) SayLost("the rollback was accepted", out);
+    if (AcknowledgesDurably()) SayLost("the rollback was accepted", out);
     StartRecovery(Recovery::kGoBack, now, out);
   } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
@@ -205,7 +209,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   }
   step_ = Step{newest->hello->version.value};
   parameters_ = recover_->parameters;
-  if (!HasGlobalSteps(options_.config.job.mode)) parameters_ = ParametersOf(options_.config, step_, step_.value);
+  if (!HasGlobalSteps(options_.config.mode())) parameters_ = ParametersOf(options_.config, step_, step_.value);
   attempt_ = 0;  // shards may stand at different attempts; the verdict is pure, so a Redo is simply decided again
   pending_.reset();
   if (newest->hello->last_commit) {
@@ -223,7 +227,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   SendPending(now, out);
   held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
   // Who has which slots and ranks in the group, only the coordinator before knew.
-  if (WorkersUpdate(options_.config.job.mode)) {
+  if (WorkersUpdate(options_.config.mode())) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
   }
   Reassign(out);
@@ -259,7 +263,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
     case Verdict::Kind::kCommit: break;
   }
   (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
-  if (WorkersUpdate(options_.config.job.mode)) {
+  if (WorkersUpdate(options_.config.mode())) {
     verdict.next.held = parameters_.keep;
     verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), now);
     verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
@@ -296,8 +300,8 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
   if (!pending_ || !pending_backoff_.Due(now)) return;
   bool sent = false;
   for (const ShardState& shard : shards_) {
-    const auto* commit = std::get_if<Commit>(&*pending_);
-    const auto* redo = std::get_if<Redo>(&*pending_);
+    const auto* commit = pending_->As<Commit>();
+    const auto* redo = pending_->As<Redo>();
     const bool answered = commit != nullptr ? shard.committed && *shard.committed >= commit->step
                                             : shard.prepared && shard.prepared->step == redo->step &&
                                                   shard.prepared->attempt >= redo->attempt;
@@ -411,7 +415,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   ForgivePause(now);
   if (now >= next_ping_) {
     next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
-    const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
+    const bool by_slot = !HasGlobalSteps(options_.config.mode());
     const bool running = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
     for (const ShardState& shard : shards_) {
       if (shard.peer.value == 0) continue;
@@ -466,8 +470,8 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 // What shards do in a Reset.
 const char* Coordinator::ResettingText() const {
   if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
-  return WorkersUpdate(options_.config.job.mode) ? " (leaving the step under way)"
-                                                 : " (loading its snapshot and its log)";
+  return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
+                                               : " (loading its snapshot and its log)";
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {
@@ -499,7 +503,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
       const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
-      const bool forms = WorkersUpdate(options_.config.job.mode) && worker.group != GroupState::kFormed;
+      const bool forms = WorkersUpdate(options_.config.mode()) && worker.group != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
                         std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +

@@ -22,10 +22,11 @@
 
 #include "common/actor.h"
 #include "common/backoff.h"
-#include "common/job_config.h"
+#include "common/messages/shard_reports.h"
 #include "monitoring/metrics.h"
 #include "server/barrier.h"
 #include "server/coordinator_log.h"
+#include "server/coordinator_options.h"
 #include "server/followers.h"
 #include "server/local_groups.h"
 #include "server/membership.h"
@@ -34,23 +35,9 @@
 
 namespace capstan::server {
 
-struct CoordinatorOptions {
-  JobConfig config;
-  std::string job_file;  // canonical text, handed to workers
-  JobId job;             // of a new job; an old one's is in the log
-  std::uint32_t block_elements = kBlockElements;
-  // A worker that computes one step for so long, and for four times what nearly all steps take, is slow: its slots are
-  // given to another one as well.
-  Instant slow_after = std::chrono::seconds(30);
-  // The log may be an old copy: the job goes back to its newest snapshot also when shards know of more.
-  bool accept_rollback = false;
-  // Where acknowledgements are durable: what was acknowledged may be given up where it cannot be had any more.
-  bool accept_loss = false;
-};
-
 class Coordinator {
  public:
-  enum class State { kCollecting, kResetting, kRunning, kFinished, kStopped, kFailed };
+  using State = CoordinatorState;
 
   // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
@@ -90,7 +77,7 @@ class Coordinator {
   bool AwaitsFirstWeights() const;
   // Programs that only read, heard within their lease.
   std::size_t follower_count() const { return followers_.size(); }
-  Instant lease() const { return Seconds(options_.config.limits.lease); }
+  Instant lease() const;
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
   // Shards' addresses, once all are known.
@@ -159,13 +146,15 @@ class Coordinator {
   void StartRecovery(Recovery recovery, Instant now, Outbox* out);
   bool MustGoOn() const;
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
+  // Whether workers learn of a push when it is on disk.
+  bool AcknowledgesDurably() const;
   bool GoingOn() const { return recover_->history < generation_; }
   const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
   Step StepOfShards() const;
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Who has the parts of the snapshot that generation_ begins with; kUnreachable when nobody has one.
-  Result<std::vector<Reset::Source>> FindSources() const;
+  Result<std::vector<PartSource>> FindSources() const;
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
   void DecideStep(Instant now, Outbox* out);

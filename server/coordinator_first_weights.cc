@@ -1,6 +1,7 @@
 // How a job begins whose first weights come from a worker. One member at a time is the founder; version 0 is kept
 // before anything follows from it. A founder that is lost before that takes its generation along, so that the weights
 // of two workers never meet.
+#include "common/job/cluster_section.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 

@@ -3,6 +3,7 @@
 // that was committed last, if one of them has it.
 #include <algorithm>
 
+#include "common/job/cluster_section.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
@@ -98,7 +99,7 @@ bool Coordinator::GroupOffered() const {
 // Ranks are in the order of sessions. Addresses go to those who have not formed it yet.
 std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
   std::vector<GroupMember> group;
-  if (!WorkersUpdate(options_.config.job.mode) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
+  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
     return group;
   }
   const bool tell = worker.group == GroupState::kOffered && GroupOffered();
@@ -141,8 +142,8 @@ void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* ou
 }
 
 bool Coordinator::KeepDue(Step step, Instant now) {
-  if (!WorkersUpdate(options_.config.job.mode)) return false;
-  return step.Next().value >= options_.config.job.steps || stop_requested_ || SnapshotDue(step.Next(), now);
+  if (!WorkersUpdate(options_.config.mode())) return false;
+  return step.Next().value >= options_.config.steps() || stop_requested_ || SnapshotDue(step.Next(), now);
 }
 
 }  // namespace capstan::server

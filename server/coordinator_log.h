@@ -10,7 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/catalog.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/step_parameters.h"
 #include "common/status.h"
 
 namespace capstan::server {

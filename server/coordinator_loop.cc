@@ -5,6 +5,8 @@
 #include "common/float_control.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
+#include "server/coordinator.h"
+#include "server/final_weights.h"
 #include "server/request_metrics.h"
 
 namespace capstan::server {

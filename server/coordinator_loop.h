@@ -21,8 +21,8 @@
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "monitoring/registry.h"
-#include "server/coordinator.h"
-#include "server/final_weights.h"
+#include "server/coordinator_log.h"
+#include "server/coordinator_options.h"
 #include "server/outgoing.h"
 #include "server/step_log.h"
 
@@ -41,6 +41,9 @@ struct CoordinatorLoopOptions {
   std::function<void(const std::vector<ShardAddress>&)> on_running;  // at every start of a generation
   std::function<void()> on_end;                                      // the last thing that it does
 };
+
+class Coordinator;
+class FinalWeights;
 
 class CoordinatorLoop {
  public:
@@ -93,7 +96,7 @@ class CoordinatorLoop {
   Generation running_generation_;  // told to on_running
   bool concluded_before_ = false;  // the job was done when this process began
   Status outcome_;
-  std::atomic<Coordinator::State> state_{Coordinator::State::kCollecting};
+  std::atomic<CoordinatorState> state_{CoordinatorState::kCollecting};
   std::atomic<int> stops_requested_{0};
   std::atomic<bool> ended_{false};
   std::thread thread_;

@@ -1,6 +1,7 @@
 // How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
 #include <algorithm>
 
+#include "common/messages/shard_orders.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
 
@@ -9,7 +10,7 @@ namespace capstan::server {
 // Whether there is a history that is to go on: whatever was acknowledged in it is durable.
 bool Coordinator::MustGoOn() const {
   if (AwaitsFirstWeights()) return false;  // nothing was acknowledged
-  return options_.config.job.acknowledge == Acknowledge::kDurable && running_ && recover_->history.value != 0;
+  return AcknowledgesDurably() && running_ && recover_->history.value != 0;
 }
 
 // What was acknowledged is given up by people alone.
@@ -50,7 +51,7 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     recover_->parameters = parameters_;
   } else if (goes_on) {
     recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
-  } else if (WorkersUpdate(options_.config.job.mode)) {
+  } else if (WorkersUpdate(options_.config.mode())) {
     snapshot_.reset();
     recover_->parameters.keep = KeepDue(Step{recover_->snapshot.version.value}, now);
   }
@@ -94,7 +95,7 @@ Step Coordinator::StepOfShards() const {
 // The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
 // history cannot go on, that snapshot is tried alone first.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
-  if (GoingOn() && WorkersUpdate(options_.config.job.mode)) {  // a shard was lost as well
+  if (GoingOn() && WorkersUpdate(options_.config.mode())) {  // a shard was lost as well
     out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
@@ -112,7 +113,7 @@ void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) 
   StartRecovery(Recovery::kGoBack, now, out);
 }
 
-Result<std::vector<Reset::Source>> Coordinator::FindSources() const {
+Result<std::vector<PartSource>> Coordinator::FindSources() const {
   std::vector<Reset::Source> sources;
   if (recover_->snapshot.IsNone()) return sources;
   CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);
@@ -156,7 +157,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   running_ = std::move(running);
   state_ = State::kRunning;
   step_ = GoingOn() ? StepOfShards() : Step{recover_->snapshot.version.value};
-  const bool regrouped = GoingOn() && WorkersUpdate(options_.config.job.mode);
+  const bool regrouped = GoingOn() && WorkersUpdate(options_.config.mode());
   parameters_ = GoingOn() && !regrouped ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
   if (parameters_.held) held_ = step_;
   for (ShardState& shard : shards_) {

@@ -1,6 +1,11 @@
 // What shards tell the coordinator: who they are, and how far they have come.
 #include <algorithm>
 
+#include "common/job/cluster_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
+#include "common/messages/membership.h"
+#include "common/messages/shard_orders.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
@@ -89,10 +94,10 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
            Fits(prepared.report, hello.shard);
   }
   if (hello.last_commit) {
-    const bool regrouped = WorkersUpdate(options_.config.job.mode) && hello.last_commit->generation < hello.generation;
+    const bool regrouped = WorkersUpdate(options_.config.mode()) && hello.last_commit->generation < hello.generation;
     fits = fits && (regrouped || hello.last_commit->generation == hello.generation) &&
            hello.last_commit->step.Next().value == hello.version.value;
-  } else if (HasGlobalSteps(options_.config.job.mode)) {
+  } else if (HasGlobalSteps(options_.config.mode())) {
     const bool begun = hello.serving && recover_ && hello.generation == generation_;
     fits = fits && (!hello.serving || !begun || hello.version == recover_->snapshot.version);
   }
@@ -127,7 +132,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 }
 
 std::string Coordinator::WhatALossCosts() const {
-  if (options_.config.job.acknowledge == Acknowledge::kDurable) return " with its log";
+  if (AcknowledgesDurably()) return " with its log";
   return std::string("; every shard goes back to ") + (manifests_.empty() ? "version 0" : "the newest snapshot");
 }
 

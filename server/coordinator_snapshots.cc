@@ -1,6 +1,10 @@
 // When snapshots are taken, when one exists, and how long it stays.
 #include <algorithm>
 
+#include "common/job/cluster_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
@@ -18,7 +22,7 @@ constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits 
 bool Coordinator::SnapshotStepReached(Step next) const {
   const std::uint64_t every = options_.config.snapshot.every_steps;
   if (every == 0) return false;
-  if (HasGlobalSteps(options_.config.job.mode)) return next.value % every == 0;
+  if (HasGlobalSteps(options_.config.mode())) return next.value % every == 0;
   Version last = newest_snapshot().version;
   if (given_up_.generation == generation_) last = std::max(last, given_up_.version);
   return next.value / every > last.value / every;
@@ -31,7 +35,7 @@ bool Coordinator::SnapshotDue(Step next, Instant now) {
   const bool by_time = wanted.every_seconds > 0 && now - last_snapshot_ >= Seconds(wanted.every_seconds);
   if (next.value == recover_->snapshot.version.value) return false;  // that is where it came from
   if (!snapshot_) return by_step || by_time;
-  if (by_step && HasGlobalSteps(options_.config.job.mode)) metrics_->snapshots_passed_over.Add(1);
+  if (by_step && HasGlobalSteps(options_.config.mode())) metrics_->snapshots_passed_over.Add(1);
   return false;  // the one before is still being written
 }
 
@@ -56,7 +60,7 @@ void Coordinator::RequestStop(Instant now) {
 void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   const bool ended = state_ == State::kFinished && running_ && !concluded_;
   if (state_ == State::kRunning || ended) {
-    const bool by_slot = !HasGlobalSteps(options_.config.job.mode);
+    const bool by_slot = !HasGlobalSteps(options_.config.mode());
     const bool first = AwaitsFirstWeights() && !stop_requested_;
     const bool still = by_slot || ended || first || (stop_requested_ && AllCommitted());
     const bool last = (ended || stop_requested_) && parameters_.held && !SnapshotsSettled();
@@ -129,7 +133,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   ManifestRecord manifest;
   manifest.id = snapshot_->id;
   manifest.parameters = snapshot_->parts.front()->parameters;
-  if (!HasGlobalSteps(options_.config.job.mode)) {  // there, shards hear of them one after the other
+  if (!HasGlobalSteps(options_.config.mode())) {  // there, shards hear of them one after the other
     manifest.parameters = ParametersOf(options_.config, Step{manifest.id.version.value}, manifest.id.version.value);
   }
   manifest.parameters.snapshot = manifest.parameters.keep = false;

@@ -1,6 +1,9 @@
 // The coordinator and its workers: who may join, who has which slots, and what each is told.
 #include <algorithm>
 
+#include "common/job/cluster_section.h"
+#include "common/job_config.h"
+#include "common/messages/membership.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_text.h"
@@ -125,7 +128,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     worker->group_text = beat.group_text;
     HearOfLocalGroup(*worker, now, out);
   }
-  const bool replicated = WorkersUpdate(options_.config.job.mode);  // elsewhere nobody begins a generation for a group
+  const bool replicated = WorkersUpdate(options_.config.mode());  // elsewhere nobody begins a generation for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
   if (replicated && beat.generation == generation_ && news_of_group) {
     worker->group = beat.group;
@@ -159,7 +162,7 @@ void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
 }
 
 void Coordinator::Reassign(Outbox* out) {
-  if (!WorkersUpdate(options_.config.job.mode) || state_ != State::kRunning) return DealSlots(out);
+  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning) return DealSlots(out);
   if (GroupChanges()) AskForGroup("its workers are others", Recovery::kRegroup, out);
   ++view_sequence_;
   SendViews(out);
@@ -205,7 +208,7 @@ Worker* Coordinator::FindIdleWorker() {
 
 // Whoever is first counts; the other's push is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  const Mode mode = options_.config.job.mode;
+  const Mode mode = options_.config.mode();
   if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& [session, slow] : members_.workers()) {
@@ -264,7 +267,7 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.sequence = view_sequence_;
   view.slot_count = slot_count_;
   view.step = step_;
-  view.readable = WorkersUpdate(options_.config.job.mode) ? held_ : step_;
+  view.readable = WorkersUpdate(options_.config.mode()) ? held_ : step_;
   switch (state_) {
     case State::kRunning: view.phase = JobPhase::kRunning; break;
     case State::kFinished: view.phase = JobPhase::kDone; break;

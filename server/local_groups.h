@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/messages/group.h"
 #include "server/membership.h"
 
 namespace capstan::server {

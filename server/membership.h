@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/group_state.h"
 #include "common/types.h"
 
 namespace capstan::server {

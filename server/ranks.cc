@@ -1,5 +1,6 @@
 #include "server/ranks.h"
 
+#include "common/messages/membership.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {

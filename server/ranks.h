@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "common/messages/forward.h"
 #include "server/membership.h"
 
 namespace capstan::server {

@@ -1,7 +1,11 @@
 #include "server/request_metrics.h"
 
 #include <optional>
-#include <type_traits>
+
+#include "common/messages/commit.h"
+#include "common/messages/error.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
 
 namespace capstan::server {
 namespace {
@@ -9,20 +13,13 @@ namespace {
 using monitoring::RequestOp;
 
 std::optional<RequestOp> OpOf(const Header& header) {
-  return std::visit(
-      [](const auto& body) -> std::optional<RequestOp> {
-        using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Join>) return RequestOp::kJoin;
-        if constexpr (std::is_same_v<Body, Push>) return RequestOp::kPush;
-        if constexpr (std::is_same_v<Body, Pull>) return RequestOp::kPull;
-        if constexpr (std::is_same_v<Body, EndSlot>) return RequestOp::kEndSlot;
-        if constexpr (std::is_same_v<Body, Beat>) return RequestOp::kHeartbeat;
-        constexpr bool kOther =
-            std::is_same_v<Body, CoverageQuery> || std::is_same_v<Body, Leave> || std::is_same_v<Body, Assign>;
-        if constexpr (kOther) return RequestOp::kOther;
-        return std::nullopt;
-      },
-      header);
+  if (header.Is<Join>()) return RequestOp::kJoin;
+  if (header.Is<Push>()) return RequestOp::kPush;
+  if (header.Is<Pull>()) return RequestOp::kPull;
+  if (header.Is<EndSlot>()) return RequestOp::kEndSlot;
+  if (header.Is<Beat>()) return RequestOp::kHeartbeat;
+  if (header.Is<CoverageQuery>() || header.Is<Leave>() || header.Is<Assign>()) return RequestOp::kOther;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -33,14 +30,14 @@ void CountRequest(const Message& request, const Outbox& answers,
   if (!op) return;
   Code code = Code::kOk;
   for (const Envelope& answer : answers.envelopes) {
-    if (const auto* error = std::get_if<Error>(&answer.message.header)) code = error->code;
+    if (const auto* error = answer.message.header.As<Error>()) code = error->code;
   }
   (*requests)[*op][code].Add();
 }
 
 void ShardTimes::Handled(const Message& message, Instant before, Instant after) {
-  if (std::holds_alternative<Push>(message.header)) pushes_.push_back(before);
-  if (std::holds_alternative<Pull>(message.header)) metrics_->pull_seconds.Observe(after - before);
+  if (message.header.Is<Push>()) pushes_.push_back(before);
+  if (message.header.Is<Pull>()) metrics_->pull_seconds.Observe(after - before);
   const std::uint64_t updates = metrics_->updates_applied.value() + metrics_->steps_redone.value();
   if (updates != updates_seen_) metrics_->apply_seconds.Observe(after - before);
   if (lane_ != nullptr) Trace(message, before, after, updates != updates_seen_);
@@ -49,13 +46,13 @@ void ShardTimes::Handled(const Message& message, Instant before, Instant after) 
 
 // What changes blocks is "apply", whatever message completed them.
 void ShardTimes::Trace(const Message& message, Instant before, Instant after, bool applied) {
-  if (const auto* push = std::get_if<Push>(&message.header)) {
+  if (const auto* push = message.header.As<Push>()) {
     lane_->Add(applied ? "apply" : "stage", before, after, push->step.value);
-  } else if (const auto* commit = std::get_if<Commit>(&message.header)) {
+  } else if (const auto* commit = message.header.As<Commit>()) {
     lane_->Add(applied ? "apply" : "commit", before, after, commit->step.value);
-  } else if (const auto* redo = std::get_if<Redo>(&message.header)) {
+  } else if (const auto* redo = message.header.As<Redo>()) {
     lane_->Add("redo", before, after, redo->step.value);
-  } else if (std::holds_alternative<Pull>(message.header)) {
+  } else if (message.header.Is<Pull>()) {
     lane_->Add("pull", before, after);
   } else if (applied) {
     lane_->Add("apply", before, after);

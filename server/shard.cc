@@ -4,9 +4,17 @@
 #include <cmath>
 #include <type_traits>
 
+#include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/error.h"
+#include "common/messages/fetched.h"
+#include "common/messages/limits.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "common/metrics_check.h"
 #include "server/admission.h"
+#include "server/snapshot_load.h"
 
 namespace capstan::server {
 
@@ -36,6 +44,8 @@ Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> met
   metrics_->incarnation.Set(static_cast<double>(options_.incarnation.value));
 }
 
+Shard::~Shard() = default;
+
 void Shard::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (from == options_.coordinator) {
     HandleCoordinator(message, now, out);
@@ -48,30 +58,27 @@ void Shard::Handle(PeerId from, const Message& message, Instant now, Outbox* out
 
 void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) {
   last_coordinator_ = now;
-  std::visit(
-      [&](const auto& header) {
-        using Body = std::decay_t<decltype(header)>;
-        if constexpr (kIsOneOf<Body, Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>) {
-          if (header.term < term_) return;  // a coordinator that has been replaced
-          term_ = header.term;
-          metrics_->term.Set(static_cast<double>(term_.value));
-          if constexpr (kIsOneOf<Body, Ping>) {
-            On(header, out);
-          } else if constexpr (kIsOneOf<Body, Rates, Shutdown>) {
-            On(header);
-          } else {
-            On(header, now, out);
-          }
-        } else if constexpr (kIsOneOf<Body, Error>) {
-          // What was said to a former life is not for this one.
-          const bool mine = header.incarnation.value == 0 || header.incarnation == options_.incarnation;
-          if (header.code == Code::kRefused && mine) {
-            out->Say(Severity::kError, header.message);
-            shut_down_ = true;
-          }
-        }
-      },
-      message.header);
+  message.header.VisitAs<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>([&](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    if (body.term < term_) return;  // a coordinator that has been replaced
+    term_ = body.term;
+    metrics_->term.Set(static_cast<double>(term_.value));
+    if constexpr (std::is_same_v<Body, Ping>) {
+      On(body, out);
+    } else if constexpr (kIsOneOf<Body, Rates, Shutdown>) {
+      On(body);
+    } else {
+      On(body, now, out);
+    }
+  });
+  const auto* error = message.header.As<Error>();
+  if (error == nullptr) return;
+  // What was said to a former life is not for this one.
+  const bool mine = error->incarnation.value == 0 || error->incarnation == options_.incarnation;
+  if (error->code == Code::kRefused && mine) {
+    out->Say(Severity::kError, error->message);
+    shut_down_ = true;
+  }
 }
 
 void Shard::On(const Ping&, Outbox* out) { out->Send(options_.coordinator, MakeHello()); }
@@ -83,31 +90,27 @@ void Shard::On(const Shutdown& shutdown) {
 // ---- the workers' messages -----------------------------------------------------------------------------------------
 
 void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out) {
-  std::visit(
-      [&](const auto& header) {
-        using Body = std::decay_t<decltype(header)>;
-        if constexpr (kIsOneOf<Body, Push, EndSlot, CoverageQuery, Pull, Assign>) {
-          if (!CheckLife(from, header.generation, header.incarnation, out)) return;
-          if constexpr (kIsOneOf<Body, Push, EndSlot>) {
-            if (!first_weights_.kept()) return Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
-          }
-          if constexpr (kIsOneOf<Body, Push, Assign>) {
-            On(from, header, message.payload, now, out);
-          } else if constexpr (std::is_same_v<Body, CoverageQuery>) {
-            On(from, header, out);
-          } else {
-            On(from, header, now, out);
-          }
-        } else if constexpr (std::is_same_v<Body, Fetch>) {
-          On(from, header, out);
-        } else if constexpr (std::is_same_v<Body, Fetched>) {
-          if (load_) load_->Handle(from, header, message.payload, now, out);
-          FinishReset(now, out);
-        } else if constexpr (!std::is_same_v<Body, Error>) {
-          Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
-        }
-      },
-      message.header);
+  const Header& header = message.header;
+  const bool of_worker = header.VisitAs<Push, EndSlot, CoverageQuery, Pull, Assign>([&](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    if (!CheckLife(from, body.generation, body.incarnation, out)) return;
+    if constexpr (kIsOneOf<Body, Push, EndSlot>) {
+      if (!first_weights_.kept()) return Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
+    }
+    if constexpr (kIsOneOf<Body, Push, Assign>) {
+      On(from, body, message.payload, now, out);
+    } else if constexpr (std::is_same_v<Body, CoverageQuery>) {
+      On(from, body, out);
+    } else {
+      On(from, body, now, out);
+    }
+  });
+  if (of_worker || header.Is<Error>()) return;
+  if (const auto* fetch = header.As<Fetch>()) return On(from, *fetch, out);
+  const auto* fetched = header.As<Fetched>();
+  if (fetched == nullptr) return Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
+  if (load_) load_->Handle(from, *fetched, message.payload, now, out);
+  FinishReset(now, out);
 }
 
 bool Shard::CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) {

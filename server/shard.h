@@ -27,13 +27,18 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/job_config.h"
-#include "common/messages.h"
+#include "common/messages/commit.h"
+#include "common/messages/pull.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/staged.h"
+#include "common/messages/step_parameters.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
 #include "server/first_weights.h"
 #include "server/log_queue.h"
-#include "server/snapshot_load.h"
+#include "server/shard_options.h"
 #include "server/staged_block.h"
 #include "server/step_hyper_parameters.h"
 #include "server/step_program_state.h"
@@ -42,28 +47,7 @@
 
 namespace capstan::server {
 
-struct ShardOptions {
-  ShardIndex shard = 0;
-  std::uint32_t shard_count = 1;
-  Incarnation incarnation;
-  std::string endpoint;  // where workers reach it
-  PeerId coordinator;    // the only peer whose coordinator messages are believed
-  Mode mode = Mode::kSync;
-  std::uint64_t staleness = 0;  // of mode bounded
-  std::uint64_t seed = 1;
-  std::uint64_t config_hash = 0;
-  OptimizerRule optimizer;
-  Encoding encoding = Encoding::kFp32;  // of weights that workers pull and of leaves that they push
-  std::uint32_t window_blocks = 16;     // staged ahead of the lowest incomplete block
-  std::uint32_t block_elements = kBlockElements;
-  Acknowledge acknowledge = Acknowledge::kReceived;
-  std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log
-  std::size_t log_records_max = std::size_t{1} << 16;
-  std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
-  ShardLife life;                               // what its directory remembers; the incarnation is in it already
-  std::vector<SnapshotPart> parts;              // in its directory
-  std::function<PeerId(const std::string& endpoint)> connect;  // to another shard
-};
+class SnapshotLoad;
 
 class Shard {
  public:
@@ -76,6 +60,7 @@ class Shard {
   static constexpr std::size_t kAheadNamedMax = 64;  // by a pull
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
+  ~Shard();
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Sends the acknowledgements gathered since the last call: one message per peer and batch.
@@ -149,7 +134,7 @@ class Shard {
   // Whether what is served stays, in another generation; then it does.
   bool GoesOn(const Reset& reset) const;
   void GoOn(const Reset& reset);
-  SnapshotLoad::Options LoadOptions(const Reset& reset, const std::vector<BlockIndex>& mine) const;
+  std::unique_ptr<SnapshotLoad> MakeLoad(const Reset& reset, const std::vector<BlockIndex>& mine) const;
   // Serves what was loaded, or says why it cannot, once it is known.
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);

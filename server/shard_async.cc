@@ -1,6 +1,9 @@
 // How a shard counts pushes without global steps: each slot's in their order, and what the coordinator hears of them.
 #include <algorithm>
 
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "server/shard.h"
 
 namespace capstan::server {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/hash.h"
+#include "common/messages/pushes.h"
 #include "server/shard.h"
 
 namespace capstan::server {

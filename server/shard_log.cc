@@ -1,8 +1,10 @@
 // How a shard acknowledges durably: what it admits goes into its log first, in groups, and is applied when it is there.
 #include <algorithm>
 
+#include "common/encoding.h"
 #include "server/admission.h"
 #include "server/shard.h"
+#include "server/snapshot_load.h"
 
 namespace capstan::server {
 

@@ -3,9 +3,11 @@
 #include <pthread.h>
 
 #include "common/float_control.h"
+#include "common/messages/error.h"
 #include "monitoring/mirror_transport.h"
 #include "server/admission.h"
 #include "server/advertised_endpoint.h"
+#include "server/shard.h"
 #include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"
 
@@ -120,7 +122,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
 
 void ShardLoop::SeeCoordinator(const Message& message, Instant now) {
   coordinator_heard_ = now;
-  const auto* error = std::get_if<Error>(&message.header);
+  const auto* error = message.header.As<Error>();
   if (error != nullptr && error->code == Code::kRefused && outcome_.ok()) outcome_ = Refused(error->message);
 }
 

@@ -20,7 +20,7 @@
 #include "monitoring/registry.h"
 #include "server/outgoing.h"
 #include "server/request_metrics.h"
-#include "server/shard.h"
+#include "server/shard_options.h"
 #include "server/storage/push_log_thread.h"
 #include "server/storage/shard_disk_thread.h"
 
@@ -40,6 +40,8 @@ struct ShardLoopOptions {
   std::function<void(const Notice&)> on_notice;  // called by the loop's thread; the outcome is not among them
   std::function<void()> on_end;                  // the last thing that it does
 };
+
+class Shard;
 
 class ShardLoop {
  public:

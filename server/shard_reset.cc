@@ -1,6 +1,10 @@
 // How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
 // forgotten.
+#include "common/encoding.h"
+#include "common/messages/limits.h"
+#include "common/messages/shard_reports.h"
 #include "server/shard.h"
+#include "server/snapshot_load.h"
 
 namespace capstan::server {
 
@@ -66,19 +70,19 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   next_record_ = 1;
   log_ready_ = !Durable();
   if (Durable() && history_ == generation_) BeginHistory(now);
-  load_ = std::make_unique<SnapshotLoad>(LoadOptions(reset, mine));
+  load_ = MakeLoad(reset, mine);
   if (auto load = load_->TakeWork()) work_.emplace_back(std::move(*load));
   return {};
 }
 
-SnapshotLoad::Options Shard::LoadOptions(const Reset& reset, const std::vector<BlockIndex>& mine) const {
+std::unique_ptr<SnapshotLoad> Shard::MakeLoad(const Reset& reset, const std::vector<BlockIndex>& mine) const {
   SnapshotLoad::Options options;
   options.reset = reset;
   options.catalog_hash = catalog_->hash();
   options.array_count = store_->array_count();
   options.own_parts = parts_;
   options.connect = options_.connect;
-  if (reset.snapshot.IsNone()) return options;
+  if (reset.snapshot.IsNone()) return std::make_unique<SnapshotLoad>(std::move(options));
   options.part_of_block = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(reset.sources.size()));
   for (std::size_t local = 0; local < mine.size(); ++local) {
     LoadTarget target{mine[local], store_->count(local), {}};
@@ -86,7 +90,7 @@ SnapshotLoad::Options Shard::LoadOptions(const Reset& reset, const std::vector<B
     for (std::size_t i = 0; i < arrays.size(); ++i) target.arrays[i] = arrays[i].owner;
     options.targets.push_back(std::move(target));
   }
-  return options;
+  return std::make_unique<SnapshotLoad>(std::move(options));
 }
 
 void Shard::FinishReset(Instant now, Outbox* out) {
@@ -177,7 +181,7 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
     for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
       if (slot % options_.shard_count == options_.shard) ended_[slot] = header.ended[slot];
     }
-    for (const Progress::Entry& entry : header.reports) {
+    for (const StepReport& entry : header.reports) {
       if (entry.report.slot % options_.shard_count != options_.shard) continue;
       async_reports_.try_emplace({entry.step.value, entry.report.slot}, entry.report);
     }

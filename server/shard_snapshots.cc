@@ -2,8 +2,10 @@
 // coordinator keeps newer ones.
 #include <algorithm>
 
+#include "common/messages/fetched.h"
 #include "server/admission.h"
 #include "server/shard.h"
+#include "server/snapshot_load.h"
 
 namespace capstan::server {
 

@@ -6,6 +6,7 @@
 // gets Published again, and no block twice: what was lost is asked for by a pull that waits for nothing.
 #include <algorithm>
 
+#include "common/messages/weights.h"
 #include "server/admission.h"
 #include "server/shard.h"
 

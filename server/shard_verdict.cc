@@ -1,6 +1,8 @@
 // What a shard reports of a prepared step, and what it makes of the verdict.
 #include <utility>
 
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "server/admission.h"
 #include "server/shard.h"
 

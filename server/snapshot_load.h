@@ -18,6 +18,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
+#include "common/messages/shard_orders.h"
 #include "server/storage/shard_disk.h"
 
 namespace capstan::server {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/messages.h"
+#include "common/messages/limits.h"
 
 namespace capstan::server {
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/encoding.h"
 #include "common/status.h"
 #include "kernels/stream_store.h"
 

@@ -1,5 +1,7 @@
 #include "update/optimizer.h"
 
+#include "common/job/optimizer_section.h"
+
 namespace capstan {
 
 int StateCount(OptimizerKind kind) {

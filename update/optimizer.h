@@ -9,7 +9,8 @@
 
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
+#include "common/job/optimizer_kind.h"
 
 namespace capstan {
 

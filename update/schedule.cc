@@ -1,5 +1,6 @@
 #include "update/schedule.h"
 
+#include "common/job/schedule_section.h"
 #include "kernels/elementary.h"
 
 namespace capstan {

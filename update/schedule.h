@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/job_config.h"
+#include "common/job/schedule_section.h"
 
 namespace capstan {
 

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "common/job/optimizer_section.h"
+#include "common/messages/shard_reports.h"
+
 namespace capstan {
 
 namespace {

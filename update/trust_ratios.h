@@ -14,6 +14,7 @@
 
 #include <vector>
 
+#include "common/job/forward.h"
 #include "update/verdict.h"
 
 namespace capstan {

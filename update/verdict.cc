@@ -5,7 +5,13 @@
 #include <cstring>
 #include <limits>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/schedule_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/loss_scale.h"
+#include "common/messages/shard_reports.h"
 #include "common/metrics_check.h"
 #include "update/schedule.h"
 #include "update/trust_ratios.h"

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "common/catalog.h"
-#include "common/job_config.h"
-#include "common/messages.h"
+#include "common/job/forward.h"
+#include "common/messages/forward.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/step_parameters.h"
 
 namespace capstan {
 

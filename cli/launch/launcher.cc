@@ -7,6 +7,11 @@
 
 #include "cli/address.h"
 #include "cli/trace_file.h"
+#include "common/job/cluster_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/metrics_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 
 namespace capstan::cli {
 namespace {
@@ -37,7 +42,7 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
       binaries_(std::move(binaries)),
       signals_(signals),
       screen_(screen),
-      progress_(directory.path() + "/metrics.jsonl", config.job.steps),
+      progress_(directory.path() + "/metrics.jsonl", config.steps()),
       options_(options) {}
 
 Status Launcher::Run() {

@@ -21,7 +21,7 @@
 #include "cli/launch/screen.h"
 #include "cli/process.h"
 #include "cli/run_directory.h"
-#include "common/job_config.h"
+#include "common/job/forward.h"
 
 namespace capstan::cli {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/snapshot_id.h"
 #include "common/status.h"
 
 namespace capstan::cli {

@@ -7,6 +7,7 @@
 
 #include "cli/snapshot/check_snapshot.h"
 #include "cli/snapshot/job_catalog.h"
+#include "common/job/optimizer_section.h"
 #include "common/safetensors.h"
 #include "server/storage/verified_read.h"
 
@@ -63,7 +64,7 @@ SafetensorsMetadata MetadataOf(const RunSnapshots& run, const ManifestRecord& ma
           {"generation", std::to_string(manifest.id.generation.value)},
           {"updates", std::to_string(manifest.parameters.updates)},
           {"optimizer", std::string(NameOf(run.config.optimizer.kind))},
-          {"job", run.config.job.name}};
+          {"job", run.config.name()}};
 }
 
 // The model's tensors: what a worker has declared, or would.

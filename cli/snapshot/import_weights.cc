@@ -15,6 +15,10 @@
 #include "cli/snapshot/gpt2_layout.h"
 #include "cli/snapshot/job_catalog.h"
 #include "cli/snapshot/run_snapshots.h"
+#include "common/job/data_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/safetensors.h"
 #include "server/admission.h"
 #include "server/storage/file_coordinator_log.h"
@@ -160,8 +164,8 @@ class FirstSnapshot {
     header.catalog_hash = catalog_.hash();
     header.array_count = 1 + static_cast<std::uint32_t>(StateCount(config_.optimizer.kind));
     header.parameters = manifest_.parameters;
-    header.slot_count = config_.job.slots;
-    const bool by_slot = !HasGlobalSteps(config_.job.mode);
+    header.slot_count = config_.slots();
+    const bool by_slot = !HasGlobalSteps(config_.mode());
     if (by_slot) header.ended.assign(header.slot_count, 0);
     for (BlockIndex i = 0; i < placement_.size(); ++i) {
       if (placement_[i] != shard) continue;
@@ -224,7 +228,7 @@ Result<Imported> ImportWeights(const ImportOptions& options) {
   if (fs::exists(LogPath(options.run_dir), error)) {
     return Invalid("the run directory " + options.run_dir + " holds a run already; give a new --run-dir");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Create(options.run_dir, config.job.name));
+  CAPSTAN_ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Create(options.run_dir, config.name()));
   const Status status = FillRunDirectory(directory.path(), options, config, catalog, std::move(weights));
   if (!status.ok()) {
     fs::remove_all(SnapshotFolder(directory.path()), error);

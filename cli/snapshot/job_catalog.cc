@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "common/job_config.h"
 #include "kernels/context.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/model_factory.h"

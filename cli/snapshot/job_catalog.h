@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/status.h"
 
 namespace capstan::cli {

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/job/snapshot_section.h"
+#include "common/job_config.h"
 #include "server/manifests.h"
 #include "server/storage/file_coordinator_log.h"
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/encoding.h"
+#include "common/types.h"
 #include "kernels/context.h"
 #include "kernels/conv2d.h"
 #include "kernels/cuda/library_search.h"

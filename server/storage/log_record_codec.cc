@@ -17,61 +17,75 @@ constexpr const char* kWhat = "capstan coordinator log";
 // ---- writing -------------------------------------------------------------------------------------------------------
 
 Json ToJson(const TensorSpec& tensor) {
-  return Json::array({tensor.name, tensor.shape, static_cast<unsigned>(tensor.init.kind), FloatBits(tensor.init.scale),
-                      tensor.decay, tensor.group, static_cast<unsigned>(tensor.kind)});
+  JsonList shape;
+  for (const std::int64_t extent : tensor.shape) shape.Signed(extent);
+  return JsonList()
+      .Text(tensor.name)
+      .Value(shape.Take())
+      .Number(static_cast<unsigned>(tensor.init.kind))
+      .Number(FloatBits(tensor.init.scale))
+      .Flag(tensor.decay)
+      .Number(tensor.group)
+      .Number(static_cast<unsigned>(tensor.kind))
+      .Take();
+}
+
+JsonObject Begin(const char* kind) {
+  JsonObject json;
+  json.Text("record", kind);
+  return json;
 }
 
 Json ToJson(const JobRecord& record) {
-  return {{"record", "job"}, {"job", ToJson(record.job)}, {"job_file", record.job_file}};
+  return Begin("job").Value("job", ToJson(record.job)).Text("job_file", record.job_file).Take();
 }
 Json ToJson(const CatalogRecord& record) {
-  Json tensors = Json::array();
-  for (const TensorSpec& tensor : record.tensors) tensors.push_back(ToJson(tensor));
-  return {{"record", "catalog"},
-          {"tensors", std::move(tensors)},
-          {"numeric_class", record.numeric_class},
-          {"numeric_fingerprint", record.numeric_fingerprint},
-          {"data_fingerprint", record.data_fingerprint}};
+  JsonList tensors;
+  for (const TensorSpec& tensor : record.tensors) tensors.Value(ToJson(tensor));
+  return Begin("catalog")
+      .Value("tensors", tensors.Take())
+      .Text("numeric_class", record.numeric_class)
+      .Number("numeric_fingerprint", record.numeric_fingerprint)
+      .Number("data_fingerprint", record.data_fingerprint)
+      .Take();
 }
-Json ToJson(const TermRecord& record) { return {{"record", "term"}, {"term", record.term.value}}; }
-Json ToJson(const SessionRecord& record) { return {{"record", "session"}, {"session", record.session.value}}; }
+Json ToJson(const TermRecord& record) { return Begin("term").Number("term", record.term.value).Take(); }
+Json ToJson(const SessionRecord& record) { return Begin("session").Number("session", record.session.value).Take(); }
 Json ToJson(const RecoverRecord& record) {
-  return {{"record", "recover"},
-          {"generation", record.generation.value},
-          {"snapshot", ToJson(record.snapshot)},
-          {"parameters", ToJson(record.parameters)},
-          {"history", record.history.value}};
+  return Begin("recover")
+      .Number("generation", record.generation.value)
+      .Value("snapshot", ToJson(record.snapshot))
+      .Value("parameters", ToJson(record.parameters))
+      .Number("history", record.history.value)
+      .Take();
 }
 Json ToJson(const RunningRecord& record) {
-  Json incarnations = Json::array();
-  for (const Incarnation incarnation : record.incarnations) incarnations.push_back(incarnation.value);
-  return {{"record", "running"}, {"generation", record.generation.value}, {"incarnations", std::move(incarnations)}};
+  JsonList incarnations;
+  for (const Incarnation incarnation : record.incarnations) incarnations.Number(incarnation.value);
+  return Begin("running")
+      .Number("generation", record.generation.value)
+      .Value("incarnations", incarnations.Take())
+      .Take();
 }
 Json ToJson(const ManifestRecord& record) {
-  return {{"record", "manifest"},
-          {"id", ToJson(record.id)},
-          {"parameters", ToJson(record.parameters)},
-          {"digests", record.digests},
-          {"bytes", record.bytes}};
+  return Begin("manifest")
+      .Value("id", ToJson(record.id))
+      .Value("parameters", ToJson(record.parameters))
+      .Value("digests", ToJson(record.digests))
+      .Number("bytes", record.bytes)
+      .Take();
 }
-Json ToJson(const DoneRecord&) { return {{"record", "done"}}; }
+Json ToJson(const DoneRecord&) { return Begin("done").Take(); }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
-
-bool ReadExtent(const Json* json, std::int64_t* extent) {
-  if (!json->is_number_integer()) return false;
-  if (json->is_number_unsigned() && json->get<std::uint64_t>() > std::uint64_t{INT64_MAX}) return false;
-  *extent = json->get<std::int64_t>();
-  return true;
-}
 
 // 5 entries: from before groups; 6: from before kinds.
 bool ReadTensor(const Json* json, TensorSpec* tensor) {
   unsigned init = 0, kind = 0;
-  const std::size_t entries = json->size();
+  const std::size_t entries = ElementCount(*json);
   const bool good =
       entries >= 5 && entries <= 7 && ReadText(Element(*json, 0), &tensor->name) &&
-      ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadExtent) &&
+      ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadSigned) &&
       ReadNumber(Element(*json, 2), &init, static_cast<unsigned>(InitKind::kGiven)) &&
       ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay) &&
       (entries < 6 || ReadNumber(Element(*json, 5), &tensor->group)) &&
@@ -146,7 +160,7 @@ Result<LogRecord> Decode(std::string_view text) {
 
 }  // namespace
 
-std::string EncodeLogHeader() { return Json{{"what", kWhat}, {"format", kFormat}}.dump(); }
+std::string EncodeLogHeader() { return TextOf(JsonObject().Text("what", kWhat).Number("format", kFormat).Take()); }
 
 Status CheckLogHeader(std::string_view text) {
   const Json json = ParseJson(text);
@@ -164,7 +178,7 @@ Status CheckLogHeader(std::string_view text) {
 
 Result<std::string> EncodeLogRecord(const LogRecord& record) {
   try {
-    return std::visit([](const auto& what) { return ToJson(what).dump(); }, record);
+    return std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);
   } catch (const std::exception& failure) {  // of the JSON library: a text that is not UTF-8
     return Invalid(std::string("a record cannot be written down: ") + failure.what());
   }

@@ -9,14 +9,18 @@
 //         slot's sequence number, so that replaying one twice does nothing.
 #pragma once
 
+#include <capstan/hyper_parameters.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/buffer.h"
+#include "common/messages/slot_report.h"
 #include "common/status.h"
+#include "common/types.h"
 
 namespace capstan::server {
 
@@ -32,7 +36,7 @@ struct PushRecord {
   std::vector<HyperParameters> hyper;  // of every group, where they came with the push
 };
 
-using EndRecord = Progress::Entry;  // its step is the sequence number
+using EndRecord = StepReport;  // its step is the sequence number
 
 // Numbered from 1 within a history, without a gap.
 using PushLogRecord = std::variant<PushRecord, EndRecord>;

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "common/hash.h"
+#include "common/messages/limits.h"
 #include "server/storage/owned_slice.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/storage_json.h"
@@ -17,12 +18,19 @@ using server::ToJson;
 constexpr std::uint64_t kFormat = 1;
 
 Json ToJson(const HyperParameters& group) {
-  return Json::array({DoubleBits(group.learning_rate), DoubleBits(group.momentum), DoubleBits(group.beta1),
-                      DoubleBits(group.beta2), DoubleBits(group.eps), DoubleBits(group.weight_decay), group.nesterov});
+  return JsonList()
+      .Number(DoubleBits(group.learning_rate))
+      .Number(DoubleBits(group.momentum))
+      .Number(DoubleBits(group.beta1))
+      .Number(DoubleBits(group.beta2))
+      .Number(DoubleBits(group.eps))
+      .Number(DoubleBits(group.weight_decay))
+      .Flag(group.nesterov)
+      .Take();
 }
 
 bool ReadGroup(const Json* json, HyperParameters* group) {
-  return json->size() == 7 && ReadDouble(Element(*json, 0), &group->learning_rate) &&
+  return ElementCount(*json) == 7 && ReadDouble(Element(*json, 0), &group->learning_rate) &&
          ReadDouble(Element(*json, 1), &group->momentum) && ReadDouble(Element(*json, 2), &group->beta1) &&
          ReadDouble(Element(*json, 3), &group->beta2) && ReadDouble(Element(*json, 4), &group->eps) &&
          ReadDouble(Element(*json, 5), &group->weight_decay) && ReadBool(Element(*json, 6), &group->nesterov);
@@ -30,17 +38,23 @@ bool ReadGroup(const Json* json, HyperParameters* group) {
 
 // The groups come last, and only where there are any.
 Json ToJson(const PushRecord& push) {
-  Json json = Json::array({push.block, push.slot, push.sequence, push.samples, FloatBits(push.learning_rate),
-                           FloatBits(push.loss_scale), push.payload_hash});
-  if (push.hyper.empty()) return json;
-  Json& groups = json.emplace_back(Json::array());
-  for (const HyperParameters& group : push.hyper) groups.push_back(ToJson(group));
-  return json;
+  JsonList json;
+  json.Number(push.block)
+      .Number(push.slot)
+      .Number(push.sequence)
+      .Number(push.samples)
+      .Number(FloatBits(push.learning_rate))
+      .Number(FloatBits(push.loss_scale))
+      .Number(push.payload_hash);
+  if (push.hyper.empty()) return json.Take();
+  JsonList groups;
+  for (const HyperParameters& group : push.hyper) groups.Value(ToJson(group));
+  return json.Value(groups.Take()).Take();
 }
 
 bool ReadPush(const Json* json, PushRecord* push) {
-  if (json->size() == 8 && !ReadList(Element(*json, 7), &push->hyper, kGroupsMax, ReadGroup)) return false;
-  return (json->size() == 7 || !push->hyper.empty()) && ReadNumber(Element(*json, 0), &push->block) &&
+  if (ElementCount(*json) == 8 && !ReadList(Element(*json, 7), &push->hyper, kGroupsMax, ReadGroup)) return false;
+  return (ElementCount(*json) == 7 || !push->hyper.empty()) && ReadNumber(Element(*json, 0), &push->block) &&
          ReadNumber(Element(*json, 1), &push->slot, kSlotsMax - 1) && ReadNumber(Element(*json, 2), &push->sequence) &&
          ReadNumber(Element(*json, 3), &push->samples, kSamplesPerPushMax) &&
          ReadFloat(Element(*json, 4), &push->learning_rate) && ReadFloat(Element(*json, 5), &push->loss_scale) &&
@@ -77,13 +91,14 @@ Result<PushLogRecord> Decode(std::uint64_t number, std::string_view bytes) {
 }  // namespace
 
 std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record) {
-  Json json;
-  if (const auto* push = std::get_if<PushRecord>(&record)) {
-    json["push"] = ToJson(*push);
+  const auto* push = std::get_if<PushRecord>(&record);
+  JsonObject json;
+  if (push != nullptr) {
+    json.Value("push", ToJson(*push));
   } else {
-    json["end"] = ToJson(std::get<EndRecord>(record));
+    json.Value("end", ToJson(std::get<EndRecord>(record)));
   }
-  return Seal(number, json.dump()) + "\n";
+  return Seal(number, TextOf(json.Take())) + "\n";
 }
 
 Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes) {
@@ -98,7 +113,8 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
 }
 
 std::string EncodeLogHistory(LogHistory history) {
-  return Seal(0, Json::array({kFormat, history.generation.value, history.shard_count}).dump());
+  return Seal(0,
+              TextOf(JsonList().Number(kFormat).Number(history.generation.value).Number(history.shard_count).Take()));
 }
 
 Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
@@ -111,7 +127,7 @@ Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
     return Unsupported("the shard's log is of format " + std::to_string(format) + ", this build reads up to " +
                        std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
   }
-  if (stated && format == kFormat && json.size() == 3 && ReadNumber(Element(json, 1), &history.generation) &&
+  if (stated && format == kFormat && ElementCount(json) == 3 && ReadNumber(Element(json, 1), &history.generation) &&
       ReadNumber(Element(json, 2), &history.shard_count)) {
     return history;
   }

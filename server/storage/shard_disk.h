@@ -13,7 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/fetch.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/step_parameters.h"
 #include "common/status.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"

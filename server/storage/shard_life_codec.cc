@@ -42,7 +42,7 @@ std::string EncodeShardLife(const ShardLife& life) {
   json["term"] = life.term.value;
   json["generation"] = life.generation.value;
   json["newest_kept"] = ToJson(life.newest_kept);
-  return Seal(0, json.dump());
+  return Seal(0, TextOf(json));
 }
 
 Result<ShardLife> DecodeShardLife(std::string_view bytes) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "common/messages/shard_reports.h"
 
 namespace capstan::server {
 
@@ -20,7 +21,7 @@ void AddNumbers(const std::vector<std::uint64_t>& numbers, Hasher* hasher) {
   for (std::uint64_t number : numbers) hasher->Add(number);
 }
 
-void AddReport(const Progress::Entry& entry, Hasher* hasher) {
+void AddReport(const StepReport& entry, Hasher* hasher) {
   const SlotReport& report = entry.report;
   for (std::uint64_t number :
        {entry.step.value, std::uint64_t{report.slot}, report.samples, Bits(report.loss_sum), report.predictions,
@@ -49,7 +50,7 @@ std::uint64_t SnapshotHeader::Digest() const {
   }
   AddNumbers(ended, &hasher);
   hasher.Add(std::uint64_t{reports.size()});
-  for (const Progress::Entry& entry : reports) AddReport(entry, &hasher);
+  for (const StepReport& entry : reports) AddReport(entry, &hasher);
   if (log_begin != 0) hasher.Add(log_begin);
   if (!parameters.program_state.empty()) {  // as before there was one
     hasher.Add(std::uint64_t{parameters.program_state.size()});

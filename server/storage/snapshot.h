@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "common/buffer.h"
-#include "common/messages.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/step_parameters.h"
 #include "common/types.h"
 
 namespace capstan::server {
@@ -29,7 +31,7 @@ struct SnapshotHeader {
   // Modes without global steps: per slot the newest sequence number that has ended here, and reports of those that the
   // coordinator had not counted yet.
   std::vector<std::uint64_t> ended;
-  std::vector<Progress::Entry> reports;
+  std::vector<StepReport> reports;
   std::uint64_t log_begin = 0;  // number of the first record of the shard's log that is not in it; 0: there is no log
   struct Block {
     BlockIndex block = 0;

@@ -1,5 +1,6 @@
 #include <exception>
 
+#include "common/messages/limits.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/storage_json.h"
@@ -16,42 +17,41 @@ constexpr std::size_t kBlocksMax = std::size_t{1} << 22;
 constexpr std::size_t kReportsMax = 65536;
 
 Json ToJson(const SnapshotHeader::Block& block, std::uint32_t array_count) {
-  Json hashes = Json::array();
-  for (std::uint32_t i = 0; i < array_count; ++i) hashes.push_back(block.hashes[i]);
-  return Json::array({block.block, block.count, block.updates, block.last, std::move(hashes)});
-}
-
-template <class T, class Convert>
-Json ListOf(const std::vector<T>& list, Convert convert) {
-  Json json = Json::array();
-  for (const T& element : list) json.push_back(convert(element));
-  return json;
+  JsonList hashes;
+  for (std::uint32_t i = 0; i < array_count; ++i) hashes.Number(block.hashes[i]);
+  return JsonList()
+      .Number(block.block)
+      .Number(block.count)
+      .Number(block.updates)
+      .Value(ToJson(block.last))
+      .Value(hashes.Take())
+      .Take();
 }
 
 Json ToJson(const SnapshotHeader& header) {
-  Json json;
-  json["format"] = kFormat;
-  json["job"] = ToJson(header.job);
-  json["id"] = ToJson(header.id);
-  json["part"] = header.part;
-  json["part_count"] = header.part_count;
-  json["catalog_hash"] = header.catalog_hash;
-  json["array_count"] = header.array_count;
-  json["parameters"] = ToJson(header.parameters);
-  json["slot_count"] = header.slot_count;
-  json["ended"] = header.ended;
-  if (header.log_begin != 0) json["log_begin"] = header.log_begin;
-  json["reports"] = ListOf(header.reports, [](const Progress::Entry& entry) { return ToJson(entry); });
-  json["blocks"] =
-      ListOf(header.blocks, [&](const SnapshotHeader::Block& block) { return ToJson(block, header.array_count); });
-  return json;
+  JsonObject json;
+  json.Number("format", kFormat)
+      .Value("job", ToJson(header.job))
+      .Value("id", ToJson(header.id))
+      .Number("part", header.part)
+      .Number("part_count", header.part_count)
+      .Number("catalog_hash", header.catalog_hash)
+      .Number("array_count", header.array_count)
+      .Value("parameters", ToJson(header.parameters))
+      .Number("slot_count", header.slot_count)
+      .Value("ended", ToJson(header.ended));
+  if (header.log_begin != 0) json.Number("log_begin", header.log_begin);
+  JsonList reports, blocks;
+  for (const StepReport& entry : header.reports) reports.Value(ToJson(entry));
+  for (const SnapshotHeader::Block& block : header.blocks) blocks.Value(ToJson(block, header.array_count));
+  return json.Value("reports", reports.Take()).Value("blocks", blocks.Take()).Take();
 }
 
 bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::Block* block) {
   const Json* hashes = Element(*json, 4);
-  bool good = json->size() == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchHeader - 1) &&
+  bool good = ElementCount(*json) == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchHeader - 1) &&
               ReadNumber(Element(*json, 1), &block->count) && ReadNumber(Element(*json, 2), &block->updates) &&
-              ReadNumbers(Element(*json, 3), &block->last, kSlotsMax) && hashes->size() == array_count;
+              ReadNumbers(Element(*json, 3), &block->last, kSlotsMax) && ElementCount(*hashes) == array_count;
   for (std::uint32_t i = 0; good && i < array_count; ++i) good = ReadNumber(Element(*hashes, i), &block->hashes[i]);
   return good;
 }
@@ -80,7 +80,7 @@ bool FitsTogether(const SnapshotHeader& header) {
     return list.empty() || list.size() == header.slot_count;
   };
   bool fits = header.part < header.part_count && per_slot(header.ended);
-  for (const Progress::Entry& entry : header.reports) fits = fits && entry.report.slot < header.slot_count;
+  for (const StepReport& entry : header.reports) fits = fits && entry.report.slot < header.slot_count;
   for (const SnapshotHeader::Block& block : header.blocks) fits = fits && per_slot(block.last);
   return fits;
 }
@@ -113,7 +113,7 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
 
 }  // namespace
 
-std::string EncodeSnapshotHeader(const SnapshotHeader& header) { return Seal(0, ToJson(header).dump()); }
+std::string EncodeSnapshotHeader(const SnapshotHeader& header) { return Seal(0, TextOf(ToJson(header))); }
 
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes) {
   try {

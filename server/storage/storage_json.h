@@ -1,21 +1,25 @@
 // Reading and writing of what is stored as JSON: numbers as they are, floats as their bits.
 //
-// Kind:   functions; for the codecs of this folder alone.
+// Kind:   functions; for the codecs of this folder only.
 // Limits: every reader states the most that it takes.
-// Fails:  false: not there, of another type, or out of bounds. Nothing throws.
-// Why:    what was stored comes back bit by bit, NaNs too, and what was not stored by us is no reason to end.
+// Fails:  false: not there, of another type, or out of bounds. Nothing throws but TextOf, for a text that is not UTF-8.
+// Why:    what was stored comes back bit by bit, NaNs too, and what was not stored by us is no reason to end. The
+//         library's templates are compiled once, in storage_json.cc.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/step_parameters.h"
+#include "common/types.h"
 
 namespace capstan::server {
 
@@ -23,167 +27,90 @@ using Json = nlohmann::ordered_json;
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-inline std::uint32_t FloatBits(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-inline std::uint64_t DoubleBits(double value) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-inline Json ToJson(JobId job) { return Json::array({job.high, job.low}); }
-inline Json ToJson(SnapshotId id) { return Json::array({id.generation.value, id.version.value}); }
-// Bytes, two digits each: they need not be text.
-inline std::string HexOf(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(2 * bytes.size());
-  for (const char byte : bytes) {
-    hex += kDigits[static_cast<unsigned char>(byte) >> 4];
-    hex += kDigits[static_cast<unsigned char>(byte) & 15];
-  }
-  return hex;
-}
+std::uint32_t FloatBits(float value);
+std::uint64_t DoubleBits(double value);
+
+// An object, its members in the order in which they are set.
+class JsonObject {
+ public:
+  JsonObject& Number(const char* key, std::uint64_t number);
+  JsonObject& Flag(const char* key, bool flag);
+  JsonObject& Text(const char* key, std::string text);
+  JsonObject& Value(const char* key, Json value);
+  Json Take() { return std::move(json_); }
+
+ private:
+  Json json_ = Json::object();
+};
+
+class JsonList {
+ public:
+  JsonList& Number(std::uint64_t number);
+  JsonList& Signed(std::int64_t number);
+  JsonList& Flag(bool flag);
+  JsonList& Text(std::string text);
+  JsonList& Value(Json value);
+  Json Take() { return std::move(json_); }
+
+ private:
+  Json json_ = Json::array();
+};
+
+Json ToJson(JobId job);
+Json ToJson(SnapshotId id);
+Json ToJson(const std::vector<std::uint64_t>& numbers);
 // The program's state, and what only mode allreduce has, come last, and only where there is any.
-inline Json ToJson(const StepParameters& p) {
-  Json json = {{"updates", p.updates},
-               {"learning_rate_bits", FloatBits(p.learning_rate)},
-               {"loss_scale_bits", FloatBits(p.loss_scale)},
-               {"good_steps", p.good_steps},
-               {"snapshot", p.snapshot},
-               {"stop", p.stop}};
-  if (!p.program_state.empty()) json["program_state"] = HexOf(p.program_state);
-  if (p.keep) json["keep"] = true;
-  if (!p.held) json["held"] = false;
-  return json;
-}
+Json ToJson(const StepParameters& p);
 // The metrics come last, and only where there are any.
-inline Json ToJson(const Progress::Entry& entry) {
-  const SlotReport& report = entry.report;
-  Json json =
-      Json::array({entry.step.value, report.slot, report.samples, DoubleBits(report.loss_sum), report.predictions,
-                   DoubleBits(report.validation_loss_sum), report.validation_predictions, report.validation_correct});
-  if (report.metrics.empty()) return json;
-  Json& metrics = json.emplace_back(Json::array());
-  for (const Metric& metric : report.metrics) {
-    metrics.push_back(Json::array({metric.name, DoubleBits(metric.sum), DoubleBits(metric.weight)}));
-  }
-  return json;
-}
+Json ToJson(const StepReport& entry);
+
+std::string TextOf(const Json& json);
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
 // Discarded (and of no type) when the text is not JSON.
-inline Json ParseJson(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+Json ParseJson(std::string_view text);
 
 // Null when there is none.
-inline const Json* Member(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found != object.end() ? &*found : nullptr;
-}
-inline const Json* Element(const Json& array, std::size_t index) {
-  return array.is_array() && index < array.size() ? &array[index] : nullptr;
-}
+const Json* Member(const Json& object, const char* key);
+const Json* Element(const Json& array, std::size_t index);
+// Of a list; nothing else has any.
+std::size_t ElementCount(const Json& array);
+
+bool ReadUnsigned(const Json* json, std::uint64_t* out, std::uint64_t max);
+bool ReadSigned(const Json* json, std::int64_t* out);
+bool ReadBool(const Json* json, bool* out);
+bool ReadText(const Json* json, std::string* out);
+bool ReadFloat(const Json* json, float* out);
+bool ReadDouble(const Json* json, double* out);
 
 template <class T>
 bool ReadNumber(const Json* json, T* out, std::uint64_t max = std::numeric_limits<T>::max()) {
-  if (json == nullptr || !json->is_number_unsigned()) return false;
-  const auto number = json->get<std::uint64_t>();
+  std::uint64_t number = 0;
+  if (!ReadUnsigned(json, &number, max)) return false;
   *out = static_cast<T>(number);
-  return number <= max;
+  return true;
 }
 template <class Tag>
 bool ReadNumber(const Json* json, Number<Tag>* out) {
   return ReadNumber(json, &out->value);
 }
-inline bool ReadBool(const Json* json, bool* out) {
-  if (json == nullptr || !json->is_boolean()) return false;
-  *out = json->get<bool>();
-  return true;
-}
-inline bool ReadText(const Json* json, std::string* out) {
-  if (json == nullptr || !json->is_string()) return false;
-  *out = json->get_ref<const std::string&>();
-  return true;
-}
-inline bool ReadFloat(const Json* json, float* out) {
-  std::uint32_t bits = 0;
-  const bool good = ReadNumber(json, &bits);
-  std::memcpy(out, &bits, sizeof bits);
-  return good;
-}
-inline bool ReadDouble(const Json* json, double* out) {
-  std::uint64_t bits = 0;
-  const bool good = ReadNumber(json, &bits);
-  std::memcpy(out, &bits, sizeof bits);
-  return good;
-}
+
+bool IsList(const Json* json, std::size_t count_max);
 // Each element by `read(const Json*, T*)`.
 template <class T, class Read>
 bool ReadList(const Json* json, std::vector<T>* out, std::size_t count_max, Read read) {
-  if (json == nullptr || !json->is_array() || json->size() > count_max) return false;
-  out->resize(json->size());
+  if (!IsList(json, count_max)) return false;
+  out->resize(ElementCount(*json));
   for (std::size_t i = 0; i < out->size(); ++i) {
-    if (!read(&(*json)[i], &(*out)[i])) return false;
+    if (!read(Element(*json, i), &(*out)[i])) return false;
   }
   return true;
 }
-inline bool ReadNumbers(const Json* json, std::vector<std::uint64_t>* out, std::size_t count_max) {
-  return ReadList(json, out, count_max,
-                  [](const Json* from, std::uint64_t* number) { return ReadNumber(from, number); });
-}
-inline bool ReadJob(const Json* json, JobId* job) {
-  return json != nullptr && json->size() == 2 && ReadNumber(Element(*json, 0), &job->high) &&
-         ReadNumber(Element(*json, 1), &job->low);
-}
-inline bool ReadSnapshotId(const Json* json, SnapshotId* id) {
-  return json != nullptr && json->size() == 2 && ReadNumber(Element(*json, 0), &id->generation) &&
-         ReadNumber(Element(*json, 1), &id->version);
-}
-// Not longer than `bytes_max`.
-inline bool ReadHex(const Json* json, std::string* bytes, std::size_t bytes_max) {
-  std::string hex;
-  if (!ReadText(json, &hex) || hex.size() % 2 != 0 || hex.size() > 2 * bytes_max) return false;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-  for (std::size_t i = 0; i < hex.size(); i += 2) {
-    const int high = digit(hex[i]), low = digit(hex[i + 1]);
-    if (high < 0 || low < 0) return false;
-    bytes->push_back(static_cast<char>(high * 16 + low));
-  }
-  return true;
-}
-inline bool ReadParameters(const Json* json, StepParameters* p) {
-  const Json* state = json != nullptr ? Member(*json, "program_state") : nullptr;
-  if (state != nullptr && !ReadHex(state, &p->program_state, kProgramStateBytesMax)) return false;
-  if (const Json* keep = json != nullptr ? Member(*json, "keep") : nullptr;
-      keep != nullptr && !ReadBool(keep, &p->keep))
-    return false;
-  if (const Json* held = json != nullptr ? Member(*json, "held") : nullptr;
-      held != nullptr && !ReadBool(held, &p->held))
-    return false;
-  return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
-         ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
-         ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&
-         ReadNumber(Member(*json, "good_steps"), &p->good_steps) && ReadBool(Member(*json, "snapshot"), &p->snapshot) &&
-         ReadBool(Member(*json, "stop"), &p->stop);
-}
-inline bool ReadMetric(const Json* json, Metric* metric) {
-  return json->size() == 3 && ReadText(Element(*json, 0), &metric->name) &&
-         ReadDouble(Element(*json, 1), &metric->sum) && ReadDouble(Element(*json, 2), &metric->weight);
-}
-inline bool ReadReport(const Json* json, Progress::Entry* entry) {
-  SlotReport& report = entry->report;
-  if (json == nullptr) return false;
-  if (json->size() == 9 && !ReadList(Element(*json, 8), &report.metrics, kMetricsMax, ReadMetric)) return false;
-  return (json->size() == 8 || !report.metrics.empty()) && ReadNumber(Element(*json, 0), &entry->step) &&
-         ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
-         ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
-         ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&
-         ReadNumber(Element(*json, 6), &report.validation_predictions) &&
-         ReadNumber(Element(*json, 7), &report.validation_correct);
-}
+bool ReadNumbers(const Json* json, std::vector<std::uint64_t>* out, std::size_t count_max);
+bool ReadJob(const Json* json, JobId* job);
+bool ReadSnapshotId(const Json* json, SnapshotId* id);
+bool ReadParameters(const Json* json, StepParameters* p);
+bool ReadReport(const Json* json, StepReport* entry);
 
 }  // namespace capstan::server

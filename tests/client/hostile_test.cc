@@ -101,10 +101,10 @@ TEST_CASE("strangers, and shards of another life, do not touch a session's work"
     for (int i = 0; i < kMessages; ++i) {
       Message message = MakeAttack(&hostile, &bench);
       const bool stranger = hostile.Chance(50);
-      if (auto* staged = std::get_if<Staged>(&message.header)) staged->incarnation = Incarnation{49};
-      if (auto* weights = std::get_if<Weights>(&message.header)) weights->incarnation = Incarnation{49};
-      if (auto* published = std::get_if<Published>(&message.header)) published->incarnation = Incarnation{49};
-      if (auto* error = std::get_if<Error>(&message.header)) error->incarnation = Incarnation{49};
+      if (auto* staged = message.header.As<Staged>()) staged->incarnation = Incarnation{49};
+      if (auto* weights = message.header.As<Weights>()) weights->incarnation = Incarnation{49};
+      if (auto* published = message.header.As<Published>()) published->incarnation = Incarnation{49};
+      if (auto* error = message.header.As<Error>()) error->incarnation = Incarnation{49};
       bench.FromShard(stranger ? 7 : 1, std::move(message.header), std::move(message.payload));
       REQUIRE(bench.NoEvents());
     }

@@ -80,7 +80,7 @@ class ReaderBench {
   std::vector<T> Take(PeerId to) {
     std::vector<T> taken;
     std::erase_if(out.envelopes, [&](const Envelope& envelope) {
-      const T* body = std::get_if<T>(&envelope.message.header);
+      const T* body = envelope.message.header.As<T>();
       if (envelope.to != to || body == nullptr) return false;
       taken.push_back(*body);
       return true;
@@ -446,7 +446,7 @@ TEST_CASE("a block that does not match its hash ends the call, and the next one 
   bench.FromCoordinator(bench.MakeView(4));
   const Pull pull = bench.Pulls(0).at(0);
   Message bad = bench.Answer(0, pull, 0, 4);
-  std::get<Weights>(bad.header).payload_hash ^= 1;
+  bad.header.Get<Weights>().payload_hash ^= 1;
   bench.FromShard(0, bad);
   CHECK(bench.core->status().code() == Code::kCorrupt);
   bench.out.Clear();

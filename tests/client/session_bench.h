@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/job/mode.h"
+#include "common/messages/error.h"
+#include "common/messages/weights.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {
@@ -51,7 +54,7 @@ class SessionBench {
   std::vector<T> Take(PeerId to) {
     std::vector<T> taken;
     std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
-      const T* body = std::get_if<T>(&envelope.message.header);
+      const T* body = envelope.message.header.As<T>();
       if (envelope.to != to || body == nullptr) return false;
       taken.push_back(*body);
       return true;
@@ -65,7 +68,7 @@ class SessionBench {
   template <class T>
   std::size_t Sent() const {
     std::size_t count = 0;
-    for (const Envelope& envelope : out_.envelopes) count += std::holds_alternative<T>(envelope.message.header) ? 1 : 0;
+    for (const Envelope& envelope : out_.envelopes) count += envelope.message.header.Is<T>() ? 1 : 0;
     return count;
   }
   template <class T>

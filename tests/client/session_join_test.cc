@@ -1,4 +1,5 @@
 // How a session comes into a job, follows it, and ends.
+#include "common/messages/limits.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
@@ -59,7 +60,7 @@ TEST_CASE("a session says its rank with every join", "[client][join][rank]") {
   session.Declare(std::move(declaration), seconds(1), &out);
   REQUIRE(out.envelopes.size() == 2);
   for (const Envelope& envelope : out.envelopes) {
-    const auto& join = std::get<capstan::Join>(envelope.message.header);
+    const auto& join = envelope.message.header.Get<capstan::Join>();
     CHECK(join.rank == 2);
     CHECK(join.ranks == 3);
   }
@@ -185,7 +186,7 @@ TEST_CASE("whoever leaves says so once and is silent", "[client][end]") {
   Outbox out;
   bench.session->Leave("enough", &out);
   REQUIRE(out.envelopes.size() == 1);
-  const auto* leave = std::get_if<capstan::Leave>(&out.envelopes[0].message.header);
+  const auto* leave = out.envelopes[0].message.header.As<capstan::Leave>();
   REQUIRE(leave != nullptr);
   CHECK(leave->reason == "enough");
   CHECK(leave->session == SessionId{7});

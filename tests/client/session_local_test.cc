@@ -35,14 +35,13 @@ class LocalBench : public SessionBench {
     Outbox out;
     session->ReleasePushes(round, now, &out);
     released = 0;
-    for (const Envelope& one : out.envelopes)
-      released += std::holds_alternative<PushHeader>(one.message.header) ? 1 : 0;
+    for (const Envelope& one : out.envelopes) released += one.message.header.Is<PushHeader>() ? 1 : 0;
   }
   std::vector<Beat> Say(std::uint64_t epoch, GroupState state, const std::string& text) {
     Outbox out;
     session->SayLocalGroup(epoch, state, text, now, &out);
     std::vector<Beat> said;
-    for (const Envelope& one : out.envelopes) said.push_back(std::get<Beat>(one.message.header));
+    for (const Envelope& one : out.envelopes) said.push_back(one.message.header.Get<Beat>());
     return said;
   }
 

@@ -1,4 +1,5 @@
 // Mode allreduce in a session: rounds without weights, the group's addresses, and versions that are given away.
+#include "common/messages/pull.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
@@ -44,7 +45,7 @@ class ReplicaBench : public SessionBench {
     Outbox out;
     session->SayGroup(Generation{generation}, state, text, now, &out);
     said.clear();
-    for (const Envelope& envelope : out.envelopes) said.push_back(std::get<Beat>(envelope.message.header));
+    for (const Envelope& envelope : out.envelopes) said.push_back(envelope.message.header.Get<Beat>());
   }
   // The arrays of all blocks, each of another number.
   void Give(const Work& work, const std::vector<BlockIndex>& blocks) {
@@ -54,7 +55,7 @@ class ReplicaBench : public SessionBench {
     session->Give(work.round, std::move(arrays), blocks, now, &out);
     given.clear();
     for (const Envelope& envelope : out.envelopes) {
-      if (const auto* assign = std::get_if<Assign>(&envelope.message.header)) given.push_back(*assign);
+      if (const auto* assign = envelope.message.header.As<Assign>()) given.push_back(*assign);
     }
   }
   Assigned MakeAssigned(ShardIndex shard, std::uint64_t step, std::vector<BlockIndex> blocks) const {

@@ -1,4 +1,6 @@
 // Rounds of a synchronous job: what is asked, what is kept, what is sent again.
+#include "common/messages/pull.h"
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

@@ -36,10 +36,10 @@ class HostileMessages {
 
   // Any kind, all fields random, then tamed to a random degree.
   Message Make() {
-    Header header = RandomHeader(random_.Below(std::variant_size_v<Header>), random_);
+    Header header = RandomHeader(random_.Below(std::variant_size_v<MessageVariant>), random_);
     static constexpr std::uint64_t kDegrees[] = {0, 50, 90, 100};
     percent_ = kDegrees[random_.Below(4)];
-    std::visit([&](auto& body) { Tame(body); }, header);
+    std::visit([&](auto& body) { Tame(body); }, header.any());
     return Finish(std::move(header));
   }
   // A sound message with one field of it replaced.
@@ -55,7 +55,7 @@ class HostileMessages {
           }
           (std::make_index_sequence<kCount>());
         },
-        header);
+        header.any());
     return Finish(std::move(header));
   }
 
@@ -75,8 +75,8 @@ class HostileMessages {
       message.payload = {std::move(buffer), data, size};
     }
     const std::uint64_t hash = Hash64(message.payload.bytes());
-    if (auto* push = std::get_if<Push>(&message.header); push != nullptr && Chance(90)) push->payload_hash = hash;
-    if (auto* weights = std::get_if<Weights>(&message.header); weights != nullptr && Chance(90)) {
+    if (auto* push = message.header.As<Push>(); push != nullptr && Chance(90)) push->payload_hash = hash;
+    if (auto* weights = message.header.As<Weights>(); weights != nullptr && Chance(90)) {
       weights->payload_hash = hash;
     }
     return message;

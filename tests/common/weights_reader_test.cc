@@ -3,6 +3,9 @@
 #include <set>
 
 #include "common/hash.h"
+#include "common/messages/error.h"
+#include "common/messages/pull.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 
 namespace capstan {
@@ -42,8 +45,7 @@ struct ReaderBench {
 
   std::vector<std::pair<PeerId, Pull>> TakePulls() {
     std::vector<std::pair<PeerId, Pull>> pulls;
-    for (const Envelope& envelope : out.envelopes)
-      pulls.emplace_back(envelope.to, std::get<Pull>(envelope.message.header));
+    for (const Envelope& envelope : out.envelopes) pulls.emplace_back(envelope.to, envelope.message.header.Get<Pull>());
     out.Clear();
     return pulls;
   }
@@ -99,7 +101,7 @@ TEST_CASE("weights of another life or generation, or from anybody else, are pass
   bench.reader->Tick(bench.now, &bench.out);
   const auto [peer, pull] = bench.TakePulls().front();
   Message old_life = bench.Answer(peer, pull.blocks[0]);
-  std::get<Weights>(old_life.header).incarnation = Incarnation{9};
+  old_life.header.Get<Weights>().incarnation = Incarnation{9};
   CHECK(bench.reader->Handle(peer, old_life, bench.now, &bench.out));
   CHECK_FALSE(bench.reader->Handle(PeerId{77}, bench.Answer(peer, pull.blocks[0]), bench.now, &bench.out));
   CHECK(bench.written.empty());
@@ -110,7 +112,7 @@ TEST_CASE("a block whose bytes do not match its hash ends the reading and names 
   bench.reader->Tick(bench.now, &bench.out);
   const auto [peer, pull] = bench.TakePulls().front();
   Message bad = bench.Answer(peer, pull.blocks[0]);
-  std::get<Weights>(bad.header).payload_hash ^= 1;
+  bad.header.Get<Weights>().payload_hash ^= 1;
   bench.reader->Handle(peer, bad, bench.now, &bench.out);
   CHECK(bench.reader->status().code() == Code::kCorrupt);
   CHECK(bench.reader->status().message().find("a: block") == 0);
@@ -148,7 +150,7 @@ TEST_CASE("an answer to a question about another version is passed over", "[weig
   bench.reader->Tick(bench.now, &bench.out);
   const auto [peer, pull] = bench.TakePulls().front();
   Message late = bench.Answer(peer, pull.blocks[0]);
-  std::get<Weights>(late.header).asked = Version{8};
+  late.header.Get<Weights>().asked = Version{8};
   CHECK(bench.reader->Handle(peer, late, bench.now, &bench.out));
   CHECK(bench.written.empty());
 }

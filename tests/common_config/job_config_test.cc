@@ -1,4 +1,5 @@
 #include "common/job_config.h"
+#include "common/job/sections.h"
 
 #include <filesystem>
 #include <fstream>
@@ -567,15 +568,6 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
   CHECK_THAT(difference("optimizer.lr=0.5"), Equals("[optimizer]: it was begun with lr = 0.001, now lr = 0.5"));
   // A key that the other kind does not have shifts the lines; the kind itself comes first.
   CHECK_THAT(difference("optimizer.kind=sgd"), Contains("now kind = \"sgd\""));
-}
-
-TEST_CASE("weight decay spares the tensors whose names match", "[config]") {
-  OptimizerSection optimizer;
-  CHECK(DecayApplies(optimizer, "h.0.attn.bias"));
-  optimizer.no_decay = {"*.bias", "ln*"};
-  CHECK_FALSE(DecayApplies(optimizer, "h.0.attn.bias"));
-  CHECK_FALSE(DecayApplies(optimizer, "ln_f.weight"));
-  CHECK(DecayApplies(optimizer, "h.0.attn.weight"));
 }
 
 TEST_CASE("a job file that cannot be read says why", "[config]") {

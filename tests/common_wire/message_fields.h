@@ -129,9 +129,9 @@ inline void Fill(Metric& metric, RandomStream& random) { Fill<Metric>(metric, ra
 
 template <std::size_t kKind = 0>
 Header RandomHeader(std::size_t kind, RandomStream& random) {
-  if constexpr (kKind < std::variant_size_v<Header>) {
+  if constexpr (kKind < std::variant_size_v<MessageVariant>) {
     if (kind != kKind) return RandomHeader<kKind + 1>(kind, random);
-    std::variant_alternative_t<kKind, Header> message;
+    std::variant_alternative_t<kKind, MessageVariant> message;
     Fill(message, random);
     return message;
   } else {
@@ -173,8 +173,9 @@ bool Same(T& a, T& b) {
   }
 }
 inline bool Same(Header& a, Header& b) {
-  if (a.index() != b.index()) return false;
-  return std::visit([&](auto& message) { return Same(message, std::get<std::decay_t<decltype(message)>>(b)); }, a);
+  if (a.any().index() != b.any().index()) return false;
+  return std::visit([&](auto& message) { return Same(message, std::get<std::decay_t<decltype(message)>>(b.any())); },
+                    a.any());
 }
 
 }  // namespace capstan::testing

@@ -6,6 +6,10 @@
 #include <map>
 #include <thread>
 
+#include "common/messages/pull.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "common/zmq_transport.h"
 #include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"
@@ -72,7 +76,7 @@ Push PushOf(std::uint64_t step) {
   push.step = {step};
   return push;
 }
-std::uint64_t StepOf(const Received& received) { return std::get<Push>(received.message.header).step.value; }
+std::uint64_t StepOf(const Received& received) { return received.message.header.Get<Push>().step.value; }
 
 TEST_CASE("a request reaches the peer that was called, and its answer comes back", "[common][transport]") {
   const Carrier carrier = GENERATE(from_range(Carriers()));
@@ -88,7 +92,7 @@ TEST_CASE("a request reaches the peer that was called, and its answer comes back
   pair.Run([&] { return pair.at_client.messages.size() == 1; });
   const Received& answer = pair.at_client.messages[0];
   CHECK(answer.from == pair.to_server);
-  CHECK(std::get<Committed>(answer.message.header).shard == 3);
+  CHECK(answer.message.header.Get<Committed>().shard == 3);
   CHECK(Bytes(answer.message.payload) == Bytes(MakePayload(9, 2)));
 }
 

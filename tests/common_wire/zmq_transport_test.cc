@@ -12,6 +12,10 @@
 #include <set>
 
 #include "common/header_seal.h"
+#include "common/messages/error.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "common/wire_codec.h"
 #include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"
@@ -35,9 +39,8 @@ struct Server {
   void CheckServes() {
     Recorder requests, answers;
     REQUIRE(client->Send(to_server, {Committed{42, {}, {}, {}}, MakePayload(10000, 1)}).ok());
-    RunUntil({{transport.get(), &requests}}, [&] {
-      return !requests.messages.empty() && std::holds_alternative<Committed>(requests.messages.back().message.header);
-    });
+    RunUntil({{transport.get(), &requests}},
+             [&] { return !requests.messages.empty() && requests.messages.back().message.header.Is<Committed>(); });
     REQUIRE(transport->Send(requests.messages.back().from, {Ping{}, {}}).ok());
     RunUntil({{client.get(), &answers}}, [&] { return !answers.messages.empty(); });
   }
@@ -176,7 +179,7 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
   std::vector<std::byte> other = Sealed(Ping{Term{1}, {}});
   other[32] ^= std::byte{2};  // of its term: still a header
   std::vector<std::byte> other_opened(other.begin(), other.end() - 8);
-  REQUIRE(std::get<Ping>(*DecodeHeader(other_opened)).term != Term{1});
+  REQUIRE(DecodeHeader(other_opened)->Get<Ping>().term != Term{1});
   const std::vector<Frames> bad = {
       {{}},
       {Noise(3, random)},
@@ -201,7 +204,7 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
     REQUIRE(header.ok());
     const Result<Header> decoded = DecodeHeader(*header);
     REQUIRE(decoded.ok());
-    CHECK(std::get<Error>(*decoded).code == Code::kCorrupt);
+    CHECK(decoded->Get<Error>().code == Code::kCorrupt);
   }
 }
 
@@ -274,7 +277,7 @@ TEST_CASE("a frame above the limit costs its sender the connection and nobody el
     return !server.received.messages.empty();
   });
   for (const testing::Received& received : server.received.messages) {
-    CHECK(std::holds_alternative<Shutdown>(received.message.header));
+    CHECK(received.message.header.Is<Shutdown>());
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/sections.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 

@@ -8,6 +8,14 @@
 #include <limits>
 #include <vector>
 
+#include "common/job/cluster_section.h"
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/number16.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"

@@ -9,6 +9,11 @@
 #include <atomic>
 #include <future>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 #include "common/safetensors.h"
 #include "common/zmq_transport.h"
@@ -58,7 +63,7 @@ void SendRawBytes(const std::string& endpoint, RandomStream& random) {
 // A header of any kind with any values in its fields, sometimes with a payload; half of them with the numbers of the
 // running job, so that they get past the first check.
 Message RandomMessage(RandomStream& random, Generation generation, Incarnation incarnation) {
-  Header header = testing::RandomHeader(random.Below(std::variant_size_v<Header>), random);
+  Header header = testing::RandomHeader(random.Below(std::variant_size_v<MessageVariant>), random);
   if (random.Below(2) == 0) {
     std::visit(
         [&](auto& body) {
@@ -69,7 +74,7 @@ Message RandomMessage(RandomStream& random, Generation generation, Incarnation i
           if constexpr (requires { body.generation = generation; }) body.generation = generation;
           if constexpr (requires { body.incarnation = incarnation; }) body.incarnation = incarnation;
         },
-        header);
+        header.any());
   }
   Slice payload;
   if (random.Below(3) == 0) {

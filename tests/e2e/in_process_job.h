@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/optimizer_section.h"
 #include "common/mailbox.h"
 #include "server/coordinator_loop.h"
 #include "server/shard_loop.h"
@@ -33,7 +34,7 @@ struct InProcessJob {
     options.shard.shard = index;
     options.shard.shard_count = config.shard_count();
     options.shard.incarnation = Incarnation{++incarnations};
-    options.shard.mode = config.job.mode;
+    options.shard.mode = config.mode();
     options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
     options.shard.optimizer = MakeOptimizerRule(config.optimizer);
     options.shard.encoding = EncodingOf(config);

@@ -9,6 +9,11 @@
 #include <future>
 #include <optional>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/safetensors.h"
 #include "tests/catch.h"
 #include "tests/common/flush_to_zero.h"

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/safetensors.h"
 #include "worker/train/model_factory.h"
 

@@ -7,6 +7,10 @@
 #include <fstream>
 #include <numeric>
 
+#include "common/encoding.h"
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/messages/shard_reports.h"
 #include "server/block_store.h"
 #include "tests/parity/local_job.h"
 #include "update/verdict.h"
@@ -154,7 +158,7 @@ class LocalTraining {
 };
 
 Status LocalTrain(LocalJob& job, const std::string& folder) {
-  if (job.config.job.mode != Mode::kSync) return Invalid("only mode = \"sync\" has one order of events");
+  if (job.config.mode() != Mode::kSync) return Invalid("only mode = \"sync\" has one order of events");
   LocalTraining training(job);
   std::ofstream metrics(folder + "/metrics.jsonl");
   metrics.precision(17);

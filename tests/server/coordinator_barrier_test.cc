@@ -1,4 +1,5 @@
 // Workers that wait for each other: who is waited for, when they go on, and what a restart of the coordinator changes.
+#include "common/job/cluster_section.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -7,6 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "common/job_config.h"
+#include "common/messages/membership.h"
+#include "common/messages/snapshot_done.h"
 #include "server/coordinator.h"
 
 namespace capstan::server {
@@ -22,20 +25,7 @@ class CoordinatorBench {
   static constexpr std::uint32_t kBlockElements = 4;
   static constexpr PeerId kStranger{9};
 
-  explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync) {
-    config.job.mode = mode;
-    config.job.steps = 3;
-    config.job.slots = config.job.global_batch = 2;
-    config.optimizer.lr = 0.5;
-    config.cluster.servers = shard_count;
-    config.cluster.workers = config.cluster.min_workers = workers;
-    for (ShardIndex i = 0; i < shard_count; ++i) {
-      shards.push_back({PeerId{100 + i}, {}});
-      shards[i].hello.shard = i;
-      shards[i].hello.incarnation = Incarnation{50 + i};
-      shards[i].hello.endpoint = "shard-" + std::to_string(i);
-    }
-  }
+  explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
 
   // A coordinator's life begins; the one before, if any, is dead.
   void Live() {
@@ -66,7 +56,7 @@ class CoordinatorBench {
   std::vector<T> Take(PeerId to) {
     std::vector<T> taken;
     std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
-      const T* body = std::get_if<T>(&envelope.message.header);
+      const T* body = envelope.message.header.As<T>();
       if (envelope.to != to || body == nullptr) return false;
       taken.push_back(*body);
       return true;
@@ -80,7 +70,7 @@ class CoordinatorBench {
   template <class T>
   std::size_t Count() const {
     std::size_t count = 0;
-    for (const Envelope& envelope : out_.envelopes) count += std::holds_alternative<T>(envelope.message.header) ? 1 : 0;
+    for (const Envelope& envelope : out_.envelopes) count += envelope.message.header.Is<T>() ? 1 : 0;
     return count;
   }
   void Forget() { out_ = {}; }
@@ -144,32 +134,8 @@ class CoordinatorBench {
     Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
   }
   // A job that runs, with workers "w0", "w1", ...
-  void Run() {
-    Live();
-    ShardsEchoTerm();
-    for (std::uint32_t i = 0; i < config.cluster.workers; ++i) Joins("w" + std::to_string(i));
-    for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
-    Forget();
-  }
-  Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const {
-    Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
-    const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
-    prepared.report.segment_squares.assign(blocks, square);
-    if (TakesTrustRatio(config.optimizer.kind)) {
-      prepared.report.weight_squares.assign(blocks, 4.0);
-      prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipping had halved it
-    }
-    prepared.report.block_samples.assign(blocks, config.job.slots);
-    for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {
-      SlotReport report;
-      report.slot = slot;
-      report.samples = 1;
-      report.predictions = 1;
-      report.loss_sum = 2.0;
-      prepared.report.slots.push_back(report);
-    }
-    return prepared;
-  }
+  void Run();
+  Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const;
   void Prepares(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) {
     shards[shard].hello.prepared = MakePrepared(shard, step, square, attempt);
     Send(shards[shard].peer, *shards[shard].hello.prepared);

@@ -1,5 +1,7 @@
 // What a coordinator does about a lost shard where acknowledgements are durable: a generation for all, in which nothing
 // goes back.
+#include "common/job/job_section.h"
+#include "common/job_config.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

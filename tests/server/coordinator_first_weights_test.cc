@@ -1,4 +1,7 @@
 // A job whose first weights come from a worker: one founder at a time, and version 0 is kept before the first step.
+#include "common/job/job_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

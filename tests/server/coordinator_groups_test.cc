@@ -1,4 +1,7 @@
 // Mode allreduce in the coordinator: groups of workers, and what a change of them costs.
+#include "common/job/job_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

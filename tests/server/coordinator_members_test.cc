@@ -1,4 +1,9 @@
 // Who may be in a job, and who computes what.
+#include "common/job/cluster_section.h"
+#include "common/job/limits_section.h"
+#include "common/job_config.h"
+#include "common/messages/error.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,4 +1,5 @@
 // Workers that come with a rank: each has its own slot, which nobody else is given.
+#include "common/messages/error.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

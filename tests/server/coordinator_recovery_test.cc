@@ -1,4 +1,10 @@
 // What a job goes back to, how it ends, and what is not part of it.
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/error.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

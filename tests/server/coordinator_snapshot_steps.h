@@ -4,6 +4,9 @@
 // Kind: functions of a bench.
 #pragma once
 
+#include "common/job/job_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

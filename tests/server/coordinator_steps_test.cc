@@ -1,6 +1,10 @@
 // Verdicts, and what a coordinator makes of what it finds.
 #include <cmath>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/messages/error.h"
+#include "common/messages/shard_orders.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,4 +1,5 @@
 // Programs that read a job without taking part in it: what the coordinator tells them, and which arrays a shard gives.
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 #include "tests/server/shard_bench.h"

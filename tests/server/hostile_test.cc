@@ -1,4 +1,6 @@
 // A peer cannot crash a server's cores, and what it does to a job is over when it is gone.
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
 #include "tests/catch.h"
 #include "tests/common/hostile_messages.h"
 #include "tests/server/coordinator_bench.h"
@@ -19,14 +21,14 @@ Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1,
 
 template <class T>
 bool Holds(const Header& header) {
-  return std::holds_alternative<T>(header);
+  return header.Is<T>();
 }
 
 Generation* GenerationOf(Header* header) {
-  if (auto* push = std::get_if<Push>(header)) return &push->generation;
-  if (auto* end = std::get_if<EndSlot>(header)) return &end->generation;
-  if (auto* pull = std::get_if<Pull>(header)) return &pull->generation;
-  if (auto* query = std::get_if<CoverageQuery>(header)) return &query->generation;
+  if (auto* push = header->As<Push>()) return &push->generation;
+  if (auto* end = header->As<EndSlot>()) return &end->generation;
+  if (auto* pull = header->As<Pull>()) return &pull->generation;
+  if (auto* query = header->As<CoverageQuery>()) return &query->generation;
   return nullptr;
 }
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 
+#include "common/job/allreduce_section.h"
+#include "common/job/job_section.h"
 #include "server/slot_assignment.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"

@@ -1,4 +1,6 @@
 // A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

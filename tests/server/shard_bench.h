@@ -10,6 +10,11 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/job/mode.h"
+#include "common/job/optimizer_kind.h"
+#include "common/messages/error.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
 #include "server/shard.h"
 #include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"
@@ -79,7 +84,7 @@ class ShardBench {
   std::vector<T> Take(PeerId to = kWorker) {
     std::vector<T> taken;
     std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
-      const T* body = std::get_if<T>(&envelope.message.header);
+      const T* body = envelope.message.header.As<T>();
       if (envelope.to != to || body == nullptr) return false;
       taken.push_back(*body);
       payloads.push_back(envelope.message.payload);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "common/encoding.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

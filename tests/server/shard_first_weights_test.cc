@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

@@ -1,5 +1,6 @@
 // Hyper-parameters that come with the pushes: whose count, what is said to others, and that they are kept as long as
 // they are needed.
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

@@ -1,4 +1,6 @@
 // Mode allreduce on a shard: steps whose weights the workers make, and versions that they give.
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

@@ -1,4 +1,7 @@
 // A shard and the state that a program keeps from step to step.
+#include "common/messages/limits.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

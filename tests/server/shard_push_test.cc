@@ -1,4 +1,6 @@
 // Rules of staging on a shard: PROTOCOL 3, push by push.
+#include "common/messages/limits.h"
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

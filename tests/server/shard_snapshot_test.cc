@@ -1,4 +1,6 @@
 // What a shard keeps, when it says so, and what it begins with when it is told to go back.
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

@@ -1,4 +1,8 @@
 // From Prepared to Commit on a shard, its pulls, and its lives.
+#include "common/messages/limits.h"
+#include "common/messages/membership.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/weights.h"
 #include "server/admission.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"

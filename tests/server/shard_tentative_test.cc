@@ -1,4 +1,5 @@
 // Tentative weights of a shard: what goes out before the verdict, and what makes it void.
+#include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
@@ -194,11 +195,11 @@ TEST_CASE("whoever missed Published asks again, and is told with the blocks that
     bench.FromWorker(Waiting(bench, 1, {1}, {}));
     const std::vector<Envelope> answers = bench.TakeAll(ShardBench::kWorker);
     REQUIRE(answers.size() == 2);
-    const auto* published = std::get_if<Published>(&answers[0].message.header);
+    const auto* published = answers[0].message.header.As<Published>();
     REQUIRE(published != nullptr);
     CHECK(published->loss_scale == 8.0F);
     CHECK(published->stop);
-    CHECK(std::holds_alternative<Weights>(answers[1].message.header));
+    CHECK(answers[1].message.header.Is<Weights>());
   }
 }
 

@@ -1,4 +1,6 @@
+#include "common/job/job_section.h"
 #include "tests/catch.h"
+
 #include "tests/server/coordinator_bench.h"
 
 using namespace capstan;
@@ -20,7 +22,7 @@ TEST_CASE("a slow worker's slots are given to one that waits as well, for that s
   CoordinatorBench bench(1, 2);
   bench.Run();
   const Join fast = bench.Joins("w0"), slow = bench.Joins("w1");
-  const std::size_t all = bench.config.job.slots;
+  const std::size_t all = bench.config.slots();
   const auto pass = [&](std::uint64_t step, int seconds) {
     for (int i = 0; i < seconds; ++i) {
       bench.Send(CoordinatorBench::PeerOf(fast), BeatAt(bench, fast, step + 1, false));

@@ -1,6 +1,8 @@
 // A snapshot is loaded by another number of shards than wrote it: blocks come from whoever has them.
 #include <algorithm>
 
+#include "common/messages/fetched.h"
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
@@ -238,7 +240,7 @@ struct Loading {
   ShardBench reader;
 };
 
-Fetched& BodyOf(Message* message) { return std::get<Fetched>(message->header); }
+Fetched& BodyOf(Message* message) { return message->header.Get<Fetched>(); }
 
 // The sender stands by whatever the payload is now.
 void Vouch(Message* message) { BodyOf(message).payload_hash = Hash64(message->payload.bytes()); }

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"

@@ -3,7 +3,13 @@
 #include <cmath>
 #include <limits>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/schedule_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/loss_scale.h"
+#include "common/messages/shard_reports.h"
 #include "common/random.h"
 #include "tests/catch.h"
 #include "update/schedule.h"

@@ -1,4 +1,5 @@
 #include "server/outgoing.h"
+#include "common/messages/shard_orders.h"
 
 #include "tests/catch.h"
 

@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "common/job/optimizer_kind.h"
 #include "common/random.h"
 #include "update/block_update.h"
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "common/encoding.h"
 #include "tests/catch.h"
 #include "tests/server_update/block_fixture.h"
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/job/optimizer_section.h"
 #include "tests/catch.h"
 #include "tests/server_update/block_fixture.h"
 

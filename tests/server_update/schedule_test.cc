@@ -1,4 +1,5 @@
 #include "update/schedule.h"
+#include "common/job/schedule_section.h"
 
 #include <cmath>
 

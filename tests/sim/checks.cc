@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "common/encoding.h"
+#include "common/messages.h"
 #include "server/admission.h"
 #include "tests/sim/model.h"
 
@@ -131,8 +132,8 @@ void Checks::Acknowledged(std::size_t index, Generation history, const Header& h
   Promises& promises = promises_[index];
   if (promises.history != history) promises = {history, {}, {}, 0};
   const auto raise = [](std::uint64_t* number, std::uint64_t to) { *number = std::max(*number, to); };
-  const auto* staged = std::get_if<Staged>(&header);
-  const auto* progress = std::get_if<Progress>(&header);
+  const auto* staged = header.As<Staged>();
+  const auto* progress = header.As<Progress>();
   if (staged != nullptr) {
     for (const Staged::Entry& entry : staged->held) {
       raise(&promises.pushes[{entry.block, entry.node.begin}], staged->step.value);
@@ -294,7 +295,7 @@ std::string Checks::Describe(const Header& header) {
   return std::visit(
       [](const auto& body) {
         using Body = std::decay_t<decltype(body)>;
-        std::string text = "message " + std::to_string(Header(Body{}).index());
+        std::string text = "message " + std::to_string(MessageTypes::IndexOf<Body>());
         if constexpr (requires { body.term; }) text += " term " + std::to_string(body.term.value);
         if constexpr (requires { body.generation; }) text += " generation " + std::to_string(body.generation.value);
         if constexpr (requires { body.incarnation; }) text += " incarnation " + std::to_string(body.incarnation.value);
@@ -303,7 +304,7 @@ std::string Checks::Describe(const Header& header) {
         if constexpr (requires { body.block; }) text += " block " + std::to_string(body.block);
         return text;
       },
-      header);
+      header.any());
 }
 
 }  // namespace capstan::sim

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "common/messages/pushes.h"
 #include "monitoring/metrics.h"
 #include "server/coordinator.h"
 #include "server/shard.h"

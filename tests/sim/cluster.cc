@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "server/admission.h"
 #include "tests/sim/cluster_state.h"
 #include "tests/sim/model.h"

@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/device.h"
+#include "common/job/mode.h"
+#include "common/job/optimizer_kind.h"
 #include "common/types.h"
 #include "update/verdict.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/messages/shard_orders.h"
 #include "tests/sim/cluster_state.h"
 
 namespace capstan::sim {
@@ -61,10 +62,9 @@ void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie)
 
 void Cluster::Replay(const Delivery& delivery) {
   const Header& header = delivery.message.header;
-  const bool decides = std::holds_alternative<Reset>(header) || std::holds_alternative<Commit>(header) ||
-                       std::holds_alternative<Redo>(header) || std::holds_alternative<Prepared>(header) ||
-                       std::holds_alternative<Committed>(header) || std::holds_alternative<ResetDone>(header) ||
-                       std::holds_alternative<SnapshotDone>(header) || std::holds_alternative<Hello>(header);
+  const bool decides = header.Is<Reset>() || header.Is<Commit>() || header.Is<Redo>() || header.Is<Prepared>() ||
+                       header.Is<Committed>() || header.Is<ResetDone>() || header.Is<SnapshotDone>() ||
+                       header.Is<Hello>();
   std::deque<Delivery>& history = history_[decides ? 1 : 0];
   history.push_back(delivery);
   if (history.size() > 200) history.pop_front();
@@ -79,9 +79,7 @@ void Cluster::Replay(const Delivery& delivery) {
 }
 
 void Cluster::Damage(Message* message) {
-  const bool of_blocks = std::holds_alternative<Push>(message->header) ||
-                         std::holds_alternative<Weights>(message->header) ||
-                         std::holds_alternative<Assign>(message->header);
+  const bool of_blocks = message->header.Is<Push>() || message->header.Is<Weights>() || message->header.Is<Assign>();
   if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
   BufferRef copy = pool_->Take();
   std::memcpy(copy->data(), message->payload.data, message->payload.size);
@@ -198,7 +196,7 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   for (const Message& message : Arriving(delivery, nullptr)) {
     shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out);
   }
-  if (const auto* push = std::get_if<Push>(&delivery.message.header)) {
+  if (const auto* push = delivery.message.header.As<Push>()) {
     if (shard.metrics->pushes_staged.value() > counted) {
       markers_->Staged(delivery.from, index, *push);
       checks_->PushCounted(*shard.core, shard.life, index, before, *push);
@@ -206,9 +204,8 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
     if (shard.metrics->pushes_duplicate.value() > repeated) markers_->Repeated(delivery.from, *push);
     if (logged) Count("push that is being logged came again");
   }
-  const bool matters = shard.core->version() != before || std::holds_alternative<Redo>(delivery.message.header) ||
-                       std::holds_alternative<Reset>(delivery.message.header) ||
-                       std::holds_alternative<SnapshotsKept>(delivery.message.header);
+  const bool matters = shard.core->version() != before || delivery.message.header.Is<Redo>() ||
+                       delivery.message.header.Is<Reset>() || delivery.message.header.Is<SnapshotsKept>();
   if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
   AfterShard(index, &out);
   if (!matters) return;

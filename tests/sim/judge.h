@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/mode.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/options.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/encoding.h"
 #include "common/hash.h"
 
 namespace capstan::sim {

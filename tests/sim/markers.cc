@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/messages.h"
 #include "server/admission.h"
 #include "tests/sim/addresses.h"
 
@@ -165,19 +166,19 @@ const std::vector<std::string>& MarkerNames(Mode mode, bool durable) {
 
 void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
   if (zombie) return;
-  if (const auto* view = std::get_if<View>(&envelope.message.header); view != nullptr && view->founder) {
+  if (const auto* view = envelope.message.header.As<View>(); view != nullptr && view->founder) {
     if (founder_generation_.value != 0 && founder_generation_ < view->generation) {
       Count("first weights asked for again in a new generation");
     }
     founder_generation_ = view->generation;
     founder_ = envelope.to.value;
   }
-  if (const auto* commit = std::get_if<Commit>(&envelope.message.header)) {
+  if (const auto* commit = envelope.message.header.As<Commit>()) {
     const auto [first, added] = commit_terms_.try_emplace({commit->generation, commit->step}, commit->term);
     if (!added && first->second != commit->term) Count("Commit sent again by a new coordinator");
     redoing_ = false;
   }
-  if (const auto* redo = std::get_if<Redo>(&envelope.message.header)) {
+  if (const auto* redo = envelope.message.header.As<Redo>()) {
     const auto [first, added] = redo_terms_.try_emplace({{redo->generation, redo->step}, redo->attempt}, redo->term);
     const bool again = !added && first->second != redo->term, with_ratios = !redo->trust_ratios.empty();
     if (again) Count("Redo decided again by a new coordinator");
@@ -185,18 +186,18 @@ void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
     if (with_ratios) Count(redo->clip < 1.0F ? "trust ratios of a clipped gradient" : "trust ratios without clipping");
     redoing_ = true;
   }
-  if (std::holds_alternative<Pin>(envelope.message.header)) Count("snapshot asked for by Pin");
+  if (envelope.message.header.Is<Pin>()) Count("snapshot asked for by Pin");
 }
 
 void Markers::ToCoordinator(const World& world, const Coordinator& receiver, const Message& message) {
   if (&receiver != world.coordinator) return;
-  if (const auto* hello = std::get_if<Hello>(&message.header)) {
+  if (const auto* hello = message.header.As<Hello>()) {
     if (hello->term < receiver.term()) Count("Hello of an older term not believed");
     if (hello->shard < world.incarnations.size() && hello->incarnation < world.incarnations[hello->shard]) {
       Count("late Hello of a former life");
     }
   }
-  if (const auto* prepared = std::get_if<Prepared>(&message.header)) {
+  if (const auto* prepared = message.header.As<Prepared>()) {
     if (prepared->generation < receiver.generation()) {
       Count("Prepared of an older generation ignored");
     } else if (prepared->step < receiver.step()) {
@@ -204,7 +205,7 @@ void Markers::ToCoordinator(const World& world, const Coordinator& receiver, con
     }
     if (prepared->report.block_samples.empty()) Count("Prepared of a shard without blocks");
   }
-  const auto* done = std::get_if<SnapshotDone>(&message.header);
+  const auto* done = message.header.As<SnapshotDone>();
   if (done != nullptr && done->generation < receiver.generation()) Count("snapshot of an older generation reported");
 }
 
@@ -267,7 +268,7 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
           if (body.version == shard.version().Next()) Count("pull waits for the next version");
         }
       },
-      message.header);
+      message.header.any());
 }
 
 void Markers::Staged(std::uint64_t from, std::size_t index, const Push& push) {
@@ -347,7 +348,7 @@ void Markers::ToWorker(const World& world, std::uint64_t to, Generation generati
           if (body.message.starts_with("a newer process has joined")) Count("older process of a name refused");
         }
       },
-      message.header);
+      message.header.any());
 }
 
 void Markers::WorkerDies(const World& world, std::uint64_t node, bool had_work) {
@@ -449,7 +450,7 @@ void Markers::LogWorked(const server::LogResult& result) {
 }
 
 bool Markers::IsBeingLogged(const Shard& shard, Incarnation life, const Message& message) {
-  const auto* push = std::get_if<Push>(&message.header);
+  const auto* push = message.header.As<Push>();
   const bool ours =
       push != nullptr && shard.serving() && push->generation == shard.generation() && push->incarnation == life;
   return ours && shard.IsBeingLogged(*push);

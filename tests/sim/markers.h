@@ -12,6 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "common/messages/pushes.h"
+#include "common/messages/weights.h"
 #include "server/coordinator.h"
 #include "server/shard.h"
 #include "server/storage/shard_disk.h"

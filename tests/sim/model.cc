@@ -3,6 +3,17 @@
 #include <span>
 
 #include "common/hash.h"
+#include "common/job/allreduce_section.h"
+#include "common/job/cluster_section.h"
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/schedule_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 
 namespace capstan::sim {

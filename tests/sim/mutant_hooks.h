@@ -4,8 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <type_traits>
-#include <variant>
 
 #include "tests/sim/mutants.h"
 
@@ -13,19 +11,10 @@ namespace capstan::sim {
 
 using Hook = std::function<void(Tampering*)>;
 
-template <class T, class... Ts>
-constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
-
 // Calls edit(tampering, body) for bodies of these kinds.
 template <class... Bodies, class Edit>
 Hook On(Edit edit) {
-  return [edit](Tampering* t) {
-    std::visit(
-        [&](auto& body) {
-          if constexpr (kIsOneOf<std::decay_t<decltype(body)>, Bodies...>) edit(t, body);
-        },
-        t->message.header);
-  };
+  return [edit](Tampering* t) { t->message.header.VisitAs<Bodies...>([&](auto& body) { edit(t, body); }); };
 }
 
 // The same on the way to a shard that serves.

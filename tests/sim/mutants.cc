@@ -3,6 +3,10 @@
 #include <algorithm>
 
 #include "common/hash.h"
+#include "common/messages/membership.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/weights.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/mutant_hooks.h"
 

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "common/job/mode.h"
 #include "server/coordinator.h"
 #include "server/shard.h"
 #include "tests/sim/addresses.h"

@@ -1,4 +1,8 @@
 // Broken rules of mode allreduce.
+#include "common/messages/membership.h"
+#include "common/messages/pushes.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/weights.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job_config.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {

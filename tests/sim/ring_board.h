@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/catalog.h"
-#include "common/messages.h"
+#include "common/messages/group.h"
 #include "tests/sim/cluster.h"
 
 namespace capstan::sim {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "common/encoding.h"
 #include "common/hash.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"

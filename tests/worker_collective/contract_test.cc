@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "common/encoding.h"
 #include "common/number16.h"
 #include "common/random.h"
 #include "tests/worker_collective/groups.h"

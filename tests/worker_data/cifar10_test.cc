@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "common/job/data_section.h"
+#include "common/job_config.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "tests/worker_data/gzip.h"

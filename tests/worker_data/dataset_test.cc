@@ -5,6 +5,10 @@
 #include <map>
 #include <set>
 
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 #include "worker/train/data/list_files.h"

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/job/data_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

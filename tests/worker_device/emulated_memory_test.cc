@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/job_config.h"
 #include "kernels/cuda/convolutions.h"
 #include "tests/catch.h"
 #include "worker/train/device/create_device_model.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/encoding.h"
 #include "common/number16.h"
 #include "kernels/emulation/stream.h"
 #include "tests/worker_collective/groups.h"

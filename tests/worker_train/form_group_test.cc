@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <future>
 
+#include "common/job_config.h"
 #include "tests/catch.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/replica/form_group.h"

@@ -3,6 +3,13 @@
 
 #include <algorithm>
 
+#include "common/job/allreduce_section.h"
+#include "common/job/cluster_section.h"
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/model_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/reduction_tree.h"
 #include "tests/catch.h"
 #include "worker/train/data/sampler.h"

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "common/job_config.h"
 #include "tests/catch.h"
 #include "worker/train/buckets.h"
 #include "worker/train/replica/replica.h"

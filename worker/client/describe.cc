@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
+
 namespace capstan::client {
 
 std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer) {
@@ -25,9 +29,9 @@ Declaration DeclarationOf(const WorkerDescription& description, const JobConfig&
   declaration.numeric_class = description.numeric_class;
   declaration.numeric_fingerprint = description.numeric_fingerprint;
   declaration.data_fingerprint = description.data_fingerprint;
-  declaration.mode = config.job.mode;
+  declaration.mode = config.mode();
   declaration.encoding = EncodingOf(config);
-  declaration.steps = config.job.steps;
+  declaration.steps = config.steps();
   if (config.limits.stall > 0) {
     declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
   }

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {

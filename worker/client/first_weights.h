@@ -8,8 +8,8 @@
 
 #include <vector>
 
+#include "common/actor.h"
 #include "common/catalog.h"
-#include "common/messages.h"
 #include "worker/client/owed_blocks.h"
 
 namespace capstan::client {

@@ -5,11 +5,16 @@
 #include <map>
 #include <span>
 
+#include "common/encoding.h"
 #include "common/float_control.h"
 #include "common/hash.h"
 #include "common/hyper_parameters.h"
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/loss_scale.h"
+#include "common/messages/limits.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
@@ -132,7 +137,7 @@ class NetworkClient : public client::SessionClient {
 Status NetworkClient::Declare(const WorkerDescription& description) {
   if (catalog_) return Misuse("Declare comes once");
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file(), "the coordinator's job file"));
-  if (WorkersUpdate(config.job.mode)) {
+  if (WorkersUpdate(config.mode())) {
     return Misuse("a job of mode \"allreduce\" is trained by capstan-worker; set job.mode = \"sync\"");
   }
   std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
@@ -146,7 +151,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   if (encoding_ != Encoding::kFp32) {
     narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
-  checks_ = !HasGlobalSteps(config.job.mode);
+  checks_ = !HasGlobalSteps(config.mode());
   clip_norm_ = config.optimizer.clip_norm;
   on_nonfinite_ = config.job.on_nonfinite;
   scales_ = checks_ && config.worker.precision == Precision::kFp16;

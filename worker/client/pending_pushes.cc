@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+
 namespace capstan::client {
 
 void PendingPushes::Add(std::size_t position, PendingPush push) {

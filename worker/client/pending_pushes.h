@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "common/messages.h"
+#include "common/messages/pushes.h"
 
 namespace capstan::client {
 

@@ -5,6 +5,11 @@
 #include <new>
 #include <utility>
 
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
+#include "common/messages/error.h"
+
 namespace capstan::client {
 
 namespace {
@@ -105,9 +110,9 @@ Status ReaderCore::TakeJob(const View& view) {
     CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(view.job_file, "the coordinator's job file"));
     job_ = view.job;
     job_file_ = view.job_file;
-    steps_ = config.job.steps;
-    has_global_steps_ = HasGlobalSteps(config.job.mode);
-    reads_kept_ = WorkersUpdate(config.job.mode);
+    steps_ = config.steps();
+    has_global_steps_ = HasGlobalSteps(config.mode());
+    reads_kept_ = WorkersUpdate(config.mode());
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
@@ -215,8 +220,8 @@ Status ReaderCore::ConnectShards() {
 void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (from == options_.coordinator) {
     coordinator_heard_ = now;
-    if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
-    const auto* error = std::get_if<Error>(&message.header);
+    if (const auto* view = message.header.As<View>()) On(*view, now, out);
+    const auto* error = message.header.As<Error>();
     if (error != nullptr && error->code == Code::kRefused) Fail(Refused(error->message));
     return;
   }

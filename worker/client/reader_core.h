@@ -21,7 +21,8 @@
 
 #include "common/actor.h"
 #include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/job/optimizer_kind.h"
+#include "common/messages/membership.h"
 #include "common/weights_reader.h"
 
 namespace capstan::client {

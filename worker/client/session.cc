@@ -4,6 +4,9 @@
 #include <type_traits>
 
 #include "common/hash.h"
+#include "common/messages/error.h"
+#include "common/messages/limits.h"
+#include "common/messages/weights.h"
 
 namespace capstan::client {
 
@@ -40,30 +43,27 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   if (ended_) return;
   if (from == options_.coordinator) {
     coordinator_heard_ = now;
-    if (const auto* view = std::get_if<View>(&message.header)) On(*view, now, out);
-    if (const auto* error = std::get_if<Error>(&message.header)) On(from, *error, now, out);
+    if (const auto* view = message.header.As<View>()) On(*view, now, out);
+    if (const auto* error = message.header.As<Error>()) On(from, *error, now, out);
     return;
   }
   ShardLink* link = LinkOf(from);
   if (link == nullptr) return;
-  std::visit(
-      [&](const auto& body) {
-        using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Weights> || std::is_same_v<Body, Assigned> ||
-                      std::is_same_v<Body, Published> || std::is_same_v<Body, Error>) {
-          // Another life or history of the shard: the view will tell.
-          if (body.incarnation != link->address.incarnation) return;
-          link->last_heard = now;
-          if constexpr (std::is_same_v<Body, Error>) {
-            OnShardError(link, body, now, out);
-          } else if (body.generation == generation_) {
-            if constexpr (std::is_same_v<Body, Staged> || std::is_same_v<Body, Assigned>) On(link, body, now, out);
-            if constexpr (std::is_same_v<Body, Published>) On(link, body, now, out);
-            if constexpr (std::is_same_v<Body, Weights>) On(link, body, message.payload, now, out);
-          }
-        }
-      },
-      message.header);
+  message.header.VisitAs<Staged, Weights, Assigned, Published, Error>([&](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    // Another life or history of the shard: the view will tell.
+    if (body.incarnation != link->address.incarnation) return;
+    link->last_heard = now;
+    if constexpr (std::is_same_v<Body, Error>) {
+      OnShardError(link, body, now, out);
+    } else if (body.generation == generation_) {
+      if constexpr (std::is_same_v<Body, Weights>) {
+        On(link, body, message.payload, now, out);
+      } else {
+        On(link, body, now, out);
+      }
+    }
+  });
 }
 
 std::size_t Session::unstaged_pushes() const {

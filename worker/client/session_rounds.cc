@@ -1,6 +1,7 @@
 // What a session computes next: the step, its slots, and the weights for them.
 #include <algorithm>
 
+#include "common/messages/pull.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {

@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/weights.h"
 #include "worker/client/session.h"
 
 namespace capstan::client {

@@ -1,7 +1,7 @@
 // StepTerms: what a step's commit says of the weights, where workers make them.
 #pragma once
 
-#include "common/messages.h"
+#include "common/messages/step_parameters.h"
 
 namespace capstan::client {
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/encoding.h"
+#include "common/types.h"
 #include "worker/collective/mesh.h"
 
 namespace capstan::collective {

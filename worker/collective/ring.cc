@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/encoding.h"
+
 namespace capstan::collective {
 namespace {
 

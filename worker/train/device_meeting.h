@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/group.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/group_device.h"
 

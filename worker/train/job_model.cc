@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/number16.h"
 #include "kernels/conv2d.h"
 #include "worker/train/model_factory.h"

@@ -14,7 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/device.h"
+#include "common/job/forward.h"
 #include "worker/collective/device_group.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/nn/model.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/job_config.h"
+#include "common/job/device.h"
 #include "worker/train/device/device_plugin.h"
 
 namespace capstan::train {

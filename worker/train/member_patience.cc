@@ -1,5 +1,9 @@
 #include "worker/train/member_patience.h"
 
+#include "common/job/allreduce_section.h"
+#include "common/job/limits_section.h"
+#include "common/job_config.h"
+
 namespace capstan::train {
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 
 namespace capstan::train {
 

@@ -7,6 +7,13 @@
 #include <limits>
 
 #include "common/buffer.h"
+#include "common/encoding.h"
+#include "common/job/allreduce_section.h"
+#include "common/job/cluster_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "common/reduction_tree.h"
 #include "kernels/matmul.h"
 #include "update/optimizer.h"
@@ -57,12 +64,12 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
 
 // Without global steps a round is one slot. Where workers update, slots are added to one sum.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
-  if (WorkersUpdate(config.job.mode)) return config.job.slots > config.cluster.workers ? 2 : 1;
-  if (!HasGlobalSteps(config.job.mode)) return GradientBuffers({0, 1}, config.job.slots);
-  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.job.slots);
+  if (WorkersUpdate(config.mode())) return config.slots() > config.cluster.workers ? 2 : 1;
+  if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
+  const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.slots());
   std::uint64_t most = 0;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
-    most = std::max(most, GradientBuffers(SlotShare(config.job.slots, workers, worker), config.job.slots));
+    most = std::max(most, GradientBuffers(SlotShare(config.slots(), workers, worker), config.slots()));
   }
   return most;
 }
@@ -86,7 +93,7 @@ struct LocalCounts {
 LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
   LocalCounts counts;
   if (!ReducesLocally(config)) return counts;
-  const SlotIndex slots = config.job.slots;
+  const SlotIndex slots = config.slots();
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, slots);
   constexpr std::uint32_t kWorkersMax = collective::kRanksMax;
   for (std::uint32_t first = 0; first < workers; ++first) {
@@ -195,7 +202,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
     account.never_written = wide_bytes - count.statistics * sizeof(float);
   }
-  if (WorkersUpdate(config.job.mode)) {  // two versions of all that a server has, as wide and as they are read
+  if (WorkersUpdate(config.mode())) {  // two versions of all that a server has, as wide and as they are read
     const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind));
     const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
     account.weights = 2 * (arrays * wide_bytes + narrow);
@@ -206,7 +213,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.gradient_buffers += local.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
-  account.messages = WorkersUpdate(config.job.mode) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
+  account.messages = WorkersUpdate(config.mode()) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
   // Parts of each worker, and what is sent where there is nothing to send.
   const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;
   account.messages += gathered + local.spare * local.bucket;
@@ -217,7 +224,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
-  if (account.device && WorkersUpdate(config.job.mode) && config.allreduce.collective != Collective::kGloo) {
+  if (account.device && WorkersUpdate(config.mode()) && config.allreduce.collective != Collective::kGloo) {
     const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
     account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }

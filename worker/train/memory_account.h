@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/status.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/free_memory.h"

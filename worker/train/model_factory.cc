@@ -1,5 +1,10 @@
 #include "worker/train/model_factory.h"
 
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
+
 namespace capstan::train {
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "worker/nn/model.h"
 #include "worker/train/data/dataset.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "common/job_config.h"
+#include "common/job/device.h"
 #include "worker/train/job_model.h"
 
 namespace capstan::train {

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "common/job/data_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 #include "kernels/context.h"
 #include "worker/train/model_factory.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/status.h"
 
 namespace capstan::train {

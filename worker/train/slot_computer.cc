@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "common/job/job_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
+
 namespace capstan::train {
 
 namespace {

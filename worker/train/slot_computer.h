@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "monitoring/trace.h"
 #include "worker/train/data/dataset.h"
 #include "worker/train/data/sampler.h"

@@ -10,7 +10,6 @@
 
 #include <capstan/client.h>
 
-#include "common/job_config.h"
 #include "monitoring/metrics.h"
 #include "monitoring/trace.h"
 #include "worker/train/slot_computer.h"

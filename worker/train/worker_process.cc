@@ -5,6 +5,8 @@
 #include <new>
 
 #include "common/float_control.h"
+#include "common/job/allreduce_section.h"
+#include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "kernels/context.h"
 #include "monitoring/mirror_transport.h"
@@ -57,7 +59,7 @@ struct ClientDevices {
 // The one that the job's mode asks for. `devices` outlives it.
 Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
                                            const WorkerOptions& options, const ClientDevices& devices) {
-  const bool replicated = WorkersUpdate(config.job.mode);
+  const bool replicated = WorkersUpdate(config.mode());
   if (!replicated && !ReducesLocally(config)) return client::CreateNetworkClient(std::move(connection));
   std::string host = options.address;
   if (host.empty()) {
@@ -137,7 +139,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
     CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // takes the weights' memory
-    if (!WorkersUpdate(config.job.mode)) {                  // else they change places from step to step
+    if (!WorkersUpdate(config.mode())) {                    // else they change places from step to step
       const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
       if (!unpinned.empty()) options.say(unpinned);
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "common/job/data_section.h"
 #include "common/random.h"
 #include "worker/train/data/file_bytes.h"
 

@@ -20,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/job/forward.h"
 #include "common/status.h"
 #include "worker/train/data/dataset.h"
 

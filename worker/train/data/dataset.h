@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "common/status.h"
 
 namespace capstan::train {
@@ -38,9 +38,7 @@ struct SampleSpec {
 };
 
 // Of data that says what image a row is.
-inline ImageShape ImageOf(const DataSection& data) {
-  return data.image.empty() ? ImageShape{} : ImageShape{data.image[0], data.image[1], data.image[2]};
-}
+ImageShape ImageOf(const DataSection& data);
 
 enum class Split : std::uint8_t { kTraining, kValidation };
 

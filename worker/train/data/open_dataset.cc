@@ -1,4 +1,7 @@
 // OpenDataset: the kind of data that the job names.
+#include "common/job/data_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 #include "worker/train/data/cifar10.h"
 #include "worker/train/data/csv.h"
 #include "worker/train/data/dataset.h"
@@ -41,6 +44,10 @@ Result<std::unique_ptr<Dataset>> OpenCsv(const DataSection& data, const fs::path
 }
 
 }  // namespace
+
+ImageShape ImageOf(const DataSection& data) {
+  return data.image.empty() ? ImageShape{} : ImageShape{data.image[0], data.image[1], data.image[2]};
+}
 
 Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const fs::path& data_root) {
   if (config.data.kind == DataKind::kSynthetic) return CreateSynthetic(config);

@@ -3,6 +3,10 @@
 #include <algorithm>
 
 #include "common/hash.h"
+#include "common/job/data_section.h"
+#include "common/job/job_section.h"
+#include "common/job/model_section.h"
+#include "common/job_config.h"
 #include "common/random.h"
 
 namespace capstan::train {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/job_config.h"
+#include "common/job/forward.h"
 #include "worker/train/data/dataset.h"
 
 namespace capstan::train {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/hash.h"
+#include "common/job/data_section.h"
 #include "worker/train/data/file_bytes.h"
 #include "worker/train/data/list_files.h"
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "common/job/forward.h"
 #include "common/status.h"
 #include "worker/train/data/window_dataset.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/hash.h"
+#include "common/job/data_section.h"
 #include "worker/train/data/list_files.h"
 
 namespace capstan::train {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/job/data_section.h"
 #include "common/status.h"
 #include "worker/train/data/mapped_file.h"
 #include "worker/train/data/window_dataset.h"

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/encoding.h"
 #include "kernels/axpby.h"
 #include "kernels/cast.h"
 #include "worker/train/device/cuda_handles.h"

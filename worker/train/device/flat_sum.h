@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "common/encoding.h"
+#include "common/types.h"
 #include "worker/train/device/cuda_handles.h"
 #include "worker/train/device_sum.h"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/encoding.h"
+
 namespace capstan::train {
 
 GradientReturn::GradientReturn(kernels::CudaContext& context)

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "common/encoding.h"
+#include "common/types.h"
 #include "worker/train/device/cuda_handles.h"
 
 namespace capstan::train {

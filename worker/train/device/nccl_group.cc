@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/encoding.h"
 #include "worker/collective/group.h"
 #include "worker/train/device/nccl_communicator.h"
 

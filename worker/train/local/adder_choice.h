@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/group.h"
 #include "worker/collective/group.h"
 #include "worker/train/device_meeting.h"
 #include "worker/train/local/bucket_adder.h"

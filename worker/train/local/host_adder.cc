@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "common/encoding.h"
+
 namespace capstan::train {
 
 namespace {

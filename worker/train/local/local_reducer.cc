@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/encoding.h"
 #include "common/float_control.h"
 #include "common/hash.h"
 #include "worker/collective/gloo_mesh.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/encoding.h"
+
 namespace capstan::train {
 
 namespace {

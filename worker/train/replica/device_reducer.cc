@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "common/job/allreduce_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
 #include "worker/train/member_patience.h"
 
 namespace capstan::train {
@@ -22,7 +25,7 @@ std::unique_ptr<DeviceReducer> DeviceReducer::Create(const JobConfig& config, co
                                                      std::function<void(const std::string&)> on_notice,
                                                      JobModel& model) {
   const AllReduceSection& section = config.allreduce;
-  if (!WorkersUpdate(config.job.mode) || config.worker.device.kind == DeviceKind::kCpu) return nullptr;
+  if (!WorkersUpdate(config.mode()) || config.worker.device.kind == DeviceKind::kCpu) return nullptr;
   if (section.collective == Collective::kGloo) return nullptr;
   return std::make_unique<DeviceReducer>(
       DeviceReducerOptions{section.collective, section.wire, DevicePatience(config), libraries, std::move(on_notice)},

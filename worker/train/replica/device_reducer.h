@@ -14,8 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
-#include "common/messages.h"
+#include "common/job/collective_kind.h"
+#include "common/job/forward.h"
+#include "common/messages/group.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
 #include "worker/train/buckets.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/messages.h"
+#include "common/messages/group.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/train/replica/replica.h"
 

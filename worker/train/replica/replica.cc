@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "common/encoding.h"
 #include "common/hash.h"
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 
 namespace capstan::train {
 

@@ -15,7 +15,7 @@
 #include "common/buffer.h"
 #include "common/catalog.h"
 #include "common/job_config.h"
-#include "common/messages.h"
+#include "common/messages/shard_reports.h"
 #include "update/block_update.h"
 #include "update/verdict.h"
 

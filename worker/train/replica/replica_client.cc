@@ -8,6 +8,9 @@
 #include <span>
 
 #include "common/float_control.h"
+#include "common/job/allreduce_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job_config.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"

@@ -1,0 +1,24 @@
+// ClusterSection: what [cluster] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace capstan {
+
+// Endpoints are "host:port"; port 0 is any free port, published in the run directory.
+struct ClusterSection {
+  std::uint32_t servers = 1;
+  std::uint32_t shards_per_server = 1;
+  std::uint32_t workers = 1;
+  std::uint32_t min_workers =
+      0;  // the job starts without the others after half of limits.join; 0 in the file: all of them
+  std::string coordinator = "127.0.0.1:0";
+  std::string listen = "127.0.0.1:0";  // of shards; shard j of a server takes port + j unless it is 0
+  std::string advertise;               // host that others reach this one by; empty: the host of `listen`
+  bool operator==(const ClusterSection&) const = default;
+};
+
+}  // namespace capstan

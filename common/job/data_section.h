@@ -1,0 +1,49 @@
+// DataSection: what [data] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace capstan {
+
+enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynthetic };
+// How a token lies in a file, little endian.
+enum class TokenType : std::uint8_t { kUint16, kUint32 };
+
+struct DataSection {
+  DataKind kind = DataKind::kSynthetic;  // required
+  std::string path;         // text, tokens: a file or a folder; idx: the images; csv: the table; cifar10: the folder
+  double validation = 0.1;  // fraction of the samples that is held out; cifar10 comes with its own
+  // text, tokens
+  std::vector<std::string> include;  // shell patterns for files of a folder; empty: all files
+  std::uint64_t max_bytes = 0;       // read no more than this; 0: no limit
+  // tokens
+  TokenType type = TokenType::kUint16;
+  // idx
+  std::string labels;
+  // csv
+  std::int64_t label_column = -1;  // from 0; negative: from the end
+  std::uint32_t header_lines = 0;  // lines to skip at the top
+  // idx, csv
+  double scale = 1.0;  // inputs are divided by it; default 255 for idx, 1 for csv
+  // cifar10: random changes of training images
+  bool crop = true;
+  bool flip = true;
+  // csv, synthetic
+  std::vector<std::uint32_t> image;  // [height, width, channels] of a row, which is an image; empty: it is none
+  // synthetic
+  std::uint64_t samples = 4096;
+  std::uint32_t features = 32;  // numbers of a row that is no image
+  std::uint32_t classes = 10;   // of rows
+  // synthetic (gpt), tokens: ids are below it
+  std::uint32_t vocabulary = 64;  // the preset's; without one, required for tokens
+  bool operator==(const DataSection&) const = default;
+
+  // synthetic: numbers of a row.
+  std::uint32_t row_features() const { return image.empty() ? features : image[0] * image[1] * image[2]; }
+};
+
+}  // namespace capstan

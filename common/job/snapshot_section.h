@@ -1,0 +1,20 @@
+// SnapshotSection: what [snapshot] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+
+namespace capstan {
+
+// When snapshots are taken. Both 0: never.
+struct SnapshotSection {
+  std::uint64_t every_steps = 0;  // 0: not by steps
+  double every_seconds = 60;      // since the last one; 0: not by time
+  std::uint32_t keep = 2;         // newest ones that stay; at least 2
+  bool operator==(const SnapshotSection&) const = default;
+
+  bool enabled() const { return every_steps > 0 || every_seconds > 0; }
+};
+
+}  // namespace capstan

@@ -1,0 +1,33 @@
+// Staged: what a shard holds of a step.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/reduction_tree.h"
+#include "common/types.h"
+
+namespace capstan {
+
+struct Staged {
+  Generation generation;
+  Incarnation incarnation;
+  ShardIndex shard = 0;
+  Step step;
+  struct Entry {
+    BlockIndex block = 0;
+    Node node;
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> held;            // nodes held (or already applied); cumulative for those named
+  std::vector<SlotIndex> ended;       // slots whose EndSlot is held
+  std::vector<std::uint64_t> clocks;  // modes without global steps, in answer to a CoverageQuery: per slot, the newest
+                                      // sequence number that all blocks of this shard have
+  bool full = false;                  // `held`, `ended` and `clocks` are everything there is
+  bool passed = false;                // the step is over on this shard: nothing of it is missing
+  std::uint32_t credit = 0;           // pushes are welcome for the first `credit` blocks of this shard in push order
+};
+
+}  // namespace capstan

@@ -1,0 +1,43 @@
+// ShardOptions: what a Shard is given when it begins to live.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/catalog.h"
+#include "common/job/mode.h"
+#include "common/messages/snapshot_id.h"
+#include "common/types.h"
+#include "server/storage/shard_disk.h"
+#include "update/optimizer.h"
+
+namespace capstan::server {
+
+struct ShardOptions {
+  ShardIndex shard = 0;
+  std::uint32_t shard_count = 1;
+  Incarnation incarnation;
+  std::string endpoint;  // where workers reach it
+  PeerId coordinator;    // the only peer whose coordinator messages are believed
+  Mode mode = Mode::kSync;
+  std::uint64_t staleness = 0;  // of mode bounded
+  std::uint64_t seed = 1;
+  std::uint64_t config_hash = 0;
+  OptimizerRule optimizer;
+  Encoding encoding = Encoding::kFp32;  // of weights that workers pull and of leaves that they push
+  std::uint32_t window_blocks = 16;     // staged ahead of the lowest incomplete block
+  std::uint32_t block_elements = kBlockElements;
+  Acknowledge acknowledge = Acknowledge::kReceived;
+  std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log
+  std::size_t log_records_max = std::size_t{1} << 16;
+  std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
+  ShardLife life;                               // what its directory remembers; the incarnation is in it already
+  std::vector<SnapshotPart> parts;              // in its directory
+  std::function<PeerId(const std::string& endpoint)> connect;  // to another shard
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,53 @@
+#include "tests/server/coordinator_bench.h"
+
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/optimizer_section.h"
+
+namespace capstan::server {
+
+CoordinatorBench::CoordinatorBench(std::uint32_t shard_count, std::uint32_t workers, Mode mode) {
+  config.job.mode = mode;
+  config.job.steps = 3;
+  config.job.slots = config.job.global_batch = 2;
+  config.optimizer.lr = 0.5;
+  config.cluster.servers = shard_count;
+  config.cluster.workers = config.cluster.min_workers = workers;
+  for (ShardIndex i = 0; i < shard_count; ++i) {
+    shards.push_back({PeerId{100 + i}, {}});
+    shards[i].hello.shard = i;
+    shards[i].hello.incarnation = Incarnation{50 + i};
+    shards[i].hello.endpoint = "shard-" + std::to_string(i);
+  }
+}
+
+void CoordinatorBench::Run() {
+  Live();
+  ShardsEchoTerm();
+  for (std::uint32_t i = 0; i < config.cluster.workers; ++i) Joins("w" + std::to_string(i));
+  for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
+  Forget();
+}
+
+Prepared CoordinatorBench::MakePrepared(ShardIndex shard, std::uint64_t step, double square,
+                                        std::uint32_t attempt) const {
+  Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
+  const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
+  prepared.report.segment_squares.assign(blocks, square);
+  if (TakesTrustRatio(config.optimizer.kind)) {
+    prepared.report.weight_squares.assign(blocks, 4.0);
+    prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipping had halved it
+  }
+  prepared.report.block_samples.assign(blocks, config.job.slots);
+  for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {
+    SlotReport report;
+    report.slot = slot;
+    report.samples = 1;
+    report.predictions = 1;
+    report.loss_sum = 2.0;
+    prepared.report.slots.push_back(report);
+  }
+  return prepared;
+}
+
+}  // namespace capstan::server
