@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/figure.h"
+#include "common/status.h"
 
 namespace capstan::bench {
 
