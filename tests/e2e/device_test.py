@@ -8,10 +8,10 @@ import os
 import re
 import shutil
 import subprocess
-import unittest
 
 import harness
 import recovery
+import skips
 from precision_test import RESNET
 from same_bits_test import GPT_JOB
 
@@ -46,7 +46,16 @@ device = "emulated"
 accumulate = 2
 """
 EMULATED = "worker.device=emulated"
+RECOMPUTED_BY_THREE = ("3 workers, 2 servers, recomputed",
+                       ["cluster.workers=3", "cluster.servers=2", "worker.recompute=true"])
 STUB = 'const struct { unsigned abi; const char* id; void* create; } capstan_device_plugin = {%d, "%s", 0};\n'
+
+
+def name_at_run_time(library):
+    """By which a program that was linked with this library asks for it."""
+    found = subprocess.run(["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True).stdout.strip()
+    dynamic = subprocess.run(["readelf", "-dW", found], capture_output=True, text=True, check=True).stdout
+    return re.search(r"SONAME.*\[(.*)\]", dynamic).group(1)
 
 
 def needed_and_exported(library):
@@ -67,22 +76,18 @@ class DeviceTest(recovery.SameBitsTest):
 
     def test_an_mlp_has_the_same_bits_for_any_number_of_workers_and_shards(self):
         self.assert_one_digest(MLP, [], ("1 worker", ["cluster.workers=1"]),
-                               ("2 workers, 3 servers", ["cluster.workers=2", "cluster.servers=3"]),
-                               ("3 workers", ["cluster.workers=3"]))
+                               ("3 workers, 2 servers", ["cluster.workers=3", "cluster.servers=2"]))
         self.assert_losses_of_the_cpu(MLP, 1e-5)
 
     def test_a_gpt_has_the_same_bits_for_any_number_of_workers(self):
         for precision, tolerance in (("fp32", 1e-4), ("bf16", 2e-2)):
             settings = [EMULATED, f"worker.precision={precision}", "job.steps=6"]
-            self.assert_one_digest(GPT_JOB, settings, ("1 worker", ["cluster.workers=1"]),
-                                   ("2 workers", ["cluster.workers=2"]), ("3 workers", ["cluster.workers=3"]),
-                                   ("recomputed", ["cluster.workers=1", "worker.recompute=true"]))
+            self.assert_one_digest(GPT_JOB, settings, ("1 worker", ["cluster.workers=1"]), RECOMPUTED_BY_THREE)
             self.assert_losses_of_the_cpu(GPT_JOB, tolerance, *settings[1:])
 
     def test_running_statistics_come_back_from_a_device(self):
         self.assert_one_digest(RESNET, [EMULATED, "worker.precision=bf16", "job.steps=3"],
-                               ("1 worker", ["cluster.workers=1"]), ("3 workers", ["cluster.workers=3"]),
-                               ("recomputed", ["cluster.workers=1", "worker.recompute=true"]))
+                               ("1 worker", ["cluster.workers=1"]), RECOMPUTED_BY_THREE)
 
     def test_killed_processes_move_no_bit(self):
         self.assert_kills_move_no_bit(MLP, ["job.steps=150"], ("worker-0", "server-1", "worker-1"))
@@ -144,13 +149,15 @@ class DeviceTest(recovery.SameBitsTest):
             needed, exported = needed_and_exported(plugin)
             self.assertEqual([name for name in exported if "san" not in name], ["capstan_device_plugin"], plugin)
             own = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"} | sanitizers
-            self.assertLessEqual(set(needed) - own, {"libboost_context.so.1.74.0"} if "emulated" in plugin else set())
+            fibers = {name_at_run_time("libboost_context.so")} if "emulated" in plugin else set()
+            self.assertLessEqual(set(needed) - own, fibers)
         for name in ("capstan", "capstan-server", "capstan-worker"):
             needed, _ = needed_and_exported(harness.program(name))
             self.assertFalse([library for library in needed if re.search("cuda|cublas|cudnn|nccl|capstan_", library)])
 
-    @unittest.skipUnless("CAPSTAN_HAS_CUDA_PLUGIN" in os.environ, "built without nvcc: there is no plug-in for CUDA")
     def test_a_real_device_is_used_or_found_missing(self):
+        if "CAPSTAN_HAS_CUDA_PLUGIN" not in os.environ:
+            skips.skip(self, "built without nvcc: there is no plug-in for CUDA")
         if os.path.exists("/dev/nvidia0"):
             self.assert_one_digest(MLP, ["worker.device=cuda"], ("1 worker", ["cluster.workers=1"]),
                                    ("3 workers", ["cluster.workers=3"]))
@@ -160,4 +167,4 @@ class DeviceTest(recovery.SameBitsTest):
 
 
 if __name__ == "__main__":
-    harness.main()
+    skips.main()

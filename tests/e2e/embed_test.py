@@ -1,4 +1,6 @@
 """The client in trainers of one's own: installed, built against from outside the tree, killed, and used wrongly."""
+import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -6,18 +8,28 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import unittest
 
+import gate
 import harness
+import installed_prefix
+import recovery
 
 # What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
 NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
 CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Reader::Connect",
              "capstan::Status::ToString[abi:cxx11]"}
-STEPS = 2000
+STEPS = 400
 KILLED_AT = 200  # steps that are committed before something is killed
-PREFIX = None
+HELD_AT = 300  # and before this one, programs that are to be killed wait for the test
+PREFIX = BUILT = None
+# In a loop of rounds: C++ for gate.py's wait_at().
+WAIT = f"""
+    if (const char* gate = work->step >= {HELD_AT} ? std::getenv("{gate.VARIABLE}") : nullptr) {{
+      static const int file = open(gate, O_RDONLY);
+      flock(file, LOCK_SH);
+    }}
+"""
 
 
 def run(*arguments, **options):
@@ -28,13 +40,13 @@ def run(*arguments, **options):
 
 
 def setUpModule():
-    global PREFIX
-    PREFIX = tempfile.mkdtemp(prefix="capstan-prefix-")
-    unittest.addModuleCleanup(shutil.rmtree, PREFIX, ignore_errors=True)
-    run("cmake", "--install", os.path.dirname(harness.BIN), "--prefix", PREFIX)
+    global PREFIX, BUILT
+    PREFIX = installed_prefix.prefix(harness.BIN)
+    BUILT = tempfile.mkdtemp(prefix="capstan-built-")
+    unittest.addModuleCleanup(shutil.rmtree, BUILT, ignore_errors=True)
     harness.BIN = os.path.join(PREFIX, "bin")
     for language in ("c", "cpp"):
-        build_by_cmake(language, "capstan::client", installed("built", language))
+        build_by_cmake(language, "capstan::client", os.path.join(BUILT, language))
 
 
 def installed(*names):
@@ -58,20 +70,32 @@ def build_by_cmake(language, library, folder):
     return os.path.join(folder, "build", "linear" if language == "cpp" else "logistic")
 
 
-def build_by_pkg_config(language, package, program):
-    compiler, source = (("g++", "-std=c++20"), "linear.cc") if language == "cpp" else (("cc", "-std=c99"), "logistic.c")
+def build_by_pkg_config(language, package, program, source=None):
+    compiler, name = (("g++", "-std=c++20"), "linear.cc") if language == "cpp" else (("cc", "-std=c99"), "logistic.c")
     environment = {**os.environ, "PKG_CONFIG_PATH": installed("lib", "pkgconfig")}
     flags = run("pkg-config", "--cflags", "--libs", package, env=environment).split()
-    run(*compiler, example(language, source), *flags, "-lm", f"-Wl,-rpath,{installed('lib')}", "-o", program)
+    run(*compiler, source or example(language, name), *flags, "-lm", f"-Wl,-rpath,{installed('lib')}", "-o", program)
     return program
 
 
 def linear():
-    return installed("built", "cpp", "build", "linear")
+    return os.path.join(BUILT, "cpp", "build", "linear")
 
 
 def logistic():
-    return installed("built", "c", "build", "logistic")
+    return os.path.join(BUILT, "c", "build", "logistic")
+
+
+@functools.cache
+def paced_linear():
+    """The example's program, which waits at a gate before step HELD_AT."""
+    with open(example("cpp", "linear.cc"), encoding="utf-8") as file:
+        before, done, after = file.read().partition("if (!work) return {};  // the job is done\n")
+    assert done, "the example has another loop"
+    source = os.path.join(BUILT, "paced_linear.cc")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("#include <fcntl.h>\n#include <sys/file.h>\n#include <cstdlib>\n" + before + done + WAIT + after)
+    return build_by_pkg_config("cpp", "capstan", os.path.join(BUILT, "paced_linear"), source)
 
 
 class LibraryTest(unittest.TestCase):
@@ -104,6 +128,8 @@ class LibraryTest(unittest.TestCase):
 
 
 class EmbedTest(harness.JobTest):
+    known = None
+
     def launch_own(self, workers, *arguments, language="cpp", run="run", steps=STEPS):
         return self.launch(example(language, "job.toml"), "--set", f"cluster.workers={workers}", "--set", f"job.steps={steps}",
                            "--set", "limits.lease=3", "--set", "limits.join=30", *arguments, run=run)
@@ -113,12 +139,19 @@ class EmbedTest(harness.JobTest):
         return launch.wait_for_line("the workers are your own: connect").split()[-1]
 
     def wait_for_steps(self, count, run="run"):
-        path = self.path(run, "metrics.jsonl")
-        for _ in range(harness.DEADLINE * 50):
-            if os.path.exists(path) and len(self.metrics(run)) >= count:
-                return
-            threading.Event().wait(0.02)
-        self.fail(f"{count} steps were not committed")
+        recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")
+
+    @contextlib.contextmanager
+    def gate(self):
+        held = gate.Gate(self.path("gate"), HELD_AT)
+        try:
+            yield held
+        finally:
+            held.close()
+
+    def paced(self, launch, name):
+        return harness.Process("/usr/bin/env", f"{gate.VARIABLE}={self.path('gate')}", paced_linear(), self.address(launch),
+                               name)
 
     def assert_done(self, launch, *workers):
         for worker in workers:
@@ -128,7 +161,13 @@ class EmbedTest(harness.JobTest):
     def digest(self, run="run"):
         return hashlib.sha256(self.weights(run)[1]).hexdigest()
 
-    def undisturbed(self, workers, language="cpp", run="run"):
+    @classmethod
+    def undisturbed(cls, test):
+        """The digest of the C++ program's job, by the first test that asks for it."""
+        cls.known = cls.known or test.trained(1, run="undisturbed")
+        return cls.known
+
+    def trained(self, workers, language="cpp", run="run"):
         program = linear() if language == "cpp" else logistic()
         with self.launch_own(workers, language=language, run=run) as launch:
             address = self.address(launch)
@@ -155,39 +194,42 @@ class EmbedTest(harness.JobTest):
 
     def test_two_workers_end_with_the_bits_of_one(self):
         for language in ("c", "cpp"):
-            self.assertEqual(*(self.undisturbed(workers, language, f"{language}{workers}") for workers in (1, 2)))
+            self.assertEqual(*(self.trained(workers, language, f"{language}{workers}") for workers in (1, 2)))
 
     def test_a_worker_that_is_killed_and_another_one_change_no_bit(self):
-        undisturbed = self.undisturbed(1)
-        with self.launch_own(2, run="killed") as launch, harness.Process(linear(), self.address(launch), "w0") as stays, \
-                harness.Process(linear(), self.address(launch), "w1") as dies:
+        undisturbed = self.undisturbed(self)
+        with self.gate() as held, self.launch_own(2, run="killed") as launch, self.paced(launch, "w0") as stays, \
+                self.paced(launch, "w1") as dies:
             self.wait_for_steps(KILLED_AT, "killed")
             harness.kill(dies.pid)
             self.assertEqual(dies.wait(), -signal.SIGKILL)
-            with harness.Process(linear(), self.address(launch), "w2") as comes:
+            with self.paced(launch, "w2") as comes:
+                launch.wait_for_line('"w2" joined')
+                held.open()
                 self.assert_done(launch, stays, comes)
-        self.assertIn('"w2" joined', launch.output)
         self.assertEqual(self.digest("killed"), undisturbed)
 
     def test_a_server_that_is_killed_changes_no_bit(self):
-        undisturbed = self.undisturbed(1)
-        with self.launch_own(1, "--set", "snapshot.every_steps=100", run="killed") as launch, \
-                harness.Process(linear(), self.address(launch), "w") as worker:
+        undisturbed = self.undisturbed(self)
+        with self.gate() as held, self.launch_own(1, "--set", "snapshot.every_steps=100", run="killed") as launch, \
+                self.paced(launch, "w") as worker:
             self.wait_for_steps(KILLED_AT, "killed")
             harness.kill(self.pids("killed")["server-0"])
+            held.open()
             self.assert_done(launch, worker)
         self.assertGreater(max(step["generation"] for step in self.metrics("killed")), 1)
         self.assertEqual(self.digest("killed"), undisturbed)
 
     def test_a_job_that_was_stopped_goes_on(self):
-        undisturbed = self.undisturbed(1)
+        undisturbed = self.undisturbed(self)
         fixed = f"cluster.coordinator=127.0.0.1:{harness.free_port()}"  # where the worker waits for it
-        with self.launch_own(1, "--set", fixed, run="stopped") as launch, \
-                harness.Process(linear(), self.address(launch), "w") as worker:
+        with self.gate() as held, self.launch_own(1, "--set", fixed, run="stopped") as launch, \
+                self.paced(launch, "w") as worker:
             self.wait_for_steps(KILLED_AT, "stopped")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
             self.assertLess(len(self.metrics("stopped")), STEPS)
+            held.open()
             with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("stopped"),
                                  "--set", fixed) as resumed:
                 self.assert_done(resumed, worker)

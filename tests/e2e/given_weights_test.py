@@ -50,22 +50,21 @@ WRONG_USES = {
 class GivenWeightsTest(own_workers.OwnWorkersTest):
     EXAMPLE = "python"
     STEPS = 60
-
-    def python(self, *arguments):
-        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
-        return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "/usr/bin/python3", "-B", *arguments,
-                               cwd=self.folder)
+    IMPORTED = ("capstan",)
 
     def worker(self, address, name, value="1"):
         return self.python(self.write("given.py", SCRIPT), address, name, value)
 
-    def undisturbed(self, value):
+    def trained(self, value):
         with self.job("undisturbed" + value, 1) as launch:
             with self.worker(self.address(launch), "only", value) as worker:
                 return self.digest_at_end(launch, "undisturbed" + value, [worker])
 
+    def undisturbed(self, value):
+        return self.once(value, lambda: self.trained(value))
+
     def test_the_job_begins_with_what_was_given_and_keeps_it(self):
-        self.assertNotEqual(self.undisturbed("1"), self.undisturbed("2"))
+        self.assertNotEqual(self.trained("1"), self.undisturbed("2"))
         names, content = self.weights("undisturbed1")
         self.assertEqual(names, ["table", "bias"])
         self.assertNotEqual(struct.unpack("<f", content[-12:-8]), (1.0,))

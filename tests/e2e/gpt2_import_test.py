@@ -6,6 +6,7 @@ import struct
 import subprocess
 
 import harness
+import skips
 from safetensors_file import read_safetensors, write_safetensors
 
 VOCABULARY, CONTEXT, POSITIONS, LAYERS, HEADS, WIDTH, SAMPLES = 301, 9, 13, 2, 3, 12, 8
@@ -173,10 +174,7 @@ class Gpt2ImportTest(harness.JobTest):
         self.assertIn('"h.0.mlp.c_proj.weight" is F16[12,48]', self.run_import(file, code=2))
 
     def test_a_job_of_imported_weights_has_the_loss_of_pytorch(self):
-        try:
-            import torch  # noqa: F401
-        except ImportError:
-            self.skipTest("python3-torch is not installed")
+        skips.need(self, "torch")
         self.run_import(file_of(self.tensors))
         self.resume("run")
         self.assertEqual([row["samples"] for row in self.metrics()], [SAMPLES])
@@ -192,4 +190,4 @@ class Gpt2ImportTest(harness.JobTest):
 
 
 if __name__ == "__main__":
-    harness.main()
+    skips.main()

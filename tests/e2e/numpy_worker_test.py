@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """A worker in Python and numpy, with the package as `cmake --install` puts it: the same bits for any number of its
 processes, also when one is killed, and a typed error for each wrong use."""
-import importlib.util
+import functools
 import os
-import sys
 
 import harness
 import own_workers
+import skips
 
 # A worker that says by which exception its lines ended.
 SCRIPT = """
@@ -67,23 +67,24 @@ WRONG_USES = {
 class NumpyWorkerTest(own_workers.OwnWorkersTest):
     EXAMPLE = "python"
 
-    def python(self, *arguments):
-        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
-        return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "/usr/bin/python3", "-B", *arguments,
-                               cwd=self.folder)
+    PROGRAM = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
 
     def worker(self, coordinator, name):
-        return self.python(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), coordinator, name)
+        return self.python(self.PROGRAM, coordinator, name)
+
+    def undisturbed(self):
+        """By a process that has imported nothing before."""
+        return self.once("undisturbed", lambda: self.digest_of_one(functools.partial(self.new_python, self.PROGRAM)))
 
     def test_two_processes_give_the_bits_of_one_and_learn(self):
-        self.assertEqual(self.digest_of_two(self.worker), self.digest_of_one(self.worker))
+        self.assertEqual(self.digest_of_two(self.worker), self.undisturbed())
         self.assertEqual(self.weights("two")[0], ["weight", "bias"])
         losses = [record["loss"] for record in self.metrics("two")]
         self.assertLess(losses[-1], 0.5 * losses[0])
 
     def test_hyper_parameters_of_the_program_give_the_bits_of_the_job_file_s_where_they_are_equal(self):
         """Groups in the program, with the numbers of the job file's optimizer; then one with another rate."""
-        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+        with open(self.PROGRAM, encoding="utf-8") as file:
             plain = file.read()
 
         def start(rate):
@@ -95,17 +96,15 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
             script = self.write("groups.py", text)
             return lambda coordinator, name: self.python(script, coordinator, name)
 
-        one = self.digest_of_one(self.worker)
-        self.assertEqual(self.digest_of_two(start("float(np.float32(0.05))")), one)
-        self.assertNotEqual(self.digest_with_a_killed_worker(start("0.04 / (1 + work.step)")), one)
+        self.assertEqual(self.digest_of_two(start("float(np.float32(0.05))")), self.undisturbed())
+        self.assertNotEqual(self.digest_of_one(start("0.04 / (1 + work.step)"), run="another"), self.undisturbed())
 
     def test_a_process_that_is_killed_changes_no_bit(self):
-        one = self.digest_of_one(self.worker)
-        self.assertEqual(self.digest_with_a_killed_worker(self.worker), one)
-        self.assertEqual(self.digest_with_a_killed_server(self.worker), one)
+        self.assertEqual(self.digest_with_a_killed_worker(self.worker), self.undisturbed())
+        self.assertEqual(self.digest_with_a_killed_server(self.worker), self.undisturbed())
 
     def test_two_processes_meet_in_a_barrier_and_one_that_is_missing_is_named(self):
-        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+        with open(self.PROGRAM, encoding="utf-8") as file:
             before, after = file.read().split("        for work in client.work():")
 
         def script(name, *lines):
@@ -129,7 +128,7 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
                 self.assertIn("came", b.output)
 
     def test_metrics_of_two_processes_are_averaged_over_all_slots_of_each_step(self):
-        with open(os.path.join(own_workers.EXAMPLES, "python", "softmax.py"), encoding="utf-8") as file:
+        with open(self.PROGRAM, encoding="utf-8") as file:
             script = self.write("metrics.py", file.read().replace(
                 "predictions=samples)",
                 "predictions=samples, metrics={'slot': (3.0 * slot.index, 2.0), 'none': (1.0, 0.0)})"))
@@ -188,7 +187,4 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("numpy") is None:
-        print("SKIPPED: numpy is not there; install python3-numpy", file=sys.stderr)
-        sys.exit(1 if os.environ.get("CI") == "true" else 77)
-    harness.main()
+    skips.main("numpy")

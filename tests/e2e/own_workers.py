@@ -1,28 +1,79 @@
-"""What the tests of workers that are not ours share: capstan installed into a prefix, and jobs that wait for them."""
+"""What the tests of workers that are not ours share: their scripts, jobs that wait for them, and those killed in mid-run."""
+import contextlib
+import functools
 import hashlib
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
+import sys
 
+import forked_script
+import gate
 import harness
+import installed_prefix
 import recovery
 
-EXAMPLES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "examples", "embed"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.abspath(os.path.join(HERE, "..", "..", "examples", "embed"))
 KILL_AFTER = 20  # steps
+ENDLESS = 10**6  # steps of a job that its test ends
+
+
+def environment(**settings):
+    """Of a script that finds the installed package."""
+    packages = os.path.join(installed_prefix.prefix(harness.BIN), "lib", "python3", "dist-packages")
+    return {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1", **settings}
+
+
+@functools.cache
+def fork_server(modules):
+    return forked_script.ForkServer(modules, environment())
 
 
 class OwnWorkersTest(harness.JobTest):
     STEPS = 150
     EXAMPLE = ""  # folder of the job file
+    IMPORTED = ("numpy", "capstan")  # what its scripts import, and are spared
+
+    def setUp(self):
+        super().setUp()
+        self.gates = []
+
+    def python(self, *arguments, **settings):
+        """A Python script, or -c, that waits at the gates there are now; `settings` are of its environment."""
+        if self.gates:
+            settings[gate.VARIABLE] = " ".join(one.text for one in self.gates)
+            arguments = (os.path.join(HERE, "paced_script.py"), *arguments)
+        return forked_script.ForkedScript(fork_server(self.IMPORTED), *arguments, cwd=self.folder,
+                                          environment=environment(**settings))
+
+    def new_python(self, *arguments, **settings):
+        """As people start a script: a Python that has imported nothing yet."""
+        words = [f"{name}={value}" for name, value in environment(**settings).items()]
+        return harness.Process("/usr/bin/env", *words, sys.executable, "-B", *arguments, cwd=self.folder)
+
+    @contextlib.contextmanager
+    def gate(self, step):
+        """Scripts that are started within do not begin this step, nor a later one, before the gate is open."""
+        one = gate.Gate(self.path(f"gate-{len(self.gates)}"), step)
+        self.gates.append(one)
+        try:
+            yield one
+        finally:
+            self.gates.remove(one)
+            one.close()
+
+    def gate_in_mid_run(self):
+        return self.gate((KILL_AFTER + self.STEPS) // 2)
 
     @classmethod
-    def setUpClass(cls):
-        cls.prefix = tempfile.mkdtemp(prefix="capstan-prefix-")
-        cls.addClassCleanup(shutil.rmtree, cls.prefix, ignore_errors=True)
-        build = os.path.dirname(harness.BIN)
-        subprocess.run(["cmake", "--install", build, "--prefix", cls.prefix], check=True, stdout=subprocess.DEVNULL)
+    def once(cls, key, digest):
+        """What `digest` returns for the first test of this class that asks for `key`."""
+        known = cls.__dict__.get("known_digests")
+        if known is None:
+            known = cls.known_digests = {}
+        if key not in known:
+            known[key] = digest()
+        return known[key]
 
     def job(self, run, workers, *more):
         """The launch of a job that waits for `workers` of them, with more settings."""
@@ -42,35 +93,42 @@ class OwnWorkersTest(harness.JobTest):
         with open(self.path(run, "final.safetensors"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
 
-    def digest_of_one(self, start):
+    def digest_of_one(self, start, run="one"):
         """`start(address, name)` starts a worker."""
-        with self.job("one", 1) as launch, start(self.address(launch), "a") as worker:
-            return self.digest_at_end(launch, "one", [worker])
+        with self.job(run, 1) as launch, start(self.address(launch), "a") as worker:
+            return self.digest_at_end(launch, run, [worker])
 
     def digest_of_two(self, start):
         with self.job("two", 2) as launch:
             with start(self.address(launch), "a") as a, start(self.address(launch), "b") as b:
                 return self.digest_at_end(launch, "two", [a, b])
 
+    def wait_for_steps(self, run, count):
+        recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")
+
     def kill_in_mid_run(self, pid, run):
-        recovery.poll(lambda: recovery.count_records(self.path(run)) >= KILL_AFTER, "the first steps")
+        """Of a job that cannot end meanwhile: a gate before its last steps is shut."""
+        self.wait_for_steps(run, KILL_AFTER)
         os.kill(pid, signal.SIGKILL)
         self.assertLess(recovery.count_records(self.path(run)), self.STEPS, "an invalid run: it was over")
 
     def digest_with_a_killed_worker(self, start):
-        """One of two is killed, and another one started."""
-        with self.job("killed", 2) as launch:
+        """One of two is killed, and another one takes part before the job may end."""
+        with self.gate_in_mid_run() as held, self.job("killed", 2) as launch:
             address = self.address(launch)
             with start(address, "a") as a, start(address, "b") as b:
                 self.kill_in_mid_run(b.pid, "killed")
                 self.assertEqual(b.wait(), -signal.SIGKILL)
                 with start(address, "c") as c:
+                    launch.wait_for_line('"c" joined')
+                    held.open()
                     return self.digest_at_end(launch, "killed", [a, c])
 
     def digest_with_a_killed_server(self, start):
-        with self.job("lost", 1) as launch, start(self.address(launch), "a") as worker:
+        with self.gate_in_mid_run() as held, self.job("lost", 1) as launch, start(self.address(launch), "a") as worker:
             recovery.poll(lambda: "server-0" in recovery.names_in(self.path("lost")), "a server")
             self.kill_in_mid_run(recovery.pid_of(self.path("lost"), "server-0"), "lost")
+            held.open()
             digest = self.digest_at_end(launch, "lost", [worker])
         self.assertGreater(max(record["generation"] for record in self.metrics("lost")), 1, "the job never went back")
         return digest

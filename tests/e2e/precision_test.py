@@ -68,34 +68,33 @@ precision = "fp16"
 """
 
 
+ALONE = ("1 worker", ["cluster.workers=1", "cluster.servers=1"])
+
+
+def recomputed_by(workers):
+    """A case that differs from ALONE in all that is to move no bit."""
+    return (f"{workers} workers, 2 servers, 2 threads, recomputed",
+            [f"cluster.workers={workers}", "cluster.servers=2", "worker.threads=2", "worker.recompute=true"])
+
+
 class PrecisionTest(recovery.SameBitsTest):
-    def gpt_has_one_digest(self, precision):
-        return self.assert_one_digest(
-            GPT_JOB, [f"worker.precision={precision}"],
-            ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
-            ("2 workers, 2 servers", ["cluster.workers=2", "cluster.servers=2"]),
-            ("3 workers, 3 servers", ["cluster.workers=3", "cluster.servers=3"]),
-            ("5 workers: leaves alone travel", ["cluster.workers=5", "cluster.servers=2"]),
-            ("2 threads, recomputed", ["cluster.workers=1", "cluster.servers=1", "worker.threads=2",
-                                       "worker.recompute=true"]))
+    def gpt_has_one_digest(self, precision, workers):
+        return self.assert_one_digest(GPT_JOB, [f"worker.precision={precision}"], ALONE, recomputed_by(workers))
 
     def test_the_bits_of_a_gpt_depend_on_its_precision_and_not_on_workers_or_shards(self):
-        digests = {precision: self.gpt_has_one_digest(precision) for precision in ("bf16", "fp16")}
+        """It has five slots: of five workers, leaves travel and no sums."""
+        digests = {precision: self.gpt_has_one_digest(precision, workers) for precision, workers in (("bf16", 3), ("fp16", 5))}
         digests["fp32"] = self.run_job(GPT_JOB, "wide")
         self.assertEqual(len(set(digests.values())), 3, digests)
 
     def test_killed_processes_move_no_bit(self):
-        for precision in ("bf16", "fp16"):
-            self.assert_kills_move_no_bit(GPT_JOB, [f"worker.precision={precision}", "job.steps=150"],
-                                          ("worker-0", "server-1", "worker-1"))
+        """Of the other 16-bit type, test_kills_while_the_scale_falls_move_no_bit has it."""
+        self.assert_kills_move_no_bit(GPT_JOB, ["worker.precision=bf16", "job.steps=150"],
+                                      ("worker-0", "server-1", "worker-1"))
 
     def test_running_statistics_have_the_same_bits_for_any_number_of_workers_and_shards_and_after_kills(self):
         for precision in ("fp32", "bf16", "fp16"):
-            self.assert_one_digest(RESNET, [f"worker.precision={precision}"],
-                                   ("1 worker", ["cluster.workers=1", "cluster.servers=1"]),
-                                   ("2 workers, 3 servers", ["cluster.workers=2", "cluster.servers=3"]),
-                                   ("3 workers, 2 threads", ["cluster.workers=3", "worker.threads=2"]),
-                                   ("recomputed", ["cluster.workers=2", "worker.recompute=true"]))
+            self.assert_one_digest(RESNET, [f"worker.precision={precision}"], ALONE, recomputed_by(3))
             names, _ = self.weights("run0")
             self.assertIn("bn1.running_mean", names)
             validated = [step["validation_loss"] for step in recovery.records(self.path("run0"))
@@ -110,9 +109,8 @@ class PrecisionTest(recovery.SameBitsTest):
 
     def test_a_scale_that_is_too_large_for_fp16_falls_for_all_workers_alike(self):
         text = self.overflowing_job()
-        self.assert_one_digest(text, [], ("1 worker", ["cluster.workers=1"]), ("2 workers", ["cluster.workers=2"]),
-                               ("3 workers, 2 servers", ["cluster.workers=3", "cluster.servers=2"]))
-        for run in ("run0", "run2"):
+        self.assert_one_digest(text, [], ALONE, ("3 workers, 2 servers", ["cluster.workers=3", "cluster.servers=2"]))
+        for run in ("run0", "run1"):
             steps = recovery.records(self.path(run))
             scales = [step["loss_scale"] for step in steps]
             actions = [step["action"] for step in steps]

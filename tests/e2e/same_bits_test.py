@@ -9,6 +9,7 @@ and small jobs of the optimizers that take trust ratios, with clipping.
 
 usage: same_bits_test.py --bin FOLDER
 """
+import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +19,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
+
+import harness
+import recovery
 
 JOB = """
 [job]
@@ -62,6 +65,8 @@ lease = 1.5
 stall = 60
 """
 
+STEPS = 14  # of JOB
+MOVED = "its slots move"
 BLOCK_ELEMENTS = 262144  # of a tensor, at most, are in one block
 
 GPT_JOB = """
@@ -132,8 +137,9 @@ def launch(bin_dir, job, run_dir, settings, pauses=0, seed=0):
         process = subprocess.Popen(command, stdout=out, stderr=out)
         rng = random.Random(seed)
         while pauses > 0 and process.poll() is None:
-            pauses -= pause_a_worker(run_dir, rng, process)
-        code = process.wait(timeout=120)
+            pauses -= 1
+            pause_a_worker(run_dir, rng, process)
+        code = process.wait(timeout=2 * harness.DEADLINE)
     if code != 0:
         with open(out.name) as text:
             sys.exit(f"launch {settings} ended with {code}:\n{text.read()[-4000:]}")
@@ -142,25 +148,15 @@ def launch(bin_dir, job, run_dir, settings, pauses=0, seed=0):
 
 
 def pause_a_worker(run_dir, rng, process):
-    """Stops a worker for longer than its lease, once the job commits steps: its slots must move. 1 when it did."""
-    pids = os.path.join(run_dir, "pids")
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and process.poll() is None:
-        workers = [n for n in (os.listdir(pids) if os.path.isdir(pids) else []) if n.startswith("worker-")]
-        if workers and steps_of(run_dir):
-            break
-        time.sleep(0.02)  # polls for a file that another process writes
-    else:
-        return 1
-    with open(os.path.join(pids, rng.choice(workers))) as pid_file:
-        pid = int(pid_file.read())
-    try:
+    """Stops a worker once the job commits steps, until its slots have moved, or were in no step any more."""
+    recovery.poll(lambda: steps_of(run_dir) or process.poll() is not None, "the first step")
+    workers = [name for name in recovery.names_in(run_dir) if name.startswith("worker-")]
+    pid = recovery.pid_of(run_dir, rng.choice(workers))
+    moved = count_in_log(run_dir, MOVED)
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(2.2)  # longer than the lease: that is the test
+        recovery.poll(lambda: count_in_log(run_dir, MOVED) > moved or len(steps_of(run_dir)) == STEPS, "the move of its slots")
         os.kill(pid, signal.SIGCONT)
-    except ProcessLookupError:
-        pass
-    return 1
 
 
 def count_in_log(run_dir, text):
@@ -219,8 +215,8 @@ def main():
             clipped = sum(step["grad_norm"] > clip for step in steps)
             if not 0 < clipped < len(steps):
                 sys.exit(f"{name}: clipping was active in {clipped} of {len(steps)} steps: it must be in some, not all")
-            if len(steps) != 14:
-                sys.exit(f"{name}: {len(steps)} lines in metrics.jsonl, not 14")
+            if len(steps) != STEPS:
+                sys.exit(f"{name}: {len(steps)} lines in metrics.jsonl, not {STEPS}")
             check_that_it_was_so(name, run_dir, pauses)
         check_same(digests)
         check_same(gpt_digests(bin_dir, folder))
@@ -236,7 +232,7 @@ def check_that_it_was_so(name, run_dir, pauses):
         sys.exit(f"{name}: no tensor has several blocks: {blocks}")
     if name == "12 shards" and not shards_of(run_dir) == 12 > sum(blocks):
         sys.exit(f"{name}: {shards_of(run_dir)} shards for {sum(blocks)} blocks: there must be 12, more than blocks")
-    if pauses > 0 and count_in_log(run_dir, "its slots move") == 0:
+    if pauses > 0 and count_in_log(run_dir, MOVED) == 0:
         sys.exit(f"{name}: no slots moved, though workers were paused for longer than their lease")
 
 

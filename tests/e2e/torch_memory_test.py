@@ -1,12 +1,10 @@
 #!/usr/bin/python3
 """How what a program computed gets into the client's memory: from the arrays of any framework, and from a GPU."""
-import importlib.util
 import json
 import os
-import sys
 
-import harness
 import own_workers
+import skips
 import torch_worker_test
 
 # Says what is told of arrays that offer __dlpack__ and nothing else, and which of their memory is never let go.
@@ -195,19 +193,16 @@ class StagingTest(torch_worker_test.TorchJobTest):
                  "try: step(trainer, model, *next(iter(loader)))", "except AssertionError as error: print(error)",
                  "optimizer.step()"]
         with self.training_job("fails", "adamw", steps=1000) as launch:
-            output = torch_worker_test.WrongUseTest.said_by(self, self.address(launch), lines)
+            output = self.said_by(self.address(launch), lines)
         self.assertRegex(output, "(?s)an event of CUDA.*\nInvalid: backward.. was left by an exception")
 
     def test_a_second_gradient_is_noticed_while_the_first_is_on_its_way(self):
         lines, said = torch_worker_test.WRONG_STEPS["a parameter of two checkpointed segments"]
         lines = ["import fake_gpu", "fake_gpu.install(True)", *lines]
         with self.training_job("twice", "adamw", steps=1000) as launch:
-            output = torch_worker_test.WrongUseTest.said_by(self, self.address(launch), lines)
+            output = self.said_by(self.address(launch), lines)
         self.assertRegex(output.splitlines()[-1], said)
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("torch") is None:
-        print("SKIPPED: PyTorch is not there; install python3-torch", file=sys.stderr)
-        sys.exit(1 if os.environ.get("CI") == "true" else 77)
-    harness.main()
+    skips.main("torch")

@@ -1,14 +1,13 @@
 #!/usr/bin/python3
 """A scheduler in a PyTorch script: the numbers that PyTorch alone has after so many steps, and its state kept with the
 job's steps, whoever dies."""
-import importlib.util
 import json
 import os
 import signal
-import sys
 
 import harness
 import own_workers
+import skips
 import torch_worker_test
 
 
@@ -111,7 +110,7 @@ class ScheduleTest(torch_worker_test.TorchJobTest):
                  "    trainer.backward(scaler.scale(loss), 32)", "    scaler.step(optimizer)", "    scaler.update()",
                  "print({int(state['step']) for state in optimizer.state_dict()['state'].values()})"]
         with self.training_job("skipped", "adam", steps=6, precision="fp16") as launch:
-            said = torch_worker_test.WrongUseTest.said_by(self, self.address(launch), lines).splitlines()[-1]
+            said = self.said_by(self.address(launch), lines).splitlines()[-1]
             self.digest_at_end(launch, "skipped", [])
         self.assertEqual([record["action"] for record in self.metrics("skipped")], ["apply"] * 3 + ["skip"] + ["apply"] * 2)
         self.assertEqual(said, "{5}")
@@ -136,8 +135,7 @@ class KeptScheduleTest(torch_worker_test.TorchJobTest):
         return self.python(torch_worker_test.TRAINING, "capstan", json.dumps(setup))
 
     def undisturbed(self):
-        with self.job("one", 1) as launch, self.worker(self.address(launch), "a") as worker:
-            return self.digest_at_end(launch, "one", [worker])
+        return self.once("undisturbed", lambda: self.digest_of_one(self.worker))
 
     def test_the_bits_are_the_same_whoever_dies(self):
         one = self.undisturbed()
@@ -148,26 +146,26 @@ class KeptScheduleTest(torch_worker_test.TorchJobTest):
         self.assertEqual(self.digest_with_a_killed_server(self.worker), one)
 
     def test_the_only_worker_is_killed_and_another_goes_on(self):
-        with self.job("alone", 1) as launch:
+        one = self.undisturbed()
+        with self.gate_in_mid_run() as held, self.job("alone", 1) as launch:
             with self.worker(self.address(launch), "a") as a:
                 self.kill_in_mid_run(a.pid, "alone")
                 a.wait()
+            held.open()
             with self.worker(self.address(launch), "c") as c:
-                self.assertEqual(self.digest_at_end(launch, "alone", [c]), self.undisturbed())
+                self.assertEqual(self.digest_at_end(launch, "alone", [c]), one)
 
     def test_a_resumed_job_goes_on_with_it(self):
-        with self.job("again", 1) as launch, self.worker(self.address(launch), "a") as a:
+        one = self.undisturbed()
+        with self.gate_in_mid_run(), self.job("again", 1) as launch, self.worker(self.address(launch), "a") as a:
             self.kill_in_mid_run(a.pid, "again")
             launch.wait_for_line("snapshot of version")
             harness.kill(launch.pid, signal.SIGINT)
             launch.wait()
         with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("again"),
                              cwd=self.folder) as launch, self.worker(self.address(launch), "c") as c:
-            self.assertEqual(self.digest_at_end(launch, "again", [c]), self.undisturbed())
+            self.assertEqual(self.digest_at_end(launch, "again", [c]), one)
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("torch") is None:
-        print("SKIPPED: PyTorch is not there; install python3-torch", file=sys.stderr)
-        sys.exit(1 if os.environ.get("CI") == "true" else 77)
-    harness.main()
+    skips.main("torch")

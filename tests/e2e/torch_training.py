@@ -127,7 +127,7 @@ def ddp(setup):
 
     with processes.Manager() as manager:
         losses = manager.list()
-        processes.spawn(ddp_rank, (setup, 2, losses), nprocs=2)
+        processes.start_processes(ddp_rank, (setup, 2, losses), nprocs=2, start_method="fork")  # with what is imported
         return list(losses)
 
 

@@ -1,16 +1,14 @@
 #!/usr/bin/python3
 """A PyTorch script as a worker: the loss curve of PyTorch alone and of its DDP, the same bits for any number of
-processes and after any death, and a typed error for each wrong use."""
+processes, and a typed error for each wrong use."""
 import difflib
-import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 
 import harness
 import own_workers
+import skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAINING = os.path.join(HERE, "torch_training.py")
@@ -20,22 +18,13 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad")
 
 class TorchJobTest(own_workers.OwnWorkersTest):
     EXAMPLE = "pytorch"
-
-    def environment(self):
-        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
-        return {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1"}
-
-    def python(self, *arguments, **settings):
-        words = [f"{name}={value}" for name, value in settings.items()]
-        packages = os.path.join(self.prefix, "lib", "python3", "dist-packages")
-        return harness.Process("/usr/bin/env", f"PYTHONPATH={packages}", "OMP_NUM_THREADS=1", *words,
-                               sys.executable, "-B", *arguments, cwd=self.folder)
+    IMPORTED = ("numpy", "torch", "torch.utils.data", "capstan.torch")
 
     def reference(self, how, **setup):
         """The losses of PyTorch alone or of its DDP."""
-        done = subprocess.run([sys.executable, "-B", TRAINING, how, json.dumps(setup)], env=self.environment(),
-                              check=True, capture_output=True, text=True)
-        return json.loads(done.stdout.splitlines()[-1])
+        with self.python(TRAINING, how, json.dumps(setup)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            return json.loads(process.lines[-1])
 
     def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS, global_batch=64,
                      precision="fp32"):
@@ -49,6 +38,17 @@ class TorchJobTest(own_workers.OwnWorkersTest):
     def train(self, launch, name="a", **setup):
         setup = {"seed": 5, "batch": 32, "coordinator": self.address(launch), "name": name, **setup}
         return self.python(TRAINING, "capstan", json.dumps(setup))
+
+    def script_of(self, coordinator, lines, worker):
+        """A worker that runs these lines."""
+        return self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=coordinator, name=worker,
+                                                     lines="\n".join("        " + line for line in lines)))
+
+    def said_by(self, coordinator, lines, worker="w"):
+        """What that worker prints."""
+        with self.python(self.script_of(coordinator, lines, worker)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            return process.output
 
     def losses(self, run):
         return [record["loss"] for record in self.metrics(run)]
@@ -302,14 +302,6 @@ WRONG_PIECES = {
 
 
 class WrongUseTest(TorchJobTest):
-    def said_by(self, coordinator, lines, worker="w"):
-        """What a worker prints that runs these lines."""
-        script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=coordinator, name=worker,
-                                                       lines="\n".join("        " + line for line in lines)))
-        with self.python(script) as process:
-            self.assertEqual(process.wait(), 0, process.output)
-            return process.output
-
     def test_wrong_uses_end_in_an_exception_of_their_kind(self):
         with self.training_job("wrong", "adamw", slots=2, steps=1000) as launch:
             address = self.address(launch)
@@ -344,10 +336,9 @@ class OwnLoopTest(TorchJobTest):
                       "    optimizer.step()"]
 
     def test_slots_and_pieces_of_them(self):
-        said_by = WrongUseTest.said_by
         for run, lines in (("whole", self.WHOLE), ("pieces", self.PIECES)):
             with self.training_job(run, "adamw", steps=40) as launch:
-                self.assertEqual(said_by(self, self.address(launch), lines).splitlines()[1:], [])
+                self.assertEqual(self.said_by(self.address(launch), lines).splitlines()[1:], [])
                 self.digest_at_end(launch, run, [])
         self.assert_near(self.losses("pieces"), self.losses("whole"), 1e-5)
 
@@ -356,7 +347,7 @@ class OwnLoopTest(TorchJobTest):
         lines = [*self.PIECES[:-1], "            trainer.log({'size': (len(y[part]), 1), 'rows': (torch.tensor(32.0), 32)})",
                  "    optimizer.step()", "    if slot.key[1] == 0: trainer.barrier(20)"]
         with self.training_job("logged", "adamw", steps=3) as launch:
-            said = WrongUseTest.said_by(self, self.address(launch), [*lines, "trainer.log({'late': (1, 1)})"])
+            said = self.said_by(self.address(launch), [*lines, "trainer.log({'late': (1, 1)})"])
             self.digest_at_end(launch, "logged", [])
         self.assertRegex(said.splitlines()[-1], r"^Invalid: log\(\) comes between backward\(\) and step\(\)")
         self.assertEqual([record["metrics"] for record in self.metrics("logged")], [{"rows": 1.0, "size": 16.0}] * 3)
@@ -372,20 +363,23 @@ class OwnLoopTest(TorchJobTest):
         with self.training_job("samples", "adamw", steps=1000) as launch:
             address = self.address(launch)
             for index, (line, said) in enumerate(wrong.items()):
-                self.assertRegex(WrongUseTest.said_by(self, address, [*lines, line], f"w{index}").splitlines()[-1], said)
+                self.assertRegex(self.said_by(address, [*lines, line], f"w{index}").splitlines()[-1], said)
+
+    def said_when_a_server_is_killed(self, run, lines):
+        """What a worker prints that runs these lines; of the job itself there is no end."""
+        with self.training_job(run, "adamw", steps=own_workers.ENDLESS) as launch:
+            with self.python(self.script_of(self.address(launch), lines, "w")) as process:
+                self.wait_for_steps(run, own_workers.KILL_AFTER)
+                harness.kill(self.pids(run)["server-0"])
+                self.assertEqual(process.wait(), 0, process.output)
+                return process.output
 
     def test_a_loop_that_cannot_go_back_is_told_to(self):
         lines = ["model, optimizer = prepare(trainer, loader=False)", "x, y = training.data()[:32]",
                  "while not trainer.done:", "    step(trainer, model, x, y, 32)"]
-        with self.training_job("lost", "adamw", steps=100000) as launch:
-            script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=self.address(launch), name="w",
-                                                           lines="\n".join("        " + line for line in lines)))
-            with self.python(script) as process:
-                own_workers.recovery.poll(lambda: own_workers.recovery.count_records(self.path("lost")) >= 20, "steps")
-                os.kill(own_workers.recovery.pid_of(self.path("lost"), "server-0"), 9)
-                self.assertEqual(process.wait(), 0, process.output)
-        self.assertIn("not replayable", process.output)
-        self.assertRegex(process.output.splitlines()[-1], "^Rewound: the job went back to step 0")
+        output = self.said_when_a_server_is_killed("lost", lines)
+        self.assertIn("not replayable", output)
+        self.assertRegex(output.splitlines()[-1], "^Rewound: the job went back to step 0")
 
     def test_a_scheduler_that_cannot_be_begun_again_is_refused_where_the_job_goes_back(self):
         lines = ["model = training.network(5)", "optimizer, rates = torch.optim.AdamW(model.parameters()), []",
@@ -393,14 +387,7 @@ class OwnLoopTest(TorchJobTest):
                  "loader = DataLoader(training.data(), batch_size=32)",
                  "model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)",
                  "for x, y in loader:", "    step(trainer, model, x, y)"]
-        with self.training_job("hidden", "adamw", steps=1000) as launch:
-            script = self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=self.address(launch), name="w",
-                                                           lines="\n".join("        " + line for line in lines)))
-            with self.python(script) as process:
-                own_workers.recovery.poll(lambda: own_workers.recovery.count_records(self.path("hidden")) >= 20, "steps")
-                os.kill(own_workers.recovery.pid_of(self.path("hidden"), "server-0"), 9)
-                self.assertEqual(process.wait(), 0, process.output)
-        self.assertRegex(process.output.splitlines()[-1],
+        self.assertRegex(self.said_when_a_server_is_killed("hidden", lines).splitlines()[-1],
                          r"^Unsupported: LambdaLR, stepped 1 times, gives other numbers .*Start the process again")
 
     def test_the_loss_scale_is_the_coordinator_s(self):
@@ -413,7 +400,7 @@ class OwnLoopTest(TorchJobTest):
                  "    trainer.backward(scaler.scale(loss), 32)", "    scaler.step(optimizer)", "    scaler.update()",
                  "print(scales)"]
         with self.training_job("scaled", "sgd", steps=6, precision="fp16") as launch:
-            said = WrongUseTest.said_by(self, self.address(launch), lines).splitlines()[-1]
+            said = self.said_by(self.address(launch), lines).splitlines()[-1]
             self.digest_at_end(launch, "scaled", [])
         self.assertLess(self.losses("scaled")[2], 0.99 * self.losses("scaled")[0], "gradients were not of the scaled loss")
         self.assertEqual(said, str({step: 65536.0 if step < 4 else 32768.0 for step in range(6)}))
@@ -424,25 +411,23 @@ class ExampleTest(TorchJobTest):
     """The examples, dropout and all."""
 
     def job(self, run, workers):
-        """The slots do not depend on how many processes there are. While it waits for a dead one's lease, another one
-        imports PyTorch, which takes seconds: the job would be over before it joined."""
-        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128",
-                    f"limits.lease={harness.DEADLINE // 10}", "limits.join=40", f"job.steps={self.STEPS}"]
+        """The slots do not depend on how many processes there are."""
+        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
+                    "limits.join=40", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 
-    def digits(self, coordinator, name):
-        return self.python(os.path.join(own_workers.EXAMPLES, "pytorch", "digits_capstan.py"),
-                           CAPSTAN_COORDINATOR=coordinator, CAPSTAN_WORKER=name)
+    def digits(self, python):
+        return lambda coordinator, name: python(os.path.join(own_workers.EXAMPLES, "pytorch", "digits_capstan.py"),
+                                                CAPSTAN_COORDINATOR=coordinator, CAPSTAN_WORKER=name)
 
     def test_two_processes_give_the_bits_of_one_and_learn(self):
-        with self.job("one", 1) as launch, self.digits(self.address(launch), "a") as worker:
+        """One that people start from nothing, and two that were spared their imports."""
+        with self.job("one", 1) as launch, self.digits(self.new_python)(self.address(launch), "a") as worker:
             one = self.digest_at_end(launch, "one", [worker])
             right = float(worker.output.split("held out: ")[1].split()[0])
         self.assertGreater(right, 85)
-        self.assertEqual(self.digest_of_two(self.digits), one)
-        self.assertEqual(self.digest_with_a_killed_worker(self.digits), one)
-        self.assertEqual(self.digest_with_a_killed_server(self.digits), one)
+        self.assertEqual(self.digest_of_two(self.digits(self.python)), one)
 
     def test_they_are_the_plain_scripts_but_for_four_lines(self):
         """The lines that README.md shows, of the digits."""
@@ -471,7 +456,4 @@ class ExampleTest(TorchJobTest):
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("torch") is None:
-        print("SKIPPED: PyTorch is not there; install python3-torch", file=sys.stderr)
-        sys.exit(1 if os.environ.get("CI") == "true" else 77)
-    harness.main()
+    skips.main("torch")

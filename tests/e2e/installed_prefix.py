@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""The prefix that tests of an installed capstan share, in the build's folder.
+
+ctest installs it before those tests, by this file; a test that is started by hand does so itself, where something that
+is installed is newer.
+
+usage: installed_prefix.py --bin FOLDER
+"""
+import argparse
+import fcntl
+import functools
+import os
+import re
+import shutil
+import subprocess
+
+INSTALLED = re.compile(r"file\(INSTALL [^)]*?FILES([^)]*)\)")  # in what cmake --install runs
+
+
+@functools.cache
+def prefix(binaries):
+    """Where `cmake --install` has put what is built with these binaries."""
+    return up_to_date(os.path.dirname(binaries))
+
+
+def up_to_date(build):
+    """The prefix of this build, installed again where it is older than what is installed."""
+    folder = os.path.join(build, "prefix")
+    with open(folder + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if written_at(installed_at(folder)) <= newest_source(build):
+            install(build, folder)
+    return folder
+
+
+def install(build, folder):
+    """Into an empty folder: what is no longer installed is not there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run(["cmake", "--install", build, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+    with open(installed_at(folder), "w", encoding="ascii"):
+        pass
+
+
+def installed_at(folder):
+    return os.path.join(folder, ".installed")
+
+
+def written_at(path):
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def newest_source(build):
+    """When the last of the files was written that the install scripts name, or of these scripts."""
+    newest = 0
+    for script in scripts_of(build):
+        with open(script, encoding="utf-8") as file:
+            named = [path for files in INSTALLED.findall(file.read()) for path in re.findall(r'"(/[^"]*)"', files)]
+        newest = max([newest, written_at(script), *(written_at(path) for name in named for path in tree_of(name))])
+    return newest
+
+
+def scripts_of(build):
+    """cmake_install.cmake of the build, and those that it includes."""
+    found = [os.path.join(build, "cmake_install.cmake")]
+    for script in found:
+        with open(script, encoding="utf-8") as file:
+            found.extend(re.findall(r'include\("(.*)"\)', file.read()))
+    return found
+
+
+def tree_of(path):
+    yield path
+    for folder, _, names in os.walk(path):
+        yield folder
+        yield from (os.path.join(folder, name) for name in names)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True, help="folder of the binaries")
+    prefix(os.path.abspath(parser.parse_args().bin))
+
+
+if __name__ == "__main__":
+    main()
