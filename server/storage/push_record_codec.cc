@@ -15,7 +15,7 @@ namespace {
 
 using server::ToJson;
 
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kPushFormat = 1;
 
 Json ToJson(const HyperParameters& group) {
   return JsonList()
@@ -114,7 +114,7 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
 
 std::string EncodeLogHistory(LogHistory history) {
   return Seal(0,
-              TextOf(JsonList().Number(kFormat).Number(history.generation.value).Number(history.shard_count).Take()));
+              TextOf(JsonList().Number(kPushFormat).Number(history.generation.value).Number(history.shard_count).Take()));
 }
 
 Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
@@ -123,11 +123,11 @@ Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
   LogHistory history;
   const Json json = ParseJson(text.value_or(""));
   const bool stated = ReadNumber(Element(json, 0), &format);
-  if (stated && format > kFormat) {
+  if (stated && format > kPushFormat) {
     return Unsupported("the shard's log is of format " + std::to_string(format) + ", this build reads up to " +
-                       std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
+                       std::to_string(kPushFormat) + "; use the build that wrote it, or a newer one");
   }
-  if (stated && format == kFormat && ElementCount(json) == 3 && ReadNumber(Element(json, 1), &history.generation) &&
+  if (stated && format == kPushFormat && ElementCount(json) == 3 && ReadNumber(Element(json, 1), &history.generation) &&
       ReadNumber(Element(json, 2), &history.shard_count)) {
     return history;
   }
