@@ -68,13 +68,8 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (launch.parsed()) return RunLaunch(launch_arguments);
   if (snapshot.parsed()) return snapshot.Run();
-<<<<<<< HEAD
-  if (bench->parsed()) return RunBench(bench_arguments, bench::AllBenches());
-  std::fputs(app.help().c_str(), stderr);
-=======
-  if (bench.parsed()) return RunBench(bench_arguments, AllBenches());
+  if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);
->>>>>>> 0658f05 (cli, storage: compile CLI11 and the JSON library's templates once)
   return kExitUsage;
 }
 

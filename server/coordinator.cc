@@ -12,7 +12,6 @@
 #include "common/messages/error.h"
 #include "common/messages/membership.h"
 #include "common/messages/shard_orders.h"
-#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"

@@ -23,6 +23,7 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "monitoring/metrics.h"
 #include "server/barrier.h"
 #include "server/coordinator_log.h"

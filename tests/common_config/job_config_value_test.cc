@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
 #include <utility>
 
 #include "common/job/limits_section.h"
 #include "common/job/schedule_section.h"
 #include "common/job_config.h"
+#include "tests/catch.h"
 
 using namespace capstan;
 

@@ -1,7 +1,4 @@
 // The modes of a job file: which go together with what, and which may follow each other.
-#include "common/job/allreduce_section.h"
-#include "common/job/device.h"
-#include "common/job/job_section.h"
 #include "common/job/sections.h"
 #include "common/job_config.h"
 #include "tests/catch.h"

@@ -1,6 +1,6 @@
 #include "common/job/optimizer_section.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 using namespace capstan;
 

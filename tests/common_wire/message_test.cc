@@ -1,11 +1,11 @@
 #include "common/message.h"
 
-#include <catch2/catch.hpp>
 #include <utility>
 
 #include "common/messages/commit.h"
 #include "common/messages/error.h"
 #include "common/messages/shard_orders.h"
+#include "tests/catch.h"
 
 using namespace capstan;
 

@@ -1,4 +1,3 @@
-#include "common/job/job_section.h"
 #include "tests/catch.h"
 
 #include "tests/server/coordinator_bench.h"

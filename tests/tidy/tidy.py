@@ -43,13 +43,8 @@ LIBRARIES = [
     ("civetweb", r"(civetweb\.h|CivetServer\.h)", ["monitoring/exporter.cc"]),
     ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/toml_document.cc"]),
     ("zlib", r"zlib\.h", ["worker/train/data/*.cc", "tests/*"]),
-<<<<<<< HEAD
-    ("CLI11", r"CLI/.*", ["cli/*"]),
-    ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.h", "bench/device_*", "tests/*"]),
-=======
     ("CLI11", r"CLI/.*", ["cli/command_line.cc"]),
-    ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "tests/*"]),
->>>>>>> 0658f05 (cli, storage: compile CLI11 and the JSON library's templates once)
+    ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "bench/device_*", "tests/*"]),
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server_storage/rocks_*"]),
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/.*\.hpp", ["tests/catch.h"]),

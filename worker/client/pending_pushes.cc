@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace capstan::client {
 
 void PendingPushes::Add(std::size_t position, PendingPush push) {
