@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 
+#include "common/catalog.h"
 #include "common/hash.h"
 #include "common/messages/limits.h"
 #include "server/storage/owned_slice.h"

@@ -3,6 +3,7 @@
 
 #include "common/messages/fetched.h"
 #include "common/messages/shard_reports.h"
+#include "server/snapshot_load.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 

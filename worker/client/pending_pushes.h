@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "common/buffer.h"
 #include "common/messages/pushes.h"
 
 namespace capstan::client {

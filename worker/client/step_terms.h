@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/messages/step_parameters.h"
+#include "common/types.h"
 
 namespace capstan::client {
 
