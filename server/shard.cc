@@ -533,4 +533,9 @@ std::uint64_t Shard::staged_bytes() const {
   return bytes;
 }
 
+bool Shard::IsBeingLogged(const Push& push) const {
+  const auto newest = log_queue_.NewestPush(push.block, push.node.begin);
+  return newest && push.step.value <= *newest;
+}
+
 }  // namespace capstan::server

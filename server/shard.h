@@ -94,10 +94,7 @@ class Shard {
   // Per slot, the newest sequence number applied to this local block.
   const std::vector<std::uint64_t>& sequence_numbers(std::size_t local) const { return progress_[local].last; }
   // Whether this push of the present generation is on its way to the log.
-  bool IsBeingLogged(const Push& push) const {
-    const auto newest = log_queue_.NewestPush(push.block, push.node.begin);
-    return newest && push.step.value <= *newest;
-  }
+  bool IsBeingLogged(const Push& push) const;
   // The blocks held. Requires serving().
   const BlockStore& store() const { return *store_; }
   // Whether version 0 waits for weights that a worker gives, or for being kept.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/job/mode.h"
+#include "common/messages.h"
 #include "server/coordinator.h"
 #include "server/shard.h"
 #include "tests/sim/addresses.h"
@@ -63,7 +64,7 @@ struct Tampering {
   std::uint64_t from = 0, to = 0;
   const server::Coordinator* receiver = nullptr;  // of a delivery to a coordinator, perhaps one that was replaced
   bool from_zombie = false;                       // a send of a coordinator that was replaced
-  Message message;
+  Message message{Ping{}, {}};
   bool drop = false;
   std::vector<Message> before;  // forged: delivered first, from the same sender
   struct Forged {

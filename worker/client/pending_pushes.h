@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/buffer.h"
+#include "common/buffer.h"
 #include "common/messages/pushes.h"
 
 namespace capstan::client {
