@@ -5,6 +5,7 @@ Nothing of the machine's own network is touched. Names carry the id of the proce
 can take away what one that was killed has left.
 """
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -125,6 +126,11 @@ class Network:
             run("tc", "-n", space, "qdisc", "replace", "dev", device, "root", *tbf_of(bits, queue_ms))
         elif "tbf" in run("tc", "-n", space, "qdisc", "show", "dev", device):
             run("tc", "-n", space, "qdisc", "del", "dev", device, "root")
+
+    def sent(self, member):
+        """Bytes that a member has sent so far, headers included."""
+        (link,) = json.loads(ip("-json", "-statistics", "link", "show", "dev", "eth0", inside=self.space(member)))
+        return link["stats64"]["tx"]["bytes"]
 
     def command(self, member, *words):
         return ["ip", "netns", "exec", self.space(member), *words]

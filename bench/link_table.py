@@ -177,14 +177,22 @@ class Jobs:
     def __init__(self, network, binaries, folder):
         self.network, self.binaries, self.folder = network, binaries, folder
         self.port, self.started = 7000, 0
-        self.known = {}
+        self.known, self.sent = {}, {}
 
     def measure(self, point, mode, expected):
         """(median step, steps that it is of); the servers mean nothing to a step of allreduce."""
-        point = point if mode == "sync" else point._replace(servers=1)
+        point = self._job_of(point, mode)
         if (point, mode) not in self.known:
             self.known[point, mode] = self._run(point, mode, expected)
         return self.known[point, mode]
+
+    def sent_bytes(self, point, mode):
+        """What worker 0 sent in a step of a job that was measured, on the average of all steps."""
+        return self.sent[self._job_of(point, mode), mode]
+
+    @staticmethod
+    def _job_of(point, mode):
+        return point._replace(servers=1) if mode == "allreduce" else point
 
     def _run(self, point, mode, expected):
         self.port += 1
@@ -195,7 +203,9 @@ class Jobs:
         job = os.path.join(self.folder, f"job-{self.port}.toml")
         with open(job, "w", encoding="utf-8") as file:
             file.write(self._job_file(point, mode, total, coordinator))
+        before = self.network.sent("w0")
         self._wait(self._commands(point, job, run, coordinator), 60 + 10 * expected * (total + 1))
+        self.sent[point, mode] = (self.network.sent("w0") - before) // total
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             seconds = median_step(file, warm, steps)
         say(f"{name_of(point)} {mode}: {seconds * 1e3:.1f} ms, median of {steps}")
@@ -327,7 +337,10 @@ def measure_link(points, bits, network, jobs, unlimited):
             free[mode] = unlimited(point, mode)
             expected = free[mode][0] + (1.3 * predicted[mode] if bits is not None else 0)
             steps[mode] = free[mode] if bits is None else jobs.measure(point, mode, expected)
-        yield row_of(point, rate, steps, free)
+        row = row_of(point, rate, steps, free)
+        for mode in steps:
+            row[mode]["sent_bytes"] = jobs.sent_bytes(point, mode)
+        yield row
 
 
 def measure_all(arguments, points, facts):

@@ -114,8 +114,8 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
 }
 
 std::string EncodeLogHistory(LogHistory history) {
-  return Seal(0,
-              TextOf(JsonList().Number(kPushFormat).Number(history.generation.value).Number(history.shard_count).Take()));
+  return Seal(
+      0, TextOf(JsonList().Number(kPushFormat).Number(history.generation.value).Number(history.shard_count).Take()));
 }
 
 Result<LogHistory> DecodeLogHistory(std::string_view bytes) {

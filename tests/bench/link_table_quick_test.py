@@ -1,5 +1,6 @@
 """link_table.py --quick measures one point whole, and leaves nothing behind, also when it is cut short or finds what
-another one left: link_table_quick_test.py --bin DIR. Takes root, ip and tc; exits with 77 without them.
+another one left: link_table_quick_test.py --bin DIR. Takes root, ip and tc; without them exits with 77, and with 1
+where CI=true.
 """
 import argparse
 import json
@@ -54,10 +55,11 @@ class QuickTest(unittest.TestCase):
         self.assertIn("--quick", found["command"])
         (point,) = found["points"]
         self.assertIn(link_table.columns(point), out)
-        self.assertLess(point["measured_gbit"], 1.05)
+        print("times of the formula:", {mode: point[mode]["ratio"] for mode in ("sync", "allreduce")})
         for mode in "sync", "allreduce":
-            # What comes earlier than the formula has not gone through the link.
-            self.assertGreater(point[mode]["ratio"], 0.9, point)
+            # By sync a worker pushes its gradient; in a ring of two it sends half of it twice.
+            self.assertGreaterEqual(point[mode]["sent_bytes"], point["bytes"], point)
+            self.assertLess(point[mode]["sent_bytes"], 2 * point["bytes"], point)
             self.assertGreater(point[mode]["steps"], 0, point)
 
     def test_who_is_interrupted_takes_all_away(self):
@@ -94,5 +96,5 @@ if __name__ == "__main__":
     reason = link_network.missing()
     if reason:
         print(f"SKIPPED: {reason}")
-        sys.exit(link_table.NO_SUPPORT)
+        sys.exit(1 if os.environ.get("CI") == "true" else link_table.NO_SUPPORT)
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

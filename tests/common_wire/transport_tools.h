@@ -10,6 +10,7 @@
 #include "common/transport.h"
 #include "common/wire_codec.h"
 #include "tests/catch.h"
+#include "tests/patience.h"
 
 namespace capstan::testing {
 
@@ -25,11 +26,12 @@ struct Recorder {
   }
 };
 
-// Repeats `step` until it says that it is done. Half a minute is for ever.
+// Repeats `step` until it says that it is done. Fails after half a minute, or longer where a run has more patience.
 inline void Until(const std::function<bool()>& step) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const std::chrono::seconds limit(30 * Patience());
+  const auto give_up = std::chrono::steady_clock::now() + limit;
   while (!step()) {
-    if (std::chrono::steady_clock::now() > give_up) FAIL("it has not happened within 30 s");
+    if (std::chrono::steady_clock::now() > give_up) FAIL("it has not happened within " << limit.count() << " s");
   }
 }
 

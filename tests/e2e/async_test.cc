@@ -1,17 +1,23 @@
 // Mode async over real sockets: nobody is held up by a slow worker, and no pull ever sees half of an update.
 #include <capstan/client.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
+#include <thread>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/zmq_transport.h"
 #include "tests/catch.h"
+#include "tests/common_wire/transport_tools.h"
 #include "tests/e2e/in_process_job.h"
+#include "tests/patience.h"
 
 namespace capstan {
 namespace {
@@ -57,7 +63,7 @@ Observed Train(const std::string& coordinator, const std::string& name, const st
   if (!observed.status.ok()) return observed;
   Client& client = **connected;
   observed.status = client.Declare(Describe());
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120 * testing::Patience());
   while (observed.status.ok()) {
     Result<std::optional<Work>> work = client.NextWork(deadline);
     observed.status = work.status();
@@ -81,6 +87,101 @@ Observed Train(const std::string& coordinator, const std::string& name, const st
     (void)client.EndSlot((**work).slots.front(), {.loss_sum = observed.losses.back(), .predictions = 1}).ok();
   }
   return observed;
+}
+
+constexpr std::uint32_t kWholeBlocks = 4;
+constexpr std::uint32_t kPullsAtOnce = 16;
+constexpr std::uint32_t kPushes = 2;
+
+// A peer of a shard, by hand. All that it sends takes one connection, so the shard handles it in that order; and it has
+// room for next to nothing until it reads, so what a pull is answered with waits in the shard's memory.
+class LatePeer {
+ public:
+  explicit LatePeer(const std::string& shard)
+      : transport_(CreateZmqTransport({.queue_messages_max = 1})),
+        shard_(std::move(transport_->Connect(shard)).value()) {}
+
+  void Pull() {
+    capstan::Pull pull{kGeneration, kLife, SessionId{1}, Version{0}, {}, 0, Encoding::kFp32, {}, false};
+    for (BlockIndex block = 0; block < kWholeBlocks; ++block) pull.blocks.push_back(block);
+    Send({std::move(pull), {}});
+  }
+  // A gradient of 1 everywhere: the first one of this slot.
+  void Push(SlotIndex slot) {
+    BufferPool pool(kBlockElements * sizeof(float));
+    BufferRef ones = pool.Take();
+    std::fill_n(ones.As<float>(), kBlockElements, 1.0F);
+    const Slice payload = WholeBuffer(std::move(ones));
+    const std::uint64_t hash = Hash64(payload.bytes());
+    for (BlockIndex block = 0; block < kWholeBlocks; ++block) {
+      Send({capstan::Push{kGeneration,
+                          kLife,
+                          SessionId{1},
+                          Step{1},
+                          Node{slot, slot + 1},
+                          block,
+                          1,
+                          hash,
+                          Encoding::kFp32,
+                          {},
+                          1.0F},
+            payload});
+    }
+    SlotReport report;
+    report.slot = slot;
+    report.samples = report.predictions = 1;
+    Send({EndSlot{kGeneration, kLife, SessionId{1}, Step{1}, report, {}}, {}});
+  }
+  // Reads until it has so many blocks, or was refused something.
+  std::vector<Message> Read(std::size_t blocks) {
+    std::vector<Message> read;
+    std::string refused;
+    testing::Until([&] {
+      transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, Message message) {
+        if (const auto* error = std::get_if<Error>(&message.header)) refused = error->message;
+        if (std::holds_alternative<Weights>(message.header)) read.push_back(std::move(message));
+      });
+      return read.size() >= blocks || !refused.empty();
+    });
+    CHECK(refused.empty());
+    return read;
+  }
+  // Whether the shard has applied these slots' first pushes.
+  bool HasApplied(std::uint32_t slots) {
+    bool all = false;
+    (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kLife, SessionId{1}, Step{1}}, {}}).ok();
+    transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Message& message) {
+      const auto* held = std::get_if<Staged>(&message.header);
+      all = held != nullptr && held->clocks.size() >= slots &&
+            std::all_of(held->clocks.begin(), held->clocks.begin() + slots, [](std::uint64_t c) { return c == 1; });
+    });
+    return all;
+  }
+
+ private:
+  static constexpr Generation kGeneration{1};
+  static constexpr Incarnation kLife{1};
+
+  void Send(const Message& message) {
+    testing::Until([&] {
+      const bool sent = transport_->Send(shard_, message).ok();
+      if (!sent) std::this_thread::yield();
+      return sent;
+    });
+  }
+
+  const std::unique_ptr<Transport> transport_;
+  const PeerId shard_;
+};
+
+// Whether this is a block with so many updates, each by -0.25, in every number.
+bool IsOfVersion(const Message& message, std::uint64_t updates) {
+  const Weights& weights = std::get<Weights>(message.header);
+  const auto* values = reinterpret_cast<const float*>(message.payload.data);
+  const float expected = -0.25F * static_cast<float>(updates);
+  return weights.updates == updates && message.payload.size == kBlockElements * sizeof(float) &&
+         weights.payload_hash == Hash64(message.payload.bytes()) &&
+         std::all_of(values, values + kBlockElements, [&](float value) { return value == expected; });
 }
 
 }  // namespace
@@ -113,6 +214,31 @@ TEST_CASE("async: three workers finish all their steps while the fourth stands s
   CHECK(rounds >= kSlots * kSteps);
   REQUIRE(job.WaitForEnds(3));
   CHECK(job.coordinator->outcome().ok());
+}
+
+TEST_CASE("async: a block that waits to be read stays as it was while pushes are applied to it", "[e2e][async]") {
+  JobConfig config = MakeConfig(1);
+  config.optimizer.lr = 0.25;
+  config.cluster.workers = config.cluster.min_workers = 1;
+  InProcessJob job(config);
+  job.StartShard(0);
+  const std::unique_ptr<Client> worker =
+      Client::Connect({.coordinator = job.address(), .worker = "w", .on_notice = {}}).value();
+  REQUIRE(worker->Declare({.tensors = {{"large", {kWholeBlocks, kBlockElements}}}}).ok());
+  REQUIRE(worker->NextWork(std::chrono::steady_clock::now() + std::chrono::seconds(60 * testing::Patience())).ok());
+
+  LatePeer late(job.shards[0]->endpoint()), other(job.shards[0]->endpoint());
+  for (SlotIndex slot = 0; slot <= kPushes; ++slot) {
+    for (std::uint32_t i = 0; i < kPullsAtOnce; ++i) late.Pull();
+    if (slot < kPushes) late.Push(slot);
+  }
+  testing::Until([&] { return other.HasApplied(kPushes); });
+  constexpr std::size_t kBlocksAtOnce = kPullsAtOnce * kWholeBlocks;
+  const std::vector<Message> read = late.Read((kPushes + 1) * kBlocksAtOnce);
+  REQUIRE(read.size() == (kPushes + 1) * kBlocksAtOnce);
+  std::uint64_t torn = 0;
+  for (std::size_t i = 0; i < read.size(); ++i) torn += IsOfVersion(read[i], i / kBlocksAtOnce) ? 0 : 1;
+  CHECK(torn == 0);
 }
 
 }  // namespace capstan

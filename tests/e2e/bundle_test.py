@@ -1,7 +1,8 @@
 """The bundle starts where none of capstan's libraries are: bundle_test.py --bundle scripts/bundle --build BUILD
 
 Unpacks it into a folder that has glibc, libstdc++ and libgcc_s and nothing else, makes that the root folder, and
-trains a job there. Ends with 77 where this machine lets nobody change the root folder, or has no nvcc to build with.
+trains a job there. Where this machine lets nobody change the root folder, or has no nvcc to build with, it ends with
+77, and with 1 where CI=true.
 """
 import argparse
 import glob
@@ -13,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 
-SKIP = 77
+FAILED, SKIP = 1, 77
 SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
           "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
 FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
@@ -27,6 +28,10 @@ IN_ROOT = 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && root=
 
 def run(*command, **options):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, **options)
+
+
+def code_of_skip():
+    return FAILED if os.environ.get("CI") == "true" else SKIP
 
 
 def make_root(root):
@@ -87,9 +92,12 @@ def check_libraries(folder):
 
 def check_gpu_check(folder):
     """Without a device it says so; with one, each figure that it has no time for."""
+    device = run(os.path.join(folder, "bin", "device_bench_cuda"), "facts")
+    assert device.returncode in (0, SKIP), device
+    code, words = (FAILED, "not run") if device.returncode == 0 else (SKIP, "no CUDA device")
     done = run(os.path.join(folder, "scripts", "gpu-check"), "--part", "kernels", "--minutes", "0.05", "--out",
                os.path.join(folder, "out.json"))
-    assert done.returncode == SKIP and "no CUDA device" in done.stdout or "not run" in done.stdout, done
+    assert done.returncode == code and words in done.stdout, done
 
 
 def main():
@@ -99,10 +107,10 @@ def main():
     arguments = parser.parse_args()
     if not os.path.exists(os.path.join(arguments.build, "bench", "device_bench_cuda")):
         print("SKIPPED: without nvcc there is nothing for a GPU to bundle")
-        return 1 if os.environ.get("CI") == "true" else SKIP
+        return code_of_skip()
     if run("unshare", "--mount", "true").returncode != 0:
         print("SKIPPED: this user may not have mounts of its own")
-        return SKIP
+        return code_of_skip()
     with tempfile.TemporaryDirectory(prefix="capstan-bundle-") as temporary:
         archive, root = os.path.join(temporary, "bundle.tar.xz"), os.path.join(temporary, "root")
         made = run(arguments.bundle, "--no-build", "--build", arguments.build, "--out", archive)

@@ -20,6 +20,7 @@
 #include "common/job_config.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
+#include "tests/patience.h"
 #include "update/optimizer.h"
 #include "worker/client/reader_core.h"
 
@@ -29,7 +30,7 @@ namespace {
 using Catch::Matchers::Contains;
 using e2e::InProcessJob;
 
-constexpr double kPatience = 60;
+const double kPatience = 60 * testing::Patience();
 constexpr std::uint64_t kSteps = 20;
 constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
 
@@ -97,6 +98,24 @@ struct RunningJob : InProcessJob {
 Reader::Deadline In(double seconds) {
   return std::chrono::steady_clock::now() +
          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+// The reader has the version before the last one when the job finishes.
+void FinishAfterReading(Client* worker, Reader* reader) {
+  REQUIRE(Train(worker, kSteps - 1).ok());
+  const std::optional<PulledVersion> read = reader->Pull({}, In(kPatience)).value();
+  REQUIRE(read);
+  REQUIRE(read->step == kSteps - 1);
+  REQUIRE_FALSE(read->done);
+  REQUIRE(Train(worker).ok());
+}
+
+void AwaitFinalWeights(RunningJob* job) {
+  const Reader::Deadline give_up = In(kPatience);
+  while (!std::filesystem::exists(job->folder.path("final.safetensors"))) {
+    REQUIRE(std::chrono::steady_clock::now() < give_up);
+    REQUIRE_FALSE(job->ends.PopUntil(In(0.05)));
+  }
 }
 
 capstan_reader* ConnectInC(const InProcessJob& job) {
@@ -226,17 +245,14 @@ TEST_CASE("the end of a job waits for a reader that has not read the last versio
   RunningJob job;
   const std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
-  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
-  const std::optional<PulledVersion> first = reader->Pull({}, In(kPatience)).value();
-  REQUIRE(first);
-  CHECK(end.get().ok());
-  if (!first->done) {
-    CHECK_FALSE(job.ends.PopUntil(In(0.5)));
-    const std::optional<PulledVersion> last = reader->Pull({first->step, false}, In(kPatience)).value();
-    REQUIRE(last);
-    CHECK(last->done);
-    CHECK(IsAll(reader->weights(), reader->element_count(), After(kSteps).first));
-  }
+  FinishAfterReading(worker.get(), reader.get());
+  AwaitFinalWeights(&job);
+  CHECK_FALSE(job.ends.PopUntil(In(0.5)));
+  const std::optional<PulledVersion> last = reader->Pull({kSteps - 1, false}, In(kPatience)).value();
+  REQUIRE(last);
+  CHECK(last->done);
+  CHECK(last->step == kSteps);
+  CHECK(IsAll(reader->weights(), reader->element_count(), After(kSteps).first));
   CHECK(job.WaitForEnds(3));
 }
 
@@ -244,23 +260,13 @@ TEST_CASE("a shard that is lost while the job's end waits for a reader takes not
   RunningJob job(Mode::kSync, 60);  // the reader stands still while the final weights are written
   std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
-  std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
-  const std::optional<PulledVersion> first = reader->Pull({}, In(kPatience)).value();
-  REQUIRE(first);
-  CHECK(end.get().ok());
-  if (!first->done) {
-    // Until the final weights are a file the loss of a shard takes the job back, however long they take.
-    const Reader::Deadline written = In(kPatience);
-    const std::string path = job.folder.path("final.safetensors");
-    while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < written) {
-      REQUIRE_FALSE(job.ends.PopUntil(In(0.05)));
-    }
-    CHECK_FALSE(job.ends.PopUntil(In(0.5)));
-    job.shards[0].reset();
-    job.StartShard(0);  // it is believed to be the same shard once the one before has been silent
-    CHECK(reader->Pull({first->step, false}, In(8)).status().code() == Code::kTimeout);
-    CHECK_THAT(job.coordinator->StatusJson(), Contains("\"finished\""));
-  }
+  FinishAfterReading(worker.get(), reader.get());
+  AwaitFinalWeights(&job);  // until they are a file the loss of a shard takes the job back, however long they take
+  CHECK_FALSE(job.ends.PopUntil(In(0.5)));
+  job.shards[0].reset();
+  job.StartShard(0);  // it is believed to be the same shard once the one before has been silent
+  CHECK(reader->Pull({kSteps - 1, false}, In(8)).status().code() == Code::kTimeout);
+  CHECK_THAT(job.coordinator->StatusJson(), Contains("\"finished\""));
   reader.reset();
   while (!job.coordinator->ended() && job.WaitForEnds(1)) continue;
   CHECK(job.coordinator->outcome().message() == "");

@@ -5,6 +5,7 @@
 #include "kernels/activation_math.h"
 #include "kernels/matmul_simd.h"
 #include "tests/catch.h"
+#include "tests/compared_with_nothing.h"
 #include "tests/kernels/parity.h"
 #include "tests/kernels/product_cases.h"
 
@@ -99,6 +100,10 @@ std::vector<float> Floats(const std::vector<double>& x) { return {x.begin(), x.e
 TEMPLATE_TEST_CASE("16-bit numbers that are widened give the bits of float", "[kernels][16bit]", Bf16, Half) {
   using T = TestType;
   std::vector<float> scratch(kMatmulTileScratch);
+  const bool has_avx512 = MatmulDispatchName() != "avx2";
+  if (!has_avx512) {
+    testing::ComparedWithNothing("products of widened 16-bit numbers by AVX-512", "this machine has no AVX-512");
+  }
   for (const Case& c : kCases) {
     CAPTURE(c.m, c.n, c.k);
     Arrays<T, float> x(c), y(c);
@@ -110,7 +115,7 @@ TEMPLATE_TEST_CASE("16-bit numbers that are widened give the bits of float", "[k
     const std::vector<float> expected = Columns(c, wide.out, wide.c_stride);
     ProductAvx2(x.Make(c), scratch.data());
     CHECK(SameBits(Columns(c, x.out, x.c_stride), expected));
-    if (MatmulDispatchName() == "avx2") continue;
+    if (!has_avx512) continue;
     ProductAvx512(y.Make(c), scratch.data());
     CHECK(SameBits(Columns(c, y.out, y.c_stride), expected));
   }
@@ -118,7 +123,7 @@ TEMPLATE_TEST_CASE("16-bit numbers that are widened give the bits of float", "[k
 
 TEST_CASE("products of pairs of Bf16 are right, and their bits do not see the cut", "[kernels][16bit]") {
   if (!__builtin_cpu_supports("avx512bf16")) {
-    WARN("this machine has no AVX512-BF16: nothing compared");
+    testing::ComparedWithNothing("products of pairs of Bf16", "this machine has no AVX512-BF16");
     return;
   }
   for (const Case& c : kCases) {

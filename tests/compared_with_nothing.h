@@ -1,0 +1,24 @@
+// What a test does when this machine lacks what the test compares with.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace capstan::testing {
+
+// Prints the one line that a run of all tests collects and lists at its end. `what`: the fact that was not looked at;
+// `why`: what is missing here.
+inline void ComparedWithNothing(const std::string& what, const std::string& why) {
+  std::printf("compared with nothing: %s (%s)\n", what.c_str(), why.c_str());
+  std::fflush(stdout);
+}
+
+// Whether this machine has to have everything that can be installed: a test without it fails.
+inline bool MustHaveAll() {
+  const char* const ci = std::getenv("CI");
+  return ci != nullptr && std::string_view(ci) == "true";
+}
+
+}  // namespace capstan::testing
