@@ -91,7 +91,8 @@ class GivenWeightsTest(own_workers.OwnWorkersTest):
         self.assertEqual(digest, self.undisturbed("2"))
 
     def test_a_server_killed_before_the_first_step_costs_nothing(self):
-        with self.job("server", 2) as launch:
+        patient = f"limits.lease={harness.DEADLINE}"  # with a process that stands still while a server is started
+        with self.job("server", 2, patient) as launch:
             address = self.address(launch)
             with self.worker(address, "a", "1") as a:
                 launch.wait_for_line('"a" joined (1 of 2 workers)')
