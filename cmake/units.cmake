@@ -2,9 +2,10 @@
 # instantiated once for each unit instead of once for each source.
 #
 # CMake's own unity builds name sources by absolute paths, so that a compiler cache cannot share them between two clones.
-# Sources with options or definitions of their own stay out, as there, and so do targets and folders with the
-# property CAPSTAN_SINGLE_SOURCES: those whose files are alike and share names (kernels and their tests). Elsewhere names in
-# anonymous namespaces have to differ within a unit. The preset dev, which has none, shows includes that are missing.
+# Sources with options or definitions of their own stay out, as there, and so do sources, targets and
+# folders with the property CAPSTAN_SINGLE_SOURCES: those whose files share names (kernels and their tests), and those of a
+# library of which a plug-in takes single objects, since an object brings the outside libraries that it calls. Elsewhere
+# names in anonymous namespaces have to differ within a unit. The preset dev, which has none, shows includes that are missing.
 
 # capstan_units(COUNT): up to COUNT sources in a unit, in every target of this project. The last line of the top CMakeLists.txt.
 function(capstan_units count)
@@ -75,7 +76,7 @@ function(capstan_is_plain source target directory result)
   if(generated)
     return()
   endif()
-  foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS COMPILE_FLAGS LANGUAGE)
+  foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS COMPILE_FLAGS LANGUAGE CAPSTAN_SINGLE_SOURCES)
     get_source_file_property(value ${path} TARGET_DIRECTORY ${target} ${property})
     if(value AND NOT (property STREQUAL LANGUAGE AND value STREQUAL CXX))
       return()
