@@ -9,7 +9,6 @@
 #include <set>
 
 #include "common/buffer.h"
-#include "common/buffer.h"
 #include "common/messages/pushes.h"
 
 namespace capstan::client {
