@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/job/mode.h"
-#include "common/messages.h"
+#include "common/messages/shard_orders.h"
 #include "server/coordinator.h"
 #include "server/shard.h"
 #include "tests/sim/addresses.h"
