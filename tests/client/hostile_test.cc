@@ -2,6 +2,7 @@
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 #include "tests/common/hostile_messages.h"
+#include "tests/seed.h"
 #include "worker/client/slot_sums.h"
 
 namespace capstan::client {
@@ -83,7 +84,8 @@ class Attacked {
 };
 
 TEST_CASE("neither coordinator nor shard can crash a session, or give it work that is none", "[client][hostile]") {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+  const std::uint64_t first = testing::FirstSeed();
+  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     Attacked(Mode::kSync, seed).Run();
     Attacked(Mode::kAsync, seed).Run();
@@ -91,7 +93,8 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
 }
 
 TEST_CASE("strangers, and shards of another life, do not touch a session's work", "[client][hostile]") {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+  const std::uint64_t first = testing::FirstSeed();
+  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     SessionBench bench;
     const Work work = bench.Join({0}).BeginWork();

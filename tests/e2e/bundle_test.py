@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 
 FAILED, SKIP = 1, 77
+PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
 SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
           "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
 FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
@@ -27,7 +28,8 @@ IN_ROOT = 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && root=
 
 
 def run(*command, **options):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, **options)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240 * PATIENCE,
+                          **options)
 
 
 def code_of_skip():

@@ -4,14 +4,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <future>
 #include <list>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/compared_with_nothing.h"
 #include "tests/monitoring/planted_metrics.h"
+#include "tests/nonlocal_bind.h"
+#include "tests/patience.h"
 
 namespace capstan::monitoring {
 namespace {
@@ -29,12 +37,12 @@ std::unique_ptr<Exporter> StartOrFail(ExporterOptions options = {}) {
   return std::move(exporter).value();
 }
 
-// A connection that says nothing until Ask; it waits 10 s at most.
+// A connection that says nothing until Ask; it waits 10 s at most, or longer where a run has more patience.
 class Connection {
  public:
   explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const auto colon = address.rfind(':');
-    const timeval timeout{10, 0};
+    const timeval timeout{10 * testing::Patience(), 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     sockaddr_in where{};
     where.sin_family = AF_INET;
@@ -69,6 +77,59 @@ std::string Get(const std::string& address, const std::string& path) {
 }
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void CheckRefused(const std::string& listen) {
+  const auto exporter = Exporter::Start({.listen = listen}, PlantedRegistry());
+  CAPTURE(listen);
+  REQUIRE_FALSE(exporter.ok());
+  CAPTURE(exporter.status().message());
+  CHECK(exporter.status().code() == Code::kInvalid);
+  CHECK(Contains(exporter.status().message(), listen));
+  CHECK(Contains(exporter.status().message(), "metrics.listen"));
+}
+
+// The numbers of an answer to a scrape whose lines begin with `prefix`, in order.
+std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::string& prefix) {
+  std::vector<std::uint64_t> numbers;
+  std::istringstream lines(answer);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(prefix)) numbers.push_back(std::stoull(line.substr(line.rfind(' ') + 1)));
+  }
+  return numbers;
+}
+
+// What scrapes see of a histogram while it is written.
+struct Seen {
+  std::uint64_t first = 0, last = 0;  // its count
+  std::string wrong;                  // the first answer whose numbers do not fit together
+};
+
+constexpr const char* kHistogram = "capstan_server_apply_duration_seconds";
+
+// Where all observations are below the highest bound, its bucket, the one above it and the count are the same number,
+// unless they were read at different moments.
+bool IsWhole(const std::string& answer) {
+  const std::vector<std::uint64_t> buckets = NumbersOf(answer, std::string(kHistogram) + "_bucket{");
+  const std::vector<std::uint64_t> counts = NumbersOf(answer, std::string(kHistogram) + "_count");
+  return buckets.size() > 2 && counts.size() == 1 && std::is_sorted(buckets.begin(), buckets.end()) &&
+         buckets[buckets.size() - 2] == counts.front() && buckets.back() == counts.front() &&
+         Contains(answer, "le=\"+Inf\"} " + std::to_string(counts.front())) && Contains(answer, "\nprocess_open_fds ");
+}
+
+// Scrapes until the count has grown between two answers: the actor wrote meanwhile.
+Seen ScrapeWhileWritten(const std::string& address) {
+  Seen seen;
+  for (int i = 0; i < 1000 && (i < 5 || seen.last == seen.first); ++i) {
+    const std::string answer = Get(address, "/metrics");
+    if (!IsWhole(answer)) {
+      seen.wrong = answer.empty() ? "no answer" : answer;
+      return seen;
+    }
+    seen.last = NumbersOf(answer, std::string(kHistogram) + "_count").front();
+    if (i == 0) seen.first = seen.last;
+  }
+  return seen;
+}
 
 }  // namespace
 
@@ -109,15 +170,16 @@ TEST_CASE("an occupied port is kInvalid and the message names the address and wh
 
 TEST_CASE("a listen address that is not host:port is refused with the right form", "[monitoring]") {
   for (const char* listen : {"", "9100", "127.0.0.1", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:-1", "127.0.0.1:91s",
-                             ":9100", "localhost:9100", "127.0.0.1:1,127.0.0.1:2", "203.0.113.7:9100"}) {
-    const auto exporter = Exporter::Start({.listen = listen}, PlantedRegistry());
-    CAPTURE(listen);
-    REQUIRE_FALSE(exporter.ok());
-    CAPTURE(exporter.status().message());
-    CHECK(exporter.status().code() == Code::kInvalid);
-    CHECK(Contains(exporter.status().message(), listen));
-    CHECK(Contains(exporter.status().message(), "metrics.listen"));
+                             ":9100", "localhost:9100", "127.0.0.1:1,127.0.0.1:2"}) {
+    CheckRefused(listen);
   }
+}
+
+TEST_CASE("an address of another machine is refused with the right form", "[monitoring]") {
+  if (testing::BindsAddressesOfOthers()) {
+    return testing::ComparedWithNothing("metrics at an address of another machine", "ip_nonlocal_bind is set here");
+  }
+  CheckRefused("203.0.113.7:9100");
 }
 
 TEST_CASE("the status is served as JSON and as a page without scripts", "[monitoring]") {
@@ -153,13 +215,22 @@ TEST_CASE("scrapes from several threads beside a writing actor are whole", "[mon
   const auto shard = registry->Create<ShardMetrics>();
   auto exporter = Exporter::Start({}, registry);
   REQUIRE(exporter.ok());
-  std::vector<std::string> answers(4);
-  std::vector<std::thread> scrapers;
-  for (auto& answer : answers)
-    scrapers.emplace_back([&answer, address = exporter.value()->address()] { answer = Get(address, "/metrics"); });
-  for (int i = 0; i < 100'000; ++i) shard->apply_seconds.Observe(1e-3);
-  for (auto& scraper : scrapers) scraper.join();
-  for (const auto& answer : answers) CHECK(Contains(answer, "\nprocess_open_fds "));
+  std::atomic<bool> over{false};
+  std::thread actor([&] {
+    while (!over) shard->apply_seconds.Observe(1e-3);
+  });
+  std::vector<std::future<Seen>> scrapers;
+  for (int i = 0; i < 4; ++i) {
+    scrapers.push_back(std::async(std::launch::async, ScrapeWhileWritten, exporter.value()->address()));
+  }
+  std::vector<Seen> all;
+  for (std::future<Seen>& scraper : scrapers) all.push_back(scraper.get());
+  over = true;
+  actor.join();
+  for (const Seen& seen : all) {
+    CHECK(seen.wrong.empty());
+    CHECK(seen.last > seen.first);
+  }
 }
 
 TEST_CASE("connections that say nothing do not hold up a scrape", "[monitoring]") {
