@@ -2,7 +2,7 @@
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 #include "tests/common/hostile_messages.h"
-#include "tests/seed.h"
+#include "tests/tier.h"
 #include "worker/client/slot_sums.h"
 
 namespace capstan::client {
@@ -84,7 +84,7 @@ class Attacked {
 };
 
 TEST_CASE("neither coordinator nor shard can crash a session, or give it work that is none", "[client][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     Attacked(Mode::kSync, seed).Run();
@@ -93,7 +93,7 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
 }
 
 TEST_CASE("strangers, and shards of another life, do not touch a session's work", "[client][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     SessionBench bench;

@@ -20,7 +20,7 @@
 #include "tests/catch.h"
 #include "tests/common_wire/message_fields.h"
 #include "tests/e2e/in_process_job.h"
-#include "tests/seed.h"
+#include "tests/tier.h"
 
 namespace capstan {
 namespace {
@@ -88,7 +88,7 @@ Message RandomMessage(RandomStream& random, Generation generation, Incarnation i
 }
 
 std::uint64_t Attack(const std::vector<std::string>& endpoints, std::atomic<bool>& stop) {
-  RandomStream random(testing::FirstSeed() + 17);
+  RandomStream random(testing::TestSeed() + 17);
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
   std::vector<PeerId> peers;
   for (const std::string& endpoint : endpoints) peers.push_back(std::move(transport->Connect(endpoint)).value());

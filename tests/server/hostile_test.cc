@@ -3,7 +3,7 @@
 #include "common/job/optimizer_section.h"
 #include "tests/catch.h"
 #include "tests/common/hostile_messages.h"
-#include "tests/seed.h"
+#include "tests/tier.h"
 #include "tests/server/coordinator_bench.h"
 #include "tests/server/shard_bench.h"
 
@@ -20,10 +20,6 @@ constexpr SnapshotId kKept{Generation{1}, Version{0}};
 
 Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1, 2}}; }
 
-template <class T>
-bool Holds(const Header& header) {
-  return header.Is<T>();
-}
 
 Generation* GenerationOf(Header* header) {
   if (auto* push = header->As<Push>()) return &push->generation;
@@ -35,7 +31,7 @@ Generation* GenerationOf(Header* header) {
 
 TEST_CASE("workers that send anything but this generation's messages do not touch a shard's step",
           "[server][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     ShardBench bench;
@@ -107,7 +103,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
 
 TEST_CASE("no worker can crash a shard, take more of its memory than a step needs, or outlive a generation",
           "[server][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     AttackAsWorkers({}, seed);
@@ -157,7 +153,7 @@ void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
 }
 
 TEST_CASE("no coordinator can crash a shard, or keep it from serving the next one", "[server][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     ShardBenchOptions options;
@@ -241,7 +237,7 @@ void LiveOn(CoordinatorBench* bench) {
 
 TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as if they had not been",
           "[server][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     CoordinatorBench bench;
@@ -268,7 +264,7 @@ TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as
 }
 
 TEST_CASE("no shard can crash a coordinator", "[server][hostile]") {
-  const std::uint64_t first = testing::FirstSeed();
+  const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
     INFO("seed " << seed);
     CoordinatorBench bench(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);

@@ -1,23 +1,11 @@
 #include "tests/sim/judge.h"
 
-#include <fstream>
+#include <cstdio>
 #include <set>
-#include <sstream>
 
 #include "server/admission.h"
 
 namespace capstan::sim {
-
-namespace {
-
-Mode ModeOf(const std::string& word) {
-  for (Mode mode : {Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
-    if (word == NameOf(mode)) return mode;
-  }
-  return Mode::kSync;
-}
-
-}  // namespace
 
 std::string NameOf(Mode mode) {
   switch (mode) {
@@ -48,7 +36,11 @@ std::string Judge::Try(const RunName& name, const Mutant* mutant, std::function<
   ClusterOptions options = OptionsOf(name);
   options.trace = std::move(trace);
   const Outcome outcome = RunCluster(options, mutant);
-  for (const auto& [what, count] : outcome.counts) counts_[what] += count;
+  for (const auto& [what, count] : outcome.counts) {
+    Tally& tally = counts_[what];
+    tally.times += count;
+    tally.jobs += count > 0 ? 1 : 0;
+  }
   return Examine(options, outcome);
 }
 
@@ -70,20 +62,11 @@ std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome
   return steps.size() == options.steps ? "" : "steps without a record";
 }
 
-std::vector<RunName> ReadFailedSeeds(const std::string& path) {
-  std::vector<RunName> names;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    RunName name;
-    std::string mode;
-    if (line.starts_with("#") || !(words >> name.seed >> mode >> name.edition)) continue;
-    name.mode = ModeOf(mode.substr(0, mode.find('+')));
-    name.durable = mode.ends_with("+durable");
-    name.local = mode.ends_with("+local");
-    names.push_back(name);
+void PrintCounts(const Judge& judge) {
+  for (const auto& [what, tally] : judge.counts()) {
+    std::printf("%12llu in %7llu jobs: %s\n", static_cast<unsigned long long>(tally.times),
+                static_cast<unsigned long long>(tally.jobs), what.c_str());
   }
-  return names;
 }
 
 }  // namespace capstan::sim

@@ -3,6 +3,8 @@
 // Kind:   owned by one thread; keeps the undisturbed run of every kind of job it has met.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,26 +24,30 @@ struct RunName {
   bool local = false;
 };
 
+// How often a case was met.
+struct Tally {
+  std::uint64_t times = 0, jobs = 0;
+};
+
 class Judge {
  public:
   // Empty: nothing is wrong. `mutant`: null for none; `trace`: null for none.
   std::string Try(const RunName& name, const Mutant* mutant = nullptr,
                   std::function<void(const std::string&)> trace = nullptr);
   // Over all runs tried.
-  const std::map<std::string, std::uint64_t>& counts() const { return counts_; }
+  const std::map<std::string, Tally>& counts() const { return counts_; }
 
  private:
   std::string Examine(const ClusterOptions& options, const Outcome& outcome);
 
   std::map<std::string, std::vector<float>> references_;
-  std::map<std::string, std::uint64_t> counts_;
+  std::map<std::string, Tally> counts_;
 };
 
-ClusterOptions OptionsOf(const RunName& name);
-// As in failed_seeds.txt.
-std::string NameOf(Mode mode);
+// On a line each: how many times a case was met, in how many jobs, and which.
+void PrintCounts(const Judge& judge);
 
-// The runs of failed_seeds.txt; empty when it cannot be read.
-std::vector<RunName> ReadFailedSeeds(const std::string& path);
+ClusterOptions OptionsOf(const RunName& name);
+std::string NameOf(Mode mode);
 
 }  // namespace capstan::sim

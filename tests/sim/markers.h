@@ -2,7 +2,7 @@
 // what the cores say of themselves, and who dies when.
 //
 // Kind:   owned by the cluster.
-// Why:    a set of runs that never met a case proves nothing about it; sim_test fails when a marker stays at zero.
+// Why:    a set of runs that never met a case proves nothing about it: `marker_table.h` says which ones it has to meet.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,6 @@
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {
-
-// All there are, those that a job of this mode can meet.
-const std::vector<std::string>& MarkerNames(Mode mode, bool durable = false);
 
 class Markers {
  public:

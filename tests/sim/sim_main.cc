@@ -5,21 +5,19 @@
 //   sim --seed N --runs M        M jobs from that seed on; names the seeds that fail, exits 1 if there are any
 //   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
 //   sim --mutants --runs M       all of them, as the table of MUTANTS.md
+//   sim --mutant... --caught F   tries the run that this list has first, and lists there what was caught
 //   sim ... --async              without global steps; --bounded: with a bound on staleness
 //   sim ... --allreduce          where workers update
 //   sim ... --async --durable    and with acknowledgements of what is on disk
 //   sim ... --local              where one worker of a machine pushes for all
 //   sim ... --edition E          with what befell jobs then
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/sim/judge.h"
+#include "tests/sim/mutant_search.h"
+#include "tests/sim/seed_list.h"
 
 namespace capstan::sim {
 namespace {
@@ -28,7 +26,7 @@ struct Arguments {
   RunName first;
   std::uint64_t runs = 1;
   bool trace = false, mutants = false;
-  std::string mutant;
+  std::string mutant, caught;
 };
 
 bool Parse(int argc, char** argv, Arguments* arguments) {
@@ -60,6 +58,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.edition = static_cast<int>(number());
     } else if (word == "--mutant") {
       arguments->mutant = argv[++i];
+    } else if (word == "--caught") {
+      arguments->caught = argv[++i];
     } else {
       return false;
     }
@@ -67,68 +67,54 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
   return true;
 }
 
-// What a child process that tries a mutant tells, also when it dies of an assertion.
-struct Shared {
-  std::uint64_t seed;
-  char how[160];
-};
+int Complain(const Status& status) {
+  std::fprintf(stderr, "sim: %s\n", status.message().c_str());
+  return 2;
+}
 
-struct Catch {
-  std::uint64_t seed = 0;  // 0: none
-  std::string how;
-};
+// A run that shows the mutant: the one of the list if it still does, else the first one that does.
+std::optional<Catch> CatchMutant(const Mutant& mutant, const Arguments& arguments,
+                                 const std::vector<ListedRun>& listed) {
+  const RunName* before = FindCaught(listed, mutant);
+  std::optional<Catch> caught;
+  if (before != nullptr) caught = TryMutant(mutant, *before);
+  return caught ? caught : SearchMutant(mutant, arguments.first, arguments.runs);
+}
 
-std::string ModeName(const Mutant& mutant) { return NameOf(mutant.mode) + (mutant.durable ? ", durable" : ""); }
-
-Catch TryMutant(const Mutant& mutant, const RunName& first, std::uint64_t runs) {
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto* shared = new (memory) Shared{};
+void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
+  const std::string seed = caught ? std::to_string(caught->name.seed) : "–";
+  std::string how = caught ? caught->how.substr(0, caught->how.find_first_of(";(")) : "–";
+  while (how.ends_with(' ')) how.pop_back();
+  const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "");
+  std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), mode.c_str(), seed.c_str(),
+              how.c_str());
   std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    Judge judge;
-    RunName name = first;
-    for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
-      shared->seed = name.seed;
-      const std::string problem = judge.Try(name, &mutant);
-      if (problem.empty()) continue;
-      std::snprintf(shared->how, sizeof shared->how, "%s", problem.c_str());
-      _exit(1);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  Catch caught;
-  if (WIFSIGNALED(status)) {
-    caught = {shared->seed, "an assertion of the product"};
-  } else if (WEXITSTATUS(status) != 0) {
-    caught = {shared->seed, shared->how};
-  }
-  munmap(memory, sizeof(Shared));
-  return caught;
 }
 
 int TryMutants(const Arguments& arguments) {
-  std::size_t caught = 0, tried = 0;
-  if (arguments.mutants) std::printf("| Mutant | Broken rule | Mode | Seeds | Seen as |\n|---|---|---|---|---|\n");
-  for (const Mutant& mutant : Mutants()) {
-    if (!arguments.mutants && mutant.name != arguments.mutant) continue;
-    ++tried;
-    RunName first = arguments.first;
-    first.mode = mutant.mode;
-    first.durable = mutant.durable;
-    const Catch result = TryMutant(mutant, first, arguments.runs);
-    caught += result.seed != 0 ? 1 : 0;
-    const std::string seeds = result.seed == 0 ? "–" : std::to_string(result.seed - first.seed + 1);
-    const std::string how = result.how.substr(0, result.how.find_first_of(";("));
-    std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), ModeName(mutant).c_str(),
-                seeds.c_str(), result.seed == 0 ? "–" : how.c_str());
-    std::fflush(stdout);
+  std::vector<ListedRun> listed, caught;
+  if (!arguments.caught.empty()) {
+    Result<std::vector<ListedRun>> read = ReadSeedList(arguments.caught);
+    if (!read.ok()) return Complain(read.status());
+    listed = std::move(read).value();
   }
-  std::printf("\n%zu of %zu caught within %llu seeds\n", caught, tried,
-              static_cast<unsigned long long>(arguments.runs));
-  return caught == tried && tried > 0 ? 0 : 1;
+  if (arguments.mutants) std::printf("| Mutant | Broken rule | Mode | Seed | Seen as |\n|---|---|---|---|---|\n");
+  std::size_t missed = 0;
+  for (const Mutant& mutant : Mutants()) {
+    if (!arguments.mutants && mutant.name != arguments.mutant) {
+      if (const RunName* before = FindCaught(listed, mutant)) caught.push_back({*before, mutant.name});
+      continue;
+    }
+    const std::optional<Catch> result = CatchMutant(mutant, arguments, listed);
+    PrintRow(mutant, result);
+    if (result) caught.push_back({result->name, mutant.name});
+    missed += result ? 0 : 1;
+  }
+  std::printf("\n%zu not caught within %llu seeds\n", missed, static_cast<unsigned long long>(arguments.runs));
+  if (!arguments.caught.empty()) {
+    if (const Status status = WriteSeedList(arguments.caught, caught); !status.ok()) return Complain(status);
+  }
+  return missed == 0 ? 0 : 1;
 }
 
 int TrySeeds(const Arguments& arguments) {
@@ -148,9 +134,7 @@ int TrySeeds(const Arguments& arguments) {
     std::fflush(stdout);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const auto& [what, count] : judge.counts()) {
-    std::printf("%12llu %s\n", static_cast<unsigned long long>(count), what.c_str());
-  }
+  PrintCounts(judge);
   std::printf("%llu runs, %llu failed, %.0f runs/s\n", static_cast<unsigned long long>(arguments.runs),
               static_cast<unsigned long long>(failed), static_cast<double>(arguments.runs) / seconds);
   return failed == 0 ? 0 : 1;
@@ -161,7 +145,7 @@ int Main(int argc, char** argv) {
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
                  "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--durable] [--local] "
-                 "[--edition E] [--mutant NAME | --mutants]\n");
+                 "[--edition E] [--mutant NAME | --mutants] [--caught FILE]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {
@@ -169,7 +153,7 @@ int Main(int argc, char** argv) {
     for (const Mutant& mutant : Mutants()) std::fprintf(stderr, "  %s\n", mutant.name.c_str());
     return 2;
   }
-  const bool many = !arguments.mutant.empty() && arguments.runs > 1;
+  const bool many = !arguments.mutant.empty() && (arguments.runs > 1 || !arguments.caught.empty());
   return arguments.mutants || many ? TryMutants(arguments) : TrySeeds(arguments);
 }
 

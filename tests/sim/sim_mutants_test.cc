@@ -1,34 +1,85 @@
+
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/sim/judge.h"
+#include "tests/sim/mutant_search.h"
+#include "tests/sim/seed_list.h"
+#include "tests/tier.h"
 
 using namespace capstan;
 using namespace capstan::sim;
 
-// Some of MUTANTS.md: one for each way in which a broken rule is seen.
-TEST_CASE("a broken rule is seen within a few seeds", "[sim][mutants]") {
-  const char* const names[] = {
-      "push-step",         "weights-version",     "redo-coefficient",   "sum-order",          "redo-ratios",
-      "newest-deleted",    "part-not-durable",    "no-optimizer-state", "one-snapshot",       "recover-not-durable",
-      "duplicate-applied", "no-sequence-numbers", "ack-when-sent",      "log-not-durable",    "replayed-twice",
-      "log-trimmed-early", "reset-program-state", "own-program-state",  "skipped-counted",    "tentative-early",
-      "tentative-attempt", "made-step",           "group-kept",         "first-array-is-all", "keep-forgotten"};
-  for (const char* name : names) {
-    const Mutant* mutant = FindMutant(name);
+namespace {
+
+constexpr bool kSanitized = CAPSTAN_SANITIZED;
+
+std::vector<ListedRun> CaughtSeeds() {
+  Result<std::vector<ListedRun>> caught = ReadSeedList(CAPSTAN_SIM_FOLDER "/caught_seeds.txt");
+  if (caught.ok()) return std::move(caught).value();
+  FAIL(caught.status().message());
+  return {};
+}
+
+// The row of a mutant in the table of MUTANTS.md.
+std::string RowOf(const Mutant& mutant) {
+  std::ifstream table(CAPSTAN_SIM_FOLDER "/MUTANTS.md");
+  for (std::string line; std::getline(table, line);) {
+    if (line.starts_with("| " + mutant.name + " |")) return line;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the listed seed of every caught mutant shows its broken rule", "[sim][mutants]") {
+  const std::vector<ListedRun> caught = CaughtSeeds();
+  for (std::size_t i = 0; i < caught.size(); i += kSanitized ? 12 : 1) {
+    const Mutant* mutant = FindMutant(caught[i].note);
+    INFO(caught[i].note << ", " << Command(caught[i].name)
+                        << ": where other runs of it are caught, sim --mutants --caught lists one of them");
     REQUIRE(mutant != nullptr);
-    Judge judge;
-    std::string problem;
-    RunName run;
-    run.mode = mutant->mode;
-    run.durable = mutant->durable;
-    for (; run.seed <= 1000 && problem.empty(); ++run.seed) problem = judge.Try(run, mutant);
-    INFO(name);
-    CHECK(!problem.empty());
+    CHECK(mutant->mode == caught[i].name.mode);
+    CHECK(mutant->durable == caught[i].name.durable);
+    CHECK(TryMutant(*mutant, caught[i].name).has_value());
   }
 }
 
-TEST_CASE("there are at least 24 mutants, each with a name of its own", "[sim][mutants]") {
-  CHECK(Mutants().size() >= 24);
+TEST_CASE("every mutant has a name of its own, and at most one listed seed", "[sim][mutants]") {
+  std::set<std::string> listed;
+  for (const ListedRun& run : CaughtSeeds()) CHECK(listed.insert(run.note).second);
   for (const Mutant& mutant : Mutants()) CHECK(FindMutant(mutant.name) == &mutant);
+}
+
+TEST_CASE("the table of mutants has the listed seeds, and a reason for each mutant that has none", "[sim][mutants]") {
+  std::ifstream file(CAPSTAN_SIM_FOLDER "/MUTANTS.md");
+  const std::string table{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::vector<ListedRun> caught = CaughtSeeds();
+  for (const Mutant& mutant : Mutants()) {
+    const RunName* name = FindCaught(caught, mutant);
+    const std::string seed = name != nullptr ? std::to_string(name->seed) : "–";
+    INFO(mutant.name);
+    CHECK(RowOf(mutant).find(" | " + seed + " | ") != std::string::npos);
+    CHECK((name == nullptr) == (table.find("- **" + mutant.name + "**: ") != std::string::npos));
+  }
+}
+
+// A find is no failure: the mutant gets a line in caught_seeds.txt.
+TEST_CASE("tier all looks for seeds that show the mutants that none has shown yet", "[sim][survivors]") {
+  if (testing::TestTier() != testing::Tier::kAll) return;
+  const std::vector<ListedRun> caught = CaughtSeeds();
+  for (const Mutant& mutant : Mutants()) {
+    if (FindCaught(caught, mutant) != nullptr) continue;
+    const RunName first{.seed = (std::uint64_t{testing::TestSeed()} << 20) + 1};
+    const auto found = SearchMutant(mutant, first, kSanitized ? 100 : 2000);
+    const std::string what = found ? Command(found->name) + ": " + found->how : "not caught";
+    std::printf("%s: %s\n", mutant.name.c_str(), what.c_str());
+  }
 }

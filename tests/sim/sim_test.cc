@@ -1,15 +1,17 @@
+
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/sim/judge.h"
-#include "tests/sim/markers.h"
+#include "tests/sim/marker_table.h"
+#include "tests/sim/seed_list.h"
+#include "tests/tier.h"
 
 using namespace capstan;
 using namespace capstan::sim;
@@ -17,47 +19,78 @@ using namespace capstan::sim;
 namespace {
 
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
-// Under sanitizers a tenth of the time is all there is; what they look for, few jobs show.
-constexpr std::uint64_t kRuns = kSanitized ? 150 : 10000, kAsyncRuns = kSanitized ? 30 : 4000,
-                        kBoundedRuns = kSanitized ? 20 : 4000, kAllReduceRuns = kSanitized ? 30 : 4000,
-                        kLocalRuns = kSanitized ? 30 : 3000;
 
-// A run set is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::stoull(text) : otherwise;
-}
-
-// Others every time.
-std::uint64_t FreshSeed() {
-  std::random_device random;
-  return FromEnvironment("CAPSTAN_SIM_SEED", std::uint64_t{random()} << 20);
-}
-
-enum class Acknowledged { kReceived, kDurable };
-
-void TrySeeds(Mode mode, std::uint64_t runs, Acknowledged acknowledged = Acknowledged::kReceived) {
-  const bool durable = acknowledged == Acknowledged::kDurable;
-  Judge judge;
+// A kind of jobs, and how many each tier runs. Sanitizers make a job ten times as slow, and few jobs show what they look
+// for.
+struct Kind {
   RunName name;
-  name.mode = mode;
-  name.durable = durable;
-  name.seed = FreshSeed();
-  std::printf("seeds from %llu on\n", static_cast<unsigned long long>(name.seed));
-  for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
-    const std::string problem = judge.Try(name);
-    INFO("seed " << name.seed << ": " << problem);
-    REQUIRE(problem.empty());
+  std::uint64_t quick, normal, all, sanitized;
+};
+constexpr Kind kSync{{}, 100, 2000, 16000, 150};
+constexpr Kind kLocal{{.local = true}, 30, 500, 10000, 30};
+constexpr Kind kAsync{{.mode = Mode::kAsync}, 40, 800, 4000, 30};
+constexpr Kind kBounded{{.mode = Mode::kBounded}, 40, 800, 4000, 20};
+constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};
+constexpr Kind kDurableAsync{{.mode = Mode::kAsync, .durable = true}, 25, 500, 4000, 30};
+constexpr Kind kDurableBounded{{.mode = Mode::kBounded, .durable = true}, 25, 500, 4000, 30};
+constexpr Kind kKinds[] = {kSync, kLocal, kAsync, kBounded, kAllReduce, kDurableAsync, kDurableBounded};
+
+std::uint64_t RunsInTier(const Kind& kind) {
+  if (kSanitized) return kind.sanitized;
+  switch (testing::TestTier()) {
+    case testing::Tier::kQuick: return kind.quick;
+    case testing::Tier::kDefault: return kind.normal;
+    case testing::Tier::kAll: return kind.all;
   }
-  for (const auto& [what, count] : judge.counts()) {
-    std::printf("%12llu %s\n", static_cast<unsigned long long>(count), what.c_str());
+  return kind.all;
+}
+
+// A set of jobs is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
+std::uint64_t RunsOf(const Kind& kind) { return testing::NumberFromEnvironment("CAPSTAN_SIM_RUNS", RunsInTier(kind)); }
+
+std::uint64_t FirstSeed() {
+  return testing::NumberFromEnvironment("CAPSTAN_SIM_SEED", (std::uint64_t{testing::TestSeed()} << 20) + 1);
+}
+
+void TryOne(Judge* judge, const RunName& name) {
+  const std::string problem = judge->Try(name);
+  INFO(Command(name) << ": " << problem);
+  REQUIRE(problem.empty());
+}
+
+// A set of jobs that met no trouble proves nothing. A smaller set is asked for what comes often.
+void CheckMarkers(const Judge& judge, const RunName& name, std::uint64_t runs) {
+  for (const Marker& marker : MarkersOf(name)) {
+    if (!ExpectedWithin(marker, runs)) continue;
+    const auto tally = judge.counts().find(marker.name);
+    INFO(marker.name);
+    CHECK((tally != judge.counts().end() && tally->second.jobs > 0));
   }
-  // A run set that met no trouble proves nothing.
-  if (runs < 4000) return;
-  for (const std::string& marker : MarkerNames(mode, durable)) {
-    const auto count = judge.counts().find(marker);
-    INFO(marker);
-    CHECK((count != judge.counts().end() && count->second > 0));
+}
+
+void TrySeeds(const Kind& kind) {
+  const std::uint64_t runs = RunsOf(kind);
+  RunName name = kind.name;
+  name.seed = FirstSeed();
+  std::printf("%llu jobs from \"%s\" on\n", static_cast<unsigned long long>(runs), Command(name).c_str());
+  Judge judge;
+  for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) TryOne(&judge, name);
+  PrintCounts(judge);
+  CheckMarkers(judge, name, runs);
+}
+
+// The runs of a list; under sanitizers every `stride`-th of them.
+void TryList(const std::string& path, std::size_t stride) {
+  const Result<std::vector<ListedRun>> runs = ReadSeedList(path);
+  INFO((runs.ok() ? path : runs.status().message()));
+  REQUIRE(runs.ok());
+  REQUIRE(!runs.value().empty());
+  Judge judge;
+  for (std::size_t i = 0; i < runs.value().size(); i += kSanitized ? stride : 1) {
+    const ListedRun& run = runs.value()[i];
+    const std::string problem = judge.Try(run.name);
+    INFO(Command(run.name) << " (" << run.note << "): " << problem);
+    CHECK(problem.empty());
   }
 }
 
@@ -92,57 +125,40 @@ TEST_CASE("one seed is one course of events", "[sim]") {
 }
 
 TEST_CASE("what failed once does not fail again", "[sim][failed]") {
-  const std::vector<RunName> names = ReadFailedSeeds(CAPSTAN_SIM_FAILED_SEEDS);
-  REQUIRE(!names.empty());
-  Judge judge;
-  for (const RunName& name : names) {
-    const std::string problem = judge.Try(name);
-    INFO("seed " << name.seed << ": " << problem);
-    CHECK(problem.empty());
-  }
+  TryList(CAPSTAN_SIM_FOLDER "/failed_seeds.txt", 1);
 }
 
-TEST_CASE("every marker is a case of the table", "[sim]") {
-  std::ifstream file(CAPSTAN_SIM_CORNER_CASES);
+TEST_CASE("the seeds that show broken rules show nothing where no rule is broken", "[sim][caught]") {
+  TryList(CAPSTAN_SIM_FOLDER "/caught_seeds.txt", 12);
+}
+
+TEST_CASE("every marker is a case of the table", "[sim][markers]") {
+  std::ifstream file(CAPSTAN_SIM_FOLDER "/CORNER_CASES.md");
   const std::string table{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   REQUIRE(!table.empty());
-  for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
-    for (bool durable : {false, true}) {
-      for (const std::string& marker : MarkerNames(mode, durable)) {
-        INFO(marker);
-        CHECK(table.find(marker) != std::string::npos);
-      }
+  for (const Kind& kind : kKinds) {
+    for (const Marker& marker : MarkersOf(kind.name)) {
+      INFO(marker.name);
+      CHECK(table.find(marker.name) != std::string::npos);
     }
   }
 }
 
-TEST_CASE("whatever befalls the processes, their network, disks and clocks leaves the same bits", "[sim]") {
-  TrySeeds(Mode::kSync, FromEnvironment("CAPSTAN_SIM_RUNS", kRuns));
+TEST_CASE("tier all asks for every marker", "[sim][markers]") {
+  for (const Kind& kind : kKinds) {
+    for (const Marker& marker : MarkersOf(kind.name)) {
+      INFO(ModeWord(kind.name) << ": " << marker.name);
+      CHECK(ExpectedWithin(marker, kind.all));
+    }
+  }
+}
+
+TEST_CASE("whatever befalls the processes, their network, disks and clocks leaves the same bits", "[sim][sync]") {
+  TrySeeds(kSync);
 }
 
 TEST_CASE("the same where one worker pushes for its machine, and breaks off or is gone", "[sim][local]") {
-  Judge judge;
-  RunName name;
-  name.local = true;
-  name.seed = FreshSeed();
-  std::printf("seeds from %llu on\n", static_cast<unsigned long long>(name.seed));
-  const std::uint64_t runs = FromEnvironment("CAPSTAN_SIM_RUNS", kLocalRuns);
-  for (std::uint64_t i = 0; i < runs; ++i, ++name.seed) {
-    const std::string problem = judge.Try(name);
-    INFO("seed " << name.seed << ": " << problem);
-    REQUIRE(problem.empty());
-  }
-  if (runs < 1000) return;
-  for (const char* marker :
-       {"worker pushed for its machine", "worker broke off pushing for its machine",
-        "worker pushes by itself, its machine's group knows", "worker cannot be reached by its machine's group",
-        "worker pushes by itself, because another one of its machine has done so",
-        "local group broken for want of a member", "local group broken after the gradients were handed over",
-        "local group changed in the middle of a round"}) {
-    const auto count = judge.counts().find(marker);
-    INFO(marker);
-    CHECK((count != judge.counts().end() && count->second > 0));
-  }
+  TrySeeds(kLocal);
 }
 
 TEST_CASE("whichever worker gives the first weights, all of them are its own", "[sim][given]") {
@@ -172,19 +188,19 @@ TEST_CASE("whichever worker gives the first weights, all of them are its own", "
 }
 
 TEST_CASE("async: whatever befalls them, every push counts exactly once on every block", "[sim][async]") {
-  TrySeeds(Mode::kAsync, FromEnvironment("CAPSTAN_SIM_RUNS", kAsyncRuns));
+  TrySeeds(kAsync);
 }
 
 TEST_CASE("bounded: the same, and no slot is further ahead than the staleness allows", "[sim][bounded]") {
-  TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns));
+  TrySeeds(kBounded);
 }
 
 TEST_CASE("allreduce: whatever befalls them, a version is made of the one before and one sum of all slots",
           "[sim][allreduce]") {
-  TrySeeds(Mode::kAllReduce, FromEnvironment("CAPSTAN_SIM_RUNS", kAllReduceRuns));
+  TrySeeds(kAllReduce);
 }
 
 TEST_CASE("durable: the same, and what was acknowledged is never lost unless it is said", "[sim][durable]") {
-  TrySeeds(Mode::kAsync, FromEnvironment("CAPSTAN_SIM_RUNS", kAsyncRuns), Acknowledged::kDurable);
-  TrySeeds(Mode::kBounded, FromEnvironment("CAPSTAN_SIM_RUNS", kBoundedRuns), Acknowledged::kDurable);
+  TrySeeds(kDurableAsync);
+  TrySeeds(kDurableBounded);
 }

@@ -86,7 +86,7 @@ WORDS = [
     ("throw", r"\bthrow\b", PRODUCT, [], "our code returns Status"),
     ("singleton", r"\bthread_local\b", PRODUCT, ["kernels/emulation/*"], "pass it in by constructor"),
     ("random", r"\b(random_device|s?rand|mt19937\w*|default_random_engine)\b", PRODUCT + ["tests/*"],
-     ["cli/*", "tests/sim/sim_test.cc"], "draw from common/random.h, keyed by the seed"),
+     ["cli/*", "tests/tier.h"], "draw from common/random.h, keyed by the seed"),
     ("core clock", r"\b(steady_clock|system_clock|high_resolution_clock)::now\b|\bclock_gettime\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)",
      CORES, NOT_CORES, "a core is handed the time"),
 ]

@@ -1,0 +1,52 @@
+// Tier: how much a run of the tests tries, and with which seeds.
+//
+//   CAPSTAN_TEST_TIER   quick, default (also where it is not set) or all
+//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds in quick and default; 0 where it is not set
+//
+// Kind:   functions of the environment.
+// Fails:  throws std::invalid_argument for words and numbers that these variables do not have, so that the test fails.
+// Why:    a red run of quick or default can be repeated; each run of all tries other seeds.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+namespace capstan::testing {
+
+enum class Tier { kQuick, kDefault, kAll };
+
+inline Tier TestTier() {
+  const char* text = std::getenv("CAPSTAN_TEST_TIER");
+  const std::string word = text == nullptr || *text == '\0' ? "default" : text;
+  if (word == "quick") return Tier::kQuick;
+  if (word == "default") return Tier::kDefault;
+  if (word == "all") return Tier::kAll;
+  throw std::invalid_argument("CAPSTAN_TEST_TIER is quick, default or all, not \"" + word + "\"");
+}
+
+// The decimal number that a variable holds; `otherwise` where it is not set.
+inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  const std::string digits = text;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error == std::errc() && end == digits.data() + digits.size()) return number;
+  throw std::invalid_argument(std::string(name) + " is a decimal number of 64 bits, not \"" + digits + "\"");
+}
+
+// 32 bits, which it prints: fresh ones in tier all, in the others those of CAPSTAN_TEST_SEED.
+inline std::uint32_t TestSeed() {
+  const std::uint32_t seed = TestTier() == Tier::kAll
+                                 ? std::random_device()()
+                                 : static_cast<std::uint32_t>(NumberFromEnvironment("CAPSTAN_TEST_SEED", 0));
+  std::printf("CAPSTAN_TEST_SEED=%u\n", seed);
+  return seed;
+}
+
+}  // namespace capstan::testing
