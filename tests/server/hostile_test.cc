@@ -3,9 +3,9 @@
 #include "common/job/optimizer_section.h"
 #include "tests/catch.h"
 #include "tests/common/hostile_messages.h"
-#include "tests/tier.h"
 #include "tests/server/coordinator_bench.h"
 #include "tests/server/shard_bench.h"
+#include "tests/tier.h"
 
 namespace capstan::server {
 namespace {
@@ -19,7 +19,6 @@ constexpr int kMessages = 400;
 constexpr SnapshotId kKept{Generation{1}, Version{0}};
 
 Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1, 2}}; }
-
 
 Generation* GenerationOf(Header* header) {
   if (auto* push = header->As<Push>()) return &push->generation;

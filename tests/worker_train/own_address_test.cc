@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/compared_with_nothing.h"
 #include "tests/nonlocal_bind.h"
 #include "worker/train/own_address.h"
-#include "tests/catch.h"
 
 namespace capstan::train {
 namespace {
