@@ -411,35 +411,6 @@ TEST_CASE("text that is not TOML is refused at its place", "[config]") {
   CHECK_THAT(Message(std::string(2 << 20, '#')), Contains("a job file has at most"));
 }
 
-TEST_CASE("a letter outside a text, or a sign where a name must be, is refused at its place", "[config]") {
-  for (const char* text : {"\xC3\xA4 = 1", "a\xC3\xA4 = 1", "a = \xC3\xA4", "a = 1\xC3\xA4", "[\xC3\xA4]", "[&", "[[&",
-                           "a = {\xC3\xA4", "a = [\xD0\x96]", "\xE2\xBA\x80 = 1", "\xEF\xBE\xA1"}) {
-    CAPTURE(text);
-    CHECK_THAT(Message(text), StartsWith("job.toml:1:"));
-  }
-  const std::string bare = std::string("job.name=a\xC3\xA4 b");
-  CHECK(Parse(kSmallest, {bare}).job.name == "a\xC3\xA4 b");
-  CHECK(Parse(std::string("# \xC3\xA4\n") + kSmallest).job.steps == 10);
-}
-
-TEST_CASE("tables within tables are refused before they are read, however they are written", "[config]") {
-  std::string deep = "a";
-  for (int i = 0; i < 400'000; ++i) deep += ".a";
-  CHECK_THAT(Message("\n[" + deep + "]"), StartsWith("job.toml:2:1: this line has more than 1000 dots"));
-  CHECK_THAT(Message(deep + " = 1"), StartsWith("job.toml:1:1: this line has more than 1000 dots"));
-  CHECK_THAT(Message(kSmallest, {"job.steps={" + deep + "=1}"}), StartsWith("--set job.steps={a.a"));
-}
-
-TEST_CASE("of a long line, the piece around the place is shown", "[config]") {
-  const std::string padding(100'000, ' ');
-  const std::string message = Message("job = {" + padding + "steps = 0" + padding + "}\n[model]\nkind = \"mlp\"\n");
-  CAPTURE(message);
-  CHECK(message.size() < 1000);
-  CHECK_THAT(message, Contains("steps = 0") && Contains("\n    1 | ...    ") && Contains("   ...\n"));
-  const std::string line = message.substr(message.find("| ") + 2), carets = line.substr(line.find("| ") + 2);
-  CHECK(line.substr(carets.find('^'), 1) == "0");
-}
-
 TEST_CASE("the caret stands under its character after wide text and tabs", "[config]") {
   CHECK_THAT(Message("[job]\n\tname = \"\xc3\xa4\"; x\n"), StartsWith("job.toml:2:"));
   const std::string text = "[worker]\n\tdevice = \"k\xc3\xa4se\"\n" + std::string(kSmallest);
