@@ -1,5 +1,6 @@
-// A coordinator and any messages from shards, workers and strangers: it ends by none of them, what it sends can be sent,
-// and what it writes down can be read by the next one. The first byte chooses the job's mode and where it stands.
+// A coordinator and any messages from shards, workers and strangers: it ends by none of them, each message that it
+// sends can be encoded, and the next coordinator can read its log. The first byte chooses the job's mode and where it
+// stands.
 #include "server/coordinator.h"
 
 #include "server/storage/log_text.h"

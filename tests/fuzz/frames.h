@@ -26,13 +26,13 @@ struct Frame {
 // kFrameHashed: the header's payload hash is the payload's.
 inline constexpr std::uint8_t kFramePeers = 0x0F, kFrameHashed = 0x10, kFrameLater = 0x20;
 
-// What is no header is left out.
+// Frames without a header that can be decoded are left out.
 std::vector<Frame> FramesIn(std::string_view bytes);
 
 // The frame that FramesIn reads as this one; `flags`: of the constants above, with the peer.
 std::string FrameOf(std::uint8_t flags, const Header& header, std::string_view payload = {});
 
-// A core sends what its peers can read.
+// Each of these messages can be encoded.
 void RequireSendable(const std::vector<Envelope>& envelopes);
 
 }  // namespace capstan::fuzz

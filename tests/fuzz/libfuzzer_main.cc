@@ -1,4 +1,4 @@
-// What libFuzzer calls: the one target of this program.
+// LLVMFuzzerTestOneInput: gives the inputs of libFuzzer to the one target of this program.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// A worker's session and any messages from a coordinator and shards: it ends by none of them, what it sends can be sent,
-// and a job file or work that it hands on is refused with a reason, or sound. The first byte chooses the job's mode and
-// whether the worker has declared its model.
+// A worker's session and any messages from a coordinator and shards: it ends by none of them, each message that it
+// sends can be encoded, and a job file or work that it hands on is refused with a reason, or sound. The first byte
+// chooses the job's mode and whether the worker has declared its model.
 #include "common/job_config.h"
 #include "tests/client/session_bench.h"
 #include "tests/fuzz/frames.h"
@@ -13,7 +13,7 @@ namespace {
 using client::Session;
 using client::SessionBench;
 
-// What a worker does with each event.
+// Handles an event as a worker does.
 void Use(const Session::Event& event) {
   if (const auto* job_file = std::get_if<Session::JobFile>(&event)) {
     const Result<JobConfig> config = ParseJobConfig(job_file->text, "the coordinator's job file");

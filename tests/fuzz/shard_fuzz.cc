@@ -1,5 +1,5 @@
-// A shard and any messages from a coordinator, workers and other shards: it ends by none of them, what it sends can be
-// sent, and it holds no more than a step needs. The first byte chooses the job's mode and where it stands.
+// A shard and any messages from a coordinator, workers and other shards: it ends by none of them, and each message that
+// it sends can be encoded. The first byte chooses the job's mode and where it stands.
 #include "tests/fuzz/frames.h"
 #include "tests/fuzz/target.h"
 #include "tests/server/shard_bench.h"

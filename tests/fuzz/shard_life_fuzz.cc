@@ -1,4 +1,4 @@
-// What a shard's directory remembers: any text is refused, or is a life that is written and read again just so.
+// The life of a shard in its directory: any text is refused, or is a life that is written and read again just so.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_life_codec.h"
 #include "tests/fuzz/target.h"
