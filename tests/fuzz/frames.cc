@@ -50,6 +50,7 @@ std::vector<Frame> FramesIn(std::string_view bytes) {
 std::string FrameOf(std::uint8_t flags, const Header& header, std::string_view payload) {
   std::vector<std::byte> encoded;
   CAPSTAN_CHECK(EncodeHeader(header, &encoded).ok());
+  CAPSTAN_CHECK(encoded.size() <= 0xFFFF && payload.size() <= 0xFF);
   std::string frame;
   for (const std::size_t byte : {std::size_t{flags}, encoded.size() & 0xFF, encoded.size() >> 8, payload.size()}) {
     frame += static_cast<char>(byte);
