@@ -33,7 +33,7 @@ void RunAddress(std::string_view text) {
   Require(cli::PortOf(*numeric) == port, "a numeric address keeps its port");
 }
 
-const Registered address_text({"address", RunAddress});
+const Registered address_text_target({"address", RunAddress});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -58,7 +58,7 @@ void RunCifar10(std::string_view bytes) {
   CheckSamples(**dataset, Split::kValidation);
 }
 
-const Registered cifar10({"cifar10", RunCifar10});
+const Registered cifar10_target({"cifar10", RunCifar10});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -48,7 +48,7 @@ void RunCoordinator(std::string_view bytes) {
   bench.Live();  // the next coordinator believes it
 }
 
-const Registered coordinator({"coordinator", RunCoordinator});
+const Registered coordinator_target({"coordinator", RunCoordinator});
 
 }  // namespace
 }  // namespace capstan::fuzz

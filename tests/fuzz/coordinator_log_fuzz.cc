@@ -36,7 +36,7 @@ void RunCoordinatorLog(std::string_view text) {
   CheckLog(SealLines(text));
 }
 
-const Registered coordinator_log({"coordinator_log", RunCoordinatorLog});
+const Registered coordinator_log_target({"coordinator_log", RunCoordinatorLog});
 
 }  // namespace
 }  // namespace capstan::fuzz

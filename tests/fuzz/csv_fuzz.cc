@@ -56,7 +56,7 @@ void RunCsv(std::string_view bytes) {
   Require(again->classes == table->classes && again->features == table->features, "a table keeps its shape");
 }
 
-const Registered csv({"csv", RunCsv});
+const Registered csv_target({"csv", RunCsv});
 
 }  // namespace
 }  // namespace capstan::fuzz

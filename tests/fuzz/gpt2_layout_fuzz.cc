@@ -58,7 +58,7 @@ void RunGpt2Layout(std::string_view bytes) {
   CheckAdopted(before, *file);
 }
 
-const Registered gpt2_layout({"gpt2_layout", RunGpt2Layout});
+const Registered gpt2_layout_target({"gpt2_layout", RunGpt2Layout});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -87,7 +87,7 @@ void RunHttp(std::string_view request) {
   CheckAnswer(answer, request.find("HEAD") == request.npos);
 }
 
-const Registered http({"http", RunHttp});
+const Registered http_target({"http", RunHttp});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -42,7 +42,7 @@ void RunIdx(std::string_view bytes) {
   if (!is_packed) CheckImages(*table, images, labels);
 }
 
-const Registered idx({"idx", RunIdx});
+const Registered idx_target({"idx", RunIdx});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -35,7 +35,7 @@ void RunJobFile(std::string_view text) {
   CheckJobFile(text, {});
 }
 
-const Registered job_file({"job_file", RunJobFile});
+const Registered job_file_target({"job_file", RunJobFile});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -33,7 +33,7 @@ void RunProgress(std::string_view text) {
   for (const std::string& line : kept) Require(line.size() <= 2 * kShownBytesMax, "a validation is short: " + line);
 }
 
-const Registered progress_lines({"progress", RunProgress});
+const Registered progress_lines_target({"progress", RunProgress});
 
 }  // namespace
 }  // namespace capstan::fuzz

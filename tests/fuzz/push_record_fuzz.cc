@@ -44,7 +44,7 @@ void RunPushRecord(std::string_view bytes) {
   CheckLogHistory(server::Seal(0, bytes));
 }
 
-const Registered push_record({"push_record", RunPushRecord});
+const Registered push_record_target({"push_record", RunPushRecord});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -58,7 +58,7 @@ void RunSafetensors(std::string_view bytes) {
   CheckWrittenAgain(*file);
 }
 
-const Registered safetensors({"safetensors", RunSafetensors});
+const Registered safetensors_target({"safetensors", RunSafetensors});
 
 }  // namespace
 }  // namespace capstan::fuzz

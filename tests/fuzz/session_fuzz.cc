@@ -52,7 +52,7 @@ void RunSession(std::string_view bytes) {
   }
 }
 
-const Registered session({"session", RunSession});
+const Registered session_target({"session", RunSession});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -36,7 +36,7 @@ void RunShard(std::string_view bytes) {
   }
 }
 
-const Registered shard({"shard", RunShard});
+const Registered shard_target({"shard", RunShard});
 
 }  // namespace
 }  // namespace capstan::fuzz

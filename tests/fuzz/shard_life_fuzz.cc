@@ -18,7 +18,7 @@ void RunShardLife(std::string_view text) {
   CheckShardLife(server::Seal(0, text));
 }
 
-const Registered shard_life({"shard_life", RunShardLife});
+const Registered shard_life_target({"shard_life", RunShardLife});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -22,7 +22,7 @@ void RunSnapshotHeader(std::string_view text) {
   CheckSnapshotHeader(server::Seal(0, text));
 }
 
-const Registered snapshot_header({"snapshot_header", RunSnapshotHeader});
+const Registered snapshot_header_target({"snapshot_header", RunSnapshotHeader});
 
 }  // namespace
 }  // namespace capstan::fuzz

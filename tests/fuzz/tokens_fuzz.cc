@@ -42,7 +42,7 @@ void RunTokens(std::string_view bytes) {
   CheckWindow(**dataset, (*dataset)->count(Split::kTraining) - 1, options.vocabulary);
 }
 
-const Registered tokens({"tokens", RunTokens});
+const Registered tokens_target({"tokens", RunTokens});
 
 }  // namespace
 }  // namespace capstan::fuzz

@@ -28,7 +28,7 @@ void RunWireCodec(std::string_view text) {
   Require(again.ok() && testing::Same(*header, *again), "a header that is sent comes back as it was");
 }
 
-const Registered wire_codec({"wire_codec", RunWireCodec});
+const Registered wire_codec_target({"wire_codec", RunWireCodec});
 
 }  // namespace
 }  // namespace capstan::fuzz
