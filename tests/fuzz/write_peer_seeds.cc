@@ -32,6 +32,14 @@ class SeedFolder {
   const std::filesystem::path path_;
 };
 
+Beat SomeBeat() {
+  Beat beat;
+  beat.session = SessionId{1};
+  beat.nonce = 1;
+  beat.generation = Generation{1};
+  return beat;
+}
+
 void WriteCoordinatorSeeds(const SeedFolder& folder) {
   server::CoordinatorBench bench;
   bench.Run();
@@ -46,7 +54,7 @@ void WriteCoordinatorSeeds(const SeedFolder& folder) {
   for (std::uint8_t shard = 0; shard < 2; ++shard) {
     step += FrameOf(shard, Committed{shard, bench.shards[shard].hello.incarnation, Generation{1}, Step{0}});
   }
-  const std::string beat = FrameOf(2 | kFrameLater, Beat{SessionId{1}, 1, Generation{1}});
+  const std::string beat = FrameOf(2 | kFrameLater, SomeBeat());
   folder.Write("step", 0, step + beat);
   folder.Write("join", 4, hellos + FrameOf(2, join) + FrameOf(3, bench.MakeJoin("w3", 1)) + beat);
   folder.Write("leave", 0, FrameOf(2, join) + FrameOf(2, Leave{SessionId{1}, 1, "bye"}));
@@ -61,8 +69,7 @@ void WriteShardSeeds(const SeedFolder& folder) {
   server::ShardBench bench;
   const auto push = [&](std::uint64_t step, BlockIndex block, SlotIndex slot) {
     const std::string_view values = block < 2 ? kValues : kValues.substr(0, 8);
-    const Push header{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}, {slot, slot + 1}, block, 1};
-    return FrameOf(1 | kFrameHashed, header, values);
+    return FrameOf(1 | kFrameHashed, bench.MakePush(step, block, {slot, slot + 1}, 1, {}), values);
   };
   std::string step;
   for (SlotIndex slot = 0; slot < 3; ++slot) {
@@ -95,7 +102,7 @@ void WriteSessionSeeds(const SeedFolder& folder) {
     header.generation = Generation{1};
     header.incarnation = Incarnation{50 + block % 2};
     header.block = block;
-    weights += FrameOf(static_cast<std::uint8_t>(block % 2) | kFrameHashed, header, kValues);
+    weights += FrameOf(static_cast<std::uint8_t>(block % 2 | kFrameHashed), header, kValues);
   }
   folder.Write("round", 0, coverage + weights);
   folder.Write("async", 1, coverage + weights);
@@ -110,7 +117,9 @@ void WriteSessionSeeds(const SeedFolder& folder) {
   view.phase = JobPhase::kFailed;
   view.message = "because";
   folder.Write("failed", 0, FrameOf(2, view));
-  Published published{Generation{1}, Incarnation{50}, Version{0}};
+  Published published;
+  published.generation = Generation{1};
+  published.incarnation = Incarnation{50};
   folder.Write("published", 0, coverage + FrameOf(0, published) + weights);
 }
 
