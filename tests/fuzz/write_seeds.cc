@@ -34,7 +34,7 @@ class Folder {
     std::filesystem::create_directories(path_);
   }
   void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream out(path_ / name, std::ios::binary);
+    std::ofstream out(path_ / (name + ".bin"), std::ios::binary);  // no text, whatever it looks like
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     CAPSTAN_CHECK(out.good());
   }
