@@ -32,7 +32,8 @@ void CheckImages(const train::FeatureTable<std::uint8_t>& table, std::string_vie
 
 void RunIdx(std::string_view bytes) {
   if (bytes.size() < 2) return;
-  const std::size_t size = static_cast<unsigned char>(bytes[0]) | static_cast<std::size_t>(bytes[1]) << 8 & 0xFF00;
+  const std::size_t low = static_cast<unsigned char>(bytes[0]), high = static_cast<unsigned char>(bytes[1]);
+  const std::size_t size = low | high << 8;
   bytes.remove_prefix(2);
   const std::string_view images = bytes.substr(0, size), labels = bytes.substr(images.size());
   const InputFile images_file(images), labels_file(labels);
