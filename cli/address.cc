@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
+#include <charconv>
 #include <fstream>
 
 namespace capstan::cli {
@@ -20,7 +20,11 @@ std::string WithoutScheme(const std::string& endpoint) {
 
 std::uint16_t PortOf(const std::string& address) {
   const std::size_t colon = address.rfind(':');
-  return colon == address.npos ? 0 : static_cast<std::uint16_t>(std::strtoul(address.c_str() + colon + 1, nullptr, 10));
+  if (colon == address.npos) return 0;
+  std::uint16_t port = 0;
+  const char* const end = address.data() + address.size();
+  const auto read = std::from_chars(address.data() + colon + 1, end, port);
+  return read.ec == std::errc() && read.ptr == end ? port : 0;
 }
 
 std::string ShiftPort(const std::string& address, std::uint32_t offset) {
@@ -54,7 +58,7 @@ bool IsFree(std::uint16_t port) {
 
 std::string ChoosePort(const std::string& address) {
   const std::uint32_t end = FirstDealtPort();
-  if (PortOf(address) != 0 || end <= kLowestPort) return address;
+  if (!address.ends_with(":0") || end <= kLowestPort) return address;
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
     std::uint32_t random = 0;
@@ -67,6 +71,8 @@ std::string ChoosePort(const std::string& address) {
 
 Result<std::string> NumericHost(const std::string& address) {
   const std::size_t colon = address.rfind(':');
+  if (colon == address.npos || address.ends_with(']'))
+    return Invalid("\"" + address + "\" has no port; write HOST:PORT");
   const std::string host = address.substr(0, colon);
   if (host == "*" || host.starts_with('[')) return address;
   addrinfo hints{};

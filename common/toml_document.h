@@ -1,7 +1,7 @@
 // TomlDocument: a TOML text of sections with keys, each value with the place it stands at.
 //
 // Kind:   values; immutable once made.
-// Limits: kTomlBytesMax bytes of text; nesting as the library limits it.
+// Limits: kTomlBytesMax bytes of text; nesting as the library limits it, and by the dots of a line.
 // Fails:  kInvalid, in the form of Message().
 // Why:    the one file that knows the TOML library; what is read from it can say where it stands.
 #pragma once
@@ -54,11 +54,12 @@ class TomlDocument {
   const TomlSection* FindSection(std::string_view name) const;
   const TomlEntry* Find(std::string_view section, std::string_view key) const;
 
-  // "job.toml:3:1: <text>", then the line with a caret under the place.
+  // "job.toml:3:1: <text>", then the line, or a piece of a long one, with a caret under the place.
   std::string Message(const TomlPlace& place, std::string_view text) const;
 
  private:
   TomlDocument() = default;
+  Status CheckDepth() const;
   Status ApplyOverride(int index);
 
   std::string file_name_;

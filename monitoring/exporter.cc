@@ -115,8 +115,16 @@ struct Response {
 const char* Reason(int status) {
   switch (status) {
     case 200: return "OK";
+    case 400: return "Bad Request";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Payload Too Large";
+    case 414: return "URI Too Long";
+    case 417: return "Expectation Failed";
+    case 501: return "Not Implemented";
+    case 503: return "Service Unavailable";
+    case 505: return "HTTP Version Not Supported";
     default: return "Internal Server Error";
   }
 }
@@ -154,19 +162,31 @@ struct Exporter::Impl {
     }
   }
 
-  // civetweb's begin_request: answers everything, so that no other part of civetweb ever does.
+  // civetweb's begin_request: answers everything that is a request.
   static int HandleRequest(mg_connection* connection) {
     const auto* self = static_cast<const Impl*>(mg_get_user_data(mg_get_context(connection)));
     const mg_request_info& request = *mg_get_request_info(connection);
     const Response response = self->AnswerSafely(request);
+    const bool head_only = std::string_view(request.request_method ? request.request_method : "") == "HEAD";
+    Send(response, head_only, connection);
+    return response.status;
+  }
+
+  // civetweb's http_error: a request is malformed, or takes too long. civetweb's own answer would repeat words of the
+  // request in its head, line ends included. After 0 it sends none.
+  static int HandleError(mg_connection* connection, int status, const char* /*message*/) {
+    Send({.status = status, .body = std::string("failed: ") + Reason(status) + "\n"}, false, connection);
+    return 0;
+  }
+
+  static void Send(const Response& response, bool head_only, mg_connection* connection) {
     std::string text = "HTTP/1.1 " + std::to_string(response.status) + " " + Reason(response.status) +
                        "\r\nContent-Type: " + response.type +
                        "\r\nContent-Length: " + std::to_string(response.body.size()) +
                        "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
                        "\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n\r\n";
-    if (std::string_view(request.request_method ? request.request_method : "") != "HEAD") text += response.body;
+    if (!head_only) text += response.body;
     mg_write(connection, text.data(), text.size());
-    return response.status;
   }
 
   // civetweb's log_message; a non-zero answer keeps it from printing. Later it only tells of peers that went away.
@@ -198,6 +218,7 @@ struct Exporter::Impl {
                               nullptr};
     mg_callbacks callbacks{};
     callbacks.begin_request = &HandleRequest;
+    callbacks.http_error = &HandleError;
     callbacks.log_message = &HandleLog;
     context = mg_start(&callbacks, this, settings);
     if (context) return {};

@@ -1,12 +1,38 @@
 #include "cli/launch/progress.h"
 
 #include <nlohmann/json.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 
 namespace capstan::cli {
 namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kDaysShownMax = 1000;
+constexpr double kSamplesMax = 1e12, kSecondsMax = 1e9;  // of a step
+
+std::optional<double> NumberIn(const Json& step, const char* key) {
+  const auto found = step.find(key);
+  return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+// 0 where it is missing, or more or less than a step can have.
+double AmountIn(const Json& step, const char* key, double max) {
+  const double amount = NumberIn(step, key).value_or(0);
+  return amount >= 0 && amount <= max ? amount : 0;
+}
+
+// Steps are counted from 0.
+std::optional<std::uint64_t> IndexIn(const Json& step) {
+  const auto found = step.find("step");
+  if (found == step.end() || !found->is_number_unsigned()) return std::nullopt;
+  const auto index = found->get<std::uint64_t>();
+  return index < std::numeric_limits<std::uint64_t>::max() ? std::optional(index) : std::nullopt;
+}
 
 std::string Format(const char* format, double value) {
   std::array<char, 64> text{};
@@ -17,6 +43,7 @@ std::string Format(const char* format, double value) {
 }  // namespace
 
 std::string Duration(double seconds) {
+  if (seconds >= kDaysShownMax * 86400.0) return "more than " + std::to_string(kDaysShownMax) + " days";
   const auto whole = static_cast<long>(seconds + 0.5);
   if (whole < 60) return std::to_string(whole) + " s";
   std::array<char, 64> text{};
@@ -46,19 +73,15 @@ std::vector<std::string> Progress::Update() {
 }
 
 void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to_keep) {
-  const nlohmann::json step = nlohmann::json::parse(line, nullptr, false);
+  const Json step = Json::parse(line, nullptr, false);
   if (!step.is_object()) return;
-  const auto number = [&](const char* key) -> std::optional<double> {
-    const auto found = step.find(key);
-    return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-  };
-  const std::optional<double> index = number("step");
+  const std::optional<std::uint64_t> index = IndexIn(step);
   if (!index) return;
-  steps_done_ = static_cast<std::uint64_t>(*index) + 1;
-  loss_ = number("loss");
+  steps_done_ = *index + 1;
+  loss_ = NumberIn(step, "loss");
   const auto action = step.find("action");
   if (action != step.end() && *action == "skip") ++skipped_;
-  recent_.push_back({number("samples").value_or(0), number("seconds").value_or(0)});
+  recent_.push_back({AmountIn(step, "samples", kSamplesMax), AmountIn(step, "seconds", kSecondsMax)});
   recent_samples_ += recent_.back().samples;
   recent_seconds_ += recent_.back().seconds;
   while (recent_.size() > 1 && recent_seconds_ - recent_.front().seconds >= kRateSeconds) {
@@ -66,10 +89,10 @@ void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to
     recent_seconds_ -= recent_.front().seconds;
     recent_.pop_front();
   }
-  if (const std::optional<double> validation = number("validation_loss")) {
+  if (const std::optional<double> validation = NumberIn(step, "validation_loss")) {
     std::string text =
         "validation at step " + std::to_string(steps_done_ - 1) + ": loss " + Format("%.4f", *validation);
-    if (const auto accuracy = number("validation_accuracy"))
+    if (const auto accuracy = NumberIn(step, "validation_accuracy"))
       text += ", " + Format("%.1f", *accuracy * 100) + " % right";
     lines_to_keep->push_back(std::move(text));
   }
@@ -80,8 +103,8 @@ std::string Progress::Line() const {
   std::string line = "step " + std::to_string(steps_done_) + "/" + std::to_string(steps_);
   line += "  loss " + (loss_ ? Format("%.4f", *loss_) : std::string("not finite"));
   if (recent_seconds_ <= 0) return line;
-  line += "  " + Format(recent_samples_ / recent_seconds_ < 100 ? "%.1f" : "%.0f", recent_samples_ / recent_seconds_) +
-          " samples/s";
+  const double rate = std::max(recent_samples_, 0.0) / recent_seconds_;  // a rounded difference can be below 0
+  line += "  " + Format(rate < 100 ? "%.1f" : "%.0f", rate) + " samples/s";
   const double per_step = recent_seconds_ / static_cast<double>(recent_.size());
   const std::uint64_t left = steps_ > steps_done_ ? steps_ - steps_done_ : 0;
   return line + "  " + Duration(static_cast<double>(left) * per_step) + " left";

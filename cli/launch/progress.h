@@ -44,7 +44,7 @@ class Progress {
   double recent_seconds_ = 0, recent_samples_ = 0;
 };
 
-// "35 s", "2:05", "1:02:03".
+// "35 s", "2:05", "1:02:03", "more than 1000 days".
 std::string Duration(double seconds);
 
 }  // namespace capstan::cli

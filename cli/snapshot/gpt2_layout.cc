@@ -42,6 +42,7 @@ std::span<std::byte> BytesOf(SafetensorsFile* file, const SafetensorsEntry& entr
 
 // [rows, columns] -> [columns, rows], tile by tile: a column of a large matrix is not in the cache.
 void Transpose(std::size_t rows, std::size_t columns, std::span<std::byte> bytes) {
+  if (bytes.empty()) return;  // a file can state any number of rows of nothing
   std::vector<float> from(rows * columns), to(rows * columns);
   std::memcpy(from.data(), bytes.data(), bytes.size());
   for (std::size_t top = 0; top < rows; top += kTile) {

@@ -14,6 +14,20 @@ TEST_CASE("ports move, hosts stay, and a free port stays free", "[cli]") {
   CHECK(WithoutScheme("a:1") == "a:1");
 }
 
+TEST_CASE("an address without a port, or with one that is none, has no port to move or to choose", "[cli]") {
+  for (const char* address : {"10.0.0.1", "10.0.0.1:", "10.0.0.1:99999", "10.0.0.1:-1", "10.0.0.1:5x", "10.0.0.1: 5"}) {
+    CAPTURE(address);
+    CHECK(PortOf(address) == 0);
+    CHECK(ShiftPort(address, 2) == address);
+    CHECK(ChoosePort(address) == address);
+  }
+  for (const char* address : {"10.0.0.1", "localhost", "*", "[::1]"}) {
+    const Status status = NumericHost(address).status();
+    CHECK(status.code() == Code::kInvalid);
+    CHECK(status.message() == "\"" + std::string(address) + "\" has no port; write HOST:PORT");
+  }
+}
+
 TEST_CASE("a name of this machine becomes a number, an unknown one is named", "[cli]") {
   CHECK(NumericHost("localhost:5").value() == "127.0.0.1:5");
   CHECK(NumericHost("127.0.0.1:5").value() == "127.0.0.1:5");

@@ -37,11 +37,32 @@ TEST_CASE("lines that are no step, and a loss that is no number, do no harm", "[
   CHECK(progress.steps_skipped() == 1);
 }
 
+TEST_CASE("a step is a whole number that can be counted, and any other line is no step", "[cli][progress]") {
+  Progress progress("", 2);
+  std::vector<std::string> keep;
+  for (const char* step : {"-1", "0.5", "1e300", "18446744073709551615", "18446744073709551616", "null"}) {
+    progress.AddLine(std::string("{\"step\": ") + step + ", \"validation_loss\": 1}", &keep);
+  }
+  CHECK(progress.steps_done() == 0);
+  CHECK(progress.Line().empty());
+  CHECK(keep.empty());
+}
+
+TEST_CASE("samples and times that no run has do not count into the speed", "[cli][progress]") {
+  Progress progress("", 9'000'000'000'000'000'000);
+  std::vector<std::string> keep;
+  for (const char* more : {"1e300, \"seconds\": 1e300", "-5, \"seconds\": -2", "10, \"seconds\": 0.5"}) {
+    progress.AddLine(std::string("{\"step\": 1, \"loss\": 1, \"samples\": ") + more + "}", &keep);
+  }
+  CHECK(progress.Line() == "step 2/9000000000000000000  loss 1.0000  20.0 samples/s  more than 1000 days left");
+}
+
 TEST_CASE("times are short to read", "[cli][progress]") {
   CHECK(Duration(0.4) == "0 s");
   CHECK(Duration(59.4) == "59 s");
   CHECK(Duration(125) == "2:05");
   CHECK(Duration(3723) == "1:02:03");
+  CHECK(Duration(1e300) == "more than 1000 days");
 }
 
 }  // namespace

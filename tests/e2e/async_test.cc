@@ -140,7 +140,7 @@ class LatePeer {
     testing::Until([&] {
       transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, Message message) {
         if (const auto* error = message.header.As<Error>()) refused = error->message;
-        if (std::holds_alternative<Weights>(message.header)) read.push_back(std::move(message));
+        if (message.header.Is<Weights>()) read.push_back(std::move(message));
       });
       return read.size() >= blocks || !refused.empty();
     });

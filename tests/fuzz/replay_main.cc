@@ -1,23 +1,45 @@
-// Runs a fuzz target on every file of the folders named: the corpus as a test, with any compiler.
-#include <cstdint>
+// Runs each target of this program on every file of CORPUS/NAME: the corpus as a test, with any compiler.
+//
+//   X_replay_test CORPUS
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <vector>
+#include <string>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "tests/fuzz/target.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> FilesOf(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string BytesOf(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  int count = 0;
-  for (int i = 1; i < argc; ++i) {
-    for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
-      std::ifstream file(entry.path(), std::ios::binary);
-      const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-      LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-      ++count;
+  bool is_complete = argc == 2 && !capstan::fuzz::Targets().empty();
+  for (const capstan::fuzz::Target& target : capstan::fuzz::Targets()) {
+    const std::vector<fs::path> files = FilesOf(fs::path(argc == 2 ? argv[1] : "") / target.name);
+    for (const fs::path& file : files) {
+      std::printf("%s\n", file.c_str());
+      std::fflush(stdout);  // the last name is that of the input which ends the program
+      target.run(BytesOf(file));
     }
+    std::printf("%s: %zu inputs\n", std::string(target.name).c_str(), files.size());
+    is_complete = is_complete && !files.empty();
   }
-  std::printf("%d inputs replayed\n", count);
-  return count > 0 ? 0 : 1;
+  return is_complete ? 0 : 1;
 }

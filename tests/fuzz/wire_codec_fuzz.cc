@@ -1,18 +1,34 @@
 // Any bytes as a header: refused with a reason, or read as a message that would be sent and read again just so.
-#include <cstdlib>
-
+#include "common/header_seal.h"
 #include "common/wire_codec.h"
 #include "tests/common_wire/message_fields.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace capstan;
-  constexpr std::size_t kInputBytesMax = 1 << 20;  // texts that share words may grow a little when written again
-  if (size > kInputBytesMax) return 0;
-  Result<Header> header = DecodeHeader(std::as_bytes(std::span(data, size)));
-  if (!header.ok()) return header.status().message().empty() ? std::abort(), 0 : 0;
-  std::vector<std::byte> bytes;
-  if (!EncodeHeader(*header, &bytes).ok()) std::abort();
-  Result<Header> again = DecodeHeader(bytes);
-  if (!again.ok() || !testing::Same(*header, *again)) std::abort();
-  return 0;
+namespace capstan::fuzz {
+namespace {
+
+void CheckOpenHeader(std::span<const std::byte> bytes) {
+  const Result<std::span<const std::byte>> header = OpenHeader(bytes, 0);
+  if (!header.ok()) return RequireReason(header.status(), "header");
+  std::vector<std::byte> sealed(header->begin(), header->end());
+  SealHeader(0, &sealed);
+  Require(std::ranges::equal(sealed, bytes), "a header that is opened was sealed");
 }
+
+void RunWireCodec(std::string_view text) {
+  constexpr std::size_t kInputBytesMax = 1 << 20;  // texts that share words may grow a little when written again
+  if (text.size() > kInputBytesMax) return;
+  const auto bytes = std::as_bytes(std::span(text));
+  CheckOpenHeader(bytes);
+  Result<Header> header = DecodeHeader(bytes);
+  if (!header.ok()) return RequireReason(header.status(), "");
+  std::vector<std::byte> encoded;
+  Require(EncodeHeader(*header, &encoded).ok(), "a header that is accepted can be sent");
+  Result<Header> again = DecodeHeader(encoded);
+  Require(again.ok() && testing::Same(*header, *again), "a header that is sent comes back as it was");
+}
+
+const Registered wire_codec_target({"wire_codec", RunWireCodec});
+
+}  // namespace
+}  // namespace capstan::fuzz

@@ -210,6 +210,20 @@ TEST_CASE("other paths, other methods and a failing status get an answer, not a 
   CHECK(Get(address, "/healthz").ends_with("ok\n"));
 }
 
+TEST_CASE("a malformed request gets an answer in which no word of it stands", "[monitoring]") {
+  const auto exporter = StartOrFail();
+  for (const char* request : {"GET / planted\r\n\r\n", "GET / HTTP/planted\nplanted: 1\r\n\r\n", "planted\r\n\r\n",
+                              "GET planted HTTP/1.1\r\nHost: x\r\n\r\n"}) {
+    const std::string answer = Send(exporter->address(), request);
+    CAPTURE(request, answer);
+    CHECK((answer.starts_with("HTTP/1.1 400 Bad Request\r\n") ||
+           answer.starts_with("HTTP/1.1 505 HTTP Version Not Supported\r\n")));
+    CHECK(Contains(answer, "\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+    CHECK(Contains(answer, "\r\n\r\nfailed: "));
+    CHECK_FALSE(Contains(answer, "planted"));
+  }
+}
+
 TEST_CASE("scrapes from several threads beside a writing actor are whole", "[monitoring]") {
   auto registry = std::make_shared<Registry>();
   const auto shard = registry->Create<ShardMetrics>();

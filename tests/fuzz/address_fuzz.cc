@@ -1,0 +1,39 @@
+// An address of the job file or the command line: refused by name, or one whose port can be read and moved.
+#include "cli/address.h"
+
+#include <arpa/inet.h>
+
+#include "tests/fuzz/target.h"
+
+namespace capstan::fuzz {
+namespace {
+
+// Names would be asked of the network.
+bool IsNumeric(const std::string& host) {
+  in_addr number{};
+  return inet_pton(AF_INET, host.c_str(), &number) == 1;
+}
+
+void RunAddress(std::string_view text) {
+  const std::string address(text);
+  const std::uint16_t port = cli::PortOf(address);
+  Require(cli::WithoutScheme(address).size() <= address.size(), "a scheme is cut off");
+  const std::string moved = cli::ShiftPort(address, 1);
+  if (port == 0) Require(moved == address, "an address without a port stays as it is");
+  if (port != 0 && port < 65535) Require(cli::PortOf(moved) == port + 1, "a port moves by one");
+  const std::string chosen = cli::ChoosePort(address);
+  Require(chosen == address || (port == 0 && cli::PortOf(chosen) != 0), "only an address without a port gets one");
+  if (const std::size_t colon = address.rfind(':'); colon != address.npos && chosen != address) {
+    Require(chosen.starts_with(address.substr(0, colon + 1)), "the host stays");
+  }
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (!IsNumeric(host) && host != "*" && !host.starts_with('[')) return;
+  const Result<std::string> numeric = cli::NumericHost(address);
+  if (!numeric.ok()) return RequireReason(numeric.status(), address);
+  Require(cli::PortOf(*numeric) == port, "a numeric address keeps its port");
+}
+
+const Registered address_text_target({"address", RunAddress});
+
+}  // namespace
+}  // namespace capstan::fuzz

@@ -1,0 +1,33 @@
+// InputFile: bytes as a file in memory with a path, for parsers that open files.
+//
+// Kind:   owned by one run of a target; nothing is left behind, even when the process is killed.
+// Fails:  CHECKs: without memory for a file there is nothing to test.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace capstan::fuzz {
+
+class InputFile {
+ public:
+  explicit InputFile(std::string_view bytes) : file_(memfd_create("input", MFD_CLOEXEC)) {
+    CAPSTAN_CHECK(file_ >= 0);
+    CAPSTAN_CHECK(write(file_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  }
+  ~InputFile() { close(file_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+ private:
+  const int file_;
+};
+
+}  // namespace capstan::fuzz

@@ -1,0 +1,50 @@
+// A record of a shard's log, a line of JSON and a payload: refused, or written and read again just so.
+#include <algorithm>
+
+#include "server/storage/push_record_codec.h"
+#include "server/storage/sealed_text.h"
+#include "tests/fuzz/target.h"
+
+namespace capstan::fuzz {
+namespace {
+
+constexpr std::uint64_t kNumber = 1;
+
+std::string Written(const server::PushLogRecord& record) {
+  std::string bytes = server::EncodePushRecord(kNumber, record);
+  if (const auto* push = std::get_if<server::PushRecord>(&record)) {
+    const std::span<const std::byte> payload = push->payload.bytes();
+    bytes.append(reinterpret_cast<const char*>(payload.data()), payload.size());
+  }
+  return bytes;
+}
+
+void CheckPushRecord(std::string_view bytes) {
+  const Result<server::PushLogRecord> record = server::DecodePushRecord(kNumber, bytes);
+  if (!record.ok()) return RequireReason(record.status(), "record 1 of the log");
+  const std::string written = Written(*record);
+  const Result<server::PushLogRecord> again = server::DecodePushRecord(kNumber, written);
+  Require(again.ok(), "a record that is accepted can be written and read");
+  Require(Written(*again) == written, "a record is written as it was read");
+  Require(!server::DecodePushRecord(kNumber + 1, bytes).ok(), "a record out of place is noticed");
+}
+
+void CheckLogHistory(std::string_view bytes) {
+  const Result<server::LogHistory> history = server::DecodeLogHistory(bytes);
+  if (!history.ok()) return RequireReason(history.status(), "log");
+  const Result<server::LogHistory> again = server::DecodeLogHistory(server::EncodeLogHistory(*history));
+  Require(again.ok() && *again == *history, "a history is read as it was written");
+}
+
+void RunPushRecord(std::string_view bytes) {
+  CheckPushRecord(bytes);
+  CheckLogHistory(bytes);
+  const std::size_t end = std::min(bytes.find('\n'), bytes.size());
+  CheckPushRecord(server::Seal(kNumber, bytes.substr(0, end)) + std::string(bytes.substr(end)));
+  CheckLogHistory(server::Seal(0, bytes));
+}
+
+const Registered push_record_target({"push_record", RunPushRecord});
+
+}  // namespace
+}  // namespace capstan::fuzz

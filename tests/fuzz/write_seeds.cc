@@ -1,0 +1,318 @@
+// Writes the inputs that fuzzing starts from: what sound programs write, and the same damaged.
+//
+//   write_seeds CORPUS
+//
+// A text that is sealed where it is kept is written without its seal: the targets seal what they are given, so that a
+// fuzzer gets past it.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/hash.h"
+#include "common/job_config.h"
+#include "common/safetensors.h"
+#include "common/wire_codec.h"
+#include "server/storage/log_text.h"
+#include "server/storage/push_record_codec.h"
+#include "server/storage/sealed_text.h"
+#include "server/storage/shard_disk.h"
+#include "server/storage/shard_life_codec.h"
+#include "tests/common_wire/message_fields.h"
+
+namespace capstan {
+namespace {
+
+using namespace std::string_literals;
+using namespace server;
+
+// The folder of one target.
+class Folder {
+ public:
+  Folder(const std::filesystem::path& corpus, const std::string& target) : path_(corpus / target) {
+    std::filesystem::create_directories(path_);
+  }
+  void Write(const std::string& name, const std::string& bytes) const {
+    std::ofstream out(path_ / (name + ".bin"), std::ios::binary);  // no text, whatever it looks like
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    CAPSTAN_CHECK(out.good());
+  }
+  // As it is; cut off in the middle; and with one bit of its middle changed.
+  void WriteAndDamage(const std::string& name, const std::string& bytes) const {
+    Write(name, bytes);
+    Write(name + "-cut", bytes.substr(0, bytes.size() / 2));
+    std::string damaged = bytes;
+    damaged[bytes.size() / 2] ^= 4;
+    Write(name + "-bit", damaged);
+  }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+std::string BytesOf(std::uint64_t count, const auto& number) {
+  std::string bytes;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto value = number(i);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return bytes;
+}
+
+std::string Floats(std::uint64_t count) {
+  return BytesOf(count, [](std::uint64_t i) { return static_cast<float>(i) / 4.0F; });
+}
+
+// ---- messages ------------------------------------------------------------------------------------------------------
+
+std::string SmallMessage(std::size_t kind, RandomStream* random) {
+  constexpr std::size_t kBytesMax = 1024;
+  std::vector<std::byte> bytes;
+  do {
+    CAPSTAN_CHECK(EncodeHeader(testing::RandomHeader(kind, *random), &bytes).ok());
+  } while (bytes.size() > kBytesMax);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void WriteMessages(const Folder& folder) {
+  RandomStream random(1, 2);
+  for (std::size_t kind = 0; kind < std::variant_size_v<Header>; ++kind) {
+    folder.Write("kind-" + std::to_string(kind), SmallMessage(kind, &random));
+  }
+  folder.WriteAndDamage("view", SmallMessage(Header(View{}).index(), &random));
+}
+
+// ---- what servers keep ---------------------------------------------------------------------------------------------
+
+StepParameters SomeParameters() {
+  StepParameters parameters;
+  parameters.updates = 40;
+  parameters.learning_rate = 0.01F;
+  parameters.loss_scale = 1024.0F;
+  parameters.good_steps = 7;
+  parameters.program_state = "state";
+  return parameters;
+}
+
+Progress::Entry SomeReport() {
+  SlotReport report;
+  report.slot = 1;
+  report.samples = 8;
+  report.loss_sum = 2.5;
+  report.predictions = 8;
+  report.metrics = {{"accuracy", 0.5, 2.0}};
+  return {Step{3}, report};
+}
+
+std::vector<LogRecord> SomeRecords() {
+  return {JobRecord{{1, 2}, "[job]\nsteps = 5\n"},
+          CatalogRecord{{{"w", {2, 3}, {InitKind::kNormal, 0.5F}}}, "class", 3, 4},
+          TermRecord{Term{2}},
+          SessionRecord{SessionId{5}},
+          RecoverRecord{Generation{1}, {}, SomeParameters(), Generation{1}},
+          RunningRecord{Generation{1}, {Incarnation{50}, Incarnation{51}}},
+          ManifestRecord{{Generation{1}, Version{40}}, SomeParameters(), {6, 7}, 100},
+          DoneRecord{}};
+}
+
+std::string WithoutSeals(std::string text) {
+  for (std::size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) text.erase(line, kSealBytes);
+  return text;
+}
+
+void WriteLog(const Folder& folder) {
+  const std::string text = PrintLogText(SomeRecords()).value();
+  folder.WriteAndDamage("sealed", text);
+  folder.WriteAndDamage("lines", WithoutSeals(text));
+}
+
+void WritePushRecords(const Folder& folder) {
+  const std::string values = Floats(4);
+  PushRecord push;
+  push.block = 2;
+  push.slot = 1;
+  push.sequence = 9;
+  push.samples = 8;
+  push.learning_rate = 0.1F;
+  push.payload_hash = Hash64(std::as_bytes(std::span(values)));
+  const std::string sealed = EncodePushRecord(1, push) + values;
+  folder.Write("sealed", sealed);
+  folder.WriteAndDamage("push", sealed.substr(kSealBytes));
+  push.hyper = {HyperParameters{}};
+  folder.Write("groups", EncodePushRecord(1, push).substr(kSealBytes) + values);
+  push.samples = 0;
+  folder.Write("empty", EncodePushRecord(1, push).substr(kSealBytes));
+  folder.Write("end", EncodePushRecord(1, SomeReport()).substr(kSealBytes));
+  folder.Write("history", EncodeLogHistory({Generation{3}, 2}).substr(kSealBytes));
+}
+
+void WriteShardLife(const Folder& folder) {
+  const std::string sealed =
+      EncodeShardLife({{1, 2}, 3, Incarnation{4}, Term{5}, Generation{6}, {Generation{6}, Version{40}}});
+  folder.Write("sealed", sealed);
+  folder.WriteAndDamage("life", sealed.substr(kSealBytes));
+}
+
+void WriteSnapshotHeader(const Folder& folder) {
+  SnapshotHeader header;
+  header.job = {1, 2};
+  header.id = {Generation{1}, Version{40}};
+  header.part_count = 2;
+  header.array_count = 2;
+  header.parameters = SomeParameters();
+  header.slot_count = 2;
+  header.ended = {4, 5};
+  header.reports = {SomeReport()};
+  header.log_begin = 6;
+  header.blocks = {{0, 4, 40, {4, 5}, {1, 2}}, {3, 2, 40, {}, {3, 4}}};
+  folder.Write("sealed", EncodeSnapshotHeader(header));
+  folder.WriteAndDamage("header", EncodeSnapshotHeader(header).substr(kSealBytes));
+}
+
+// ---- what people give ----------------------------------------------------------------------------------------------
+
+void WriteJobFiles(const Folder& folder) {
+  const std::string small =
+      "[job]\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n";
+  folder.WriteAndDamage("small", small);
+  folder.Write("printed", PrintJobConfig(ParseJobConfig(small, "small").value()));
+  folder.Write("overrides", small + "\0optimizer.lr=0.5\0model.hidden=[3, 4]\0job.name=caf\xC3\xA9"s);
+  folder.Write("client", "[job]\nsteps = 3\nglobal_batch = 4\nmode = 'async' # \xC3\xA9\n[model]\nkind = \"client\"\n");
+  folder.Write("letter", "\xC3\xA4 = 1\n");
+  folder.Write("bracket", "[&");
+  std::string deep = "a";
+  for (int i = 0; i < 1100; ++i) deep += ".a";
+  folder.Write("deep", "[" + deep + "]\n");
+}
+
+std::string Safetensors(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata) {
+  std::uint64_t elements = 0;
+  for (const TensorSpec& tensor : tensors) elements += tensor.ElementCount();
+  return SafetensorsHeader(tensors, metadata) + Floats(elements);
+}
+
+std::string SafetensorsOf(const std::string& header, const std::string& data) {
+  return BytesOf(1, [&](std::uint64_t) { return std::uint64_t{header.size()}; }) + header + data;
+}
+
+void WriteSafetensors(const Folder& folder) {
+  folder.WriteAndDamage("ours", Safetensors({{"a", {2, 3}, {}}, {"b\n", {4}, {}}}, {{"step", "4"}}));
+  folder.Write("scalar", Safetensors({{"a", {}, {}}}, {}));
+  folder.Write("types", SafetensorsOf("{\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},\"\\u00e9\":"
+                                      "{\"dtype\":\"U8\",\"shape\":[3,0],\"data_offsets\":[4,4]}}",
+                                      "1234"));
+}
+
+void WriteGpt2(const Folder& folder) {
+  const auto tensors = [](const std::string& prefix) -> std::vector<TensorSpec> {
+    return {{prefix + "wte.weight", {5, 2}, {}},
+            {prefix + "wpe.weight", {4, 2}, {}},
+            {prefix + "h.0.attn.bias", {1, 1, 3, 3}, {}},
+            {prefix + "h.0.attn.c_attn.weight", {2, 6}, {}}};
+  };
+  folder.WriteAndDamage("plain", Safetensors(tensors(""), {}));
+  folder.Write("prefixed", Safetensors(tensors("transformer."), {}));
+  std::vector<TensorSpec> with_head = tensors("");
+  with_head.push_back({"lm_head.weight", {5, 2}, {}});
+  folder.Write("head", Safetensors(with_head, {}));
+  folder.Write("rows", SafetensorsOf("{\"h.0.attn.c_attn.weight\":{\"dtype\":\"F32\",\"shape\":[2305843009213693952,0],"
+                                     "\"data_offsets\":[0,0]}}",
+                                     ""));
+}
+
+void WriteCsv(const Folder& folder) {
+  folder.WriteAndDamage("header", "\xFF\x01width,height,kind\r\n1,2.5,0\r\n\r\n-3e2,+4,2\r\n"s);
+  folder.Write("front",
+               "\x00\x00"
+               "1,0.1\n0,1e-45\n"s);
+  folder.Write("nan",
+               "\x00\x00"
+               "1,nan\n"s);
+}
+
+void WriteIdx(const Folder& folder) {
+  const std::string images =
+      "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00\x03"
+      "abcdefghijkl"s;
+  const std::string labels = "\x00\x00\x08\x01\x00\x00\x00\x02\x01\x07"s;
+  folder.WriteAndDamage("images", std::string{static_cast<char>(images.size()), '\0'} + images + labels);
+  folder.Write("huge", "\x10\x00\x00\x00\x08\x03\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s + labels);
+}
+
+void WriteCifar10(const Folder& folder) {
+  std::string record(1 + 32 * 32 * 3, '\0');
+  for (std::size_t i = 0; i < record.size(); ++i) record[i] = static_cast<char>(i * i / 7);
+  record[0] = '\x09';
+  folder.WriteAndDamage("image", record);
+  record[0] = '\x0A';
+  folder.Write("class", record);
+}
+
+void WriteTokens(const Folder& folder) {
+  const auto small = [](std::uint64_t i) { return static_cast<std::uint16_t>(i * 7 % 300); };
+  const auto large = [](std::uint64_t i) { return static_cast<std::uint32_t>(i * 7 % 300); };
+  folder.WriteAndDamage("uint16", "\x00\x01"s + BytesOf(23, small));
+  folder.Write("uint32", "\x01\x01"s + BytesOf(23, large));
+  folder.Write("held-out", "\x06\x01"s + BytesOf(80, small));
+  folder.Write("unknown", "\x00\x00"s + BytesOf(23, small));
+}
+
+void WriteRequests(const Folder& folder) {
+  for (const char* path : {"", "metrics", "api/v1/status", "healthz", "../x"}) {
+    std::string name = path;
+    for (char& c : name) c = c == '/' || c == '.' ? '-' : c;
+    folder.Write("get-" + name, "GET /" + std::string(path) + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  folder.Write("head", "HEAD / HTTP/1.0\r\n\r\n");
+  folder.Write("post", "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc");
+  folder.Write("word", "GET / WORD\r\n\r\n");
+  folder.Write("lines", "GET / HTTP/x\nSet-Cookie: a=b\r\n\r\n");
+  folder.Write("long", "GET /" + std::string(17000, 'a'));
+}
+
+void WriteProgress(const Folder& folder) {
+  folder.WriteAndDamage("steps",
+                        "{\"step\": 0, \"loss\": 2.5, \"samples\": 10, \"seconds\": 0.5}\n"
+                        "{\"step\": 1, \"loss\": null, \"action\": \"skip\"}\n"
+                        "{\"step\": 2, \"validation_loss\": 0.5, \"validation_accuracy\": 0.975}\n");
+  folder.Write("negative", "{\"step\": -1}\n");
+  folder.Write("large", "{\"step\": 1e300}\n");
+  folder.Write("fast", "{\"step\": 1, \"samples\": 1e300, \"seconds\": 1e-300}\n{\"step\": 2, \"seconds\": -1}\n");
+}
+
+void WriteAddresses(const Folder& folder) {
+  folder.Write("v4", "10.0.0.1:29600");
+  folder.Write("v6", "[::1]:29600");
+  folder.Write("any", "*:0");
+  folder.Write("scheme", "tcp://127.0.0.1:1");
+  folder.Write("no-port", "127.0.0.1");
+  folder.Write("large", "127.0.0.1:99999");
+}
+
+void WriteAll(const std::filesystem::path& corpus) {
+  WriteMessages({corpus, "wire_codec"});
+  WriteLog({corpus, "coordinator_log"});
+  WritePushRecords({corpus, "push_record"});
+  WriteShardLife({corpus, "shard_life"});
+  WriteSnapshotHeader({corpus, "snapshot_header"});
+  WriteJobFiles({corpus, "job_file"});
+  WriteSafetensors({corpus, "safetensors"});
+  WriteGpt2({corpus, "gpt2_layout"});
+  WriteCsv({corpus, "csv"});
+  WriteIdx({corpus, "idx"});
+  WriteCifar10({corpus, "cifar10"});
+  WriteTokens({corpus, "tokens"});
+  WriteRequests({corpus, "http"});
+  WriteProgress({corpus, "progress"});
+  WriteAddresses({corpus, "address"});
+}
+
+}  // namespace
+}  // namespace capstan
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fprintf(stderr, "write_seeds CORPUS\n"), 2;
+  capstan::WriteAll(argv[1]);
+  return 0;
+}
