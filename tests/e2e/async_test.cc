@@ -177,7 +177,7 @@ class LatePeer {
 
 // Whether this is a block with so many updates, each by -0.25, in every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
-  const Weights& weights = std::get<Weights>(message.header);
+  const Weights& weights = message.header.Get<Weights>();
   const auto* values = reinterpret_cast<const float*>(message.payload.data);
   const float expected = -0.25F * static_cast<float>(updates);
   return weights.updates == updates && message.payload.size == kBlockElements * sizeof(float) &&

@@ -1,6 +1,5 @@
 // The client in plain C against a job in this process: what it computes, and what it says to calls that cannot be.
 #include <capstan/capstan.h>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
