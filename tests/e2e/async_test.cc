@@ -13,6 +13,11 @@
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/error.h"
+#include "common/messages/pull.h"
+#include "common/messages/pushes.h"
+#include "common/messages/staged.h"
+#include "common/messages/weights.h"
 #include "common/zmq_transport.h"
 #include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"
@@ -138,8 +143,8 @@ class LatePeer {
     std::string refused;
     testing::Until([&] {
       transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, Message message) {
-        if (const auto* error = std::get_if<Error>(&message.header)) refused = error->message;
-        if (std::holds_alternative<Weights>(message.header)) read.push_back(std::move(message));
+        if (const auto* error = message.header.As<Error>()) refused = error->message;
+        if (message.header.Is<Weights>()) read.push_back(std::move(message));
       });
       return read.size() >= blocks || !refused.empty();
     });
@@ -151,7 +156,7 @@ class LatePeer {
     bool all = false;
     (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kLife, SessionId{1}, Step{1}}, {}}).ok();
     transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Message& message) {
-      const auto* held = std::get_if<Staged>(&message.header);
+      const auto* held = message.header.As<Staged>();
       all = held != nullptr && held->clocks.size() >= slots &&
             std::all_of(held->clocks.begin(), held->clocks.begin() + slots, [](std::uint64_t c) { return c == 1; });
     });
@@ -176,7 +181,7 @@ class LatePeer {
 
 // Whether this is a block with so many updates, each by -0.25, in every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
-  const Weights& weights = std::get<Weights>(message.header);
+  const Weights& weights = message.header.Get<Weights>();
   const auto* values = reinterpret_cast<const float*>(message.payload.data);
   const float expected = -0.25F * static_cast<float>(updates);
   return weights.updates == updates && message.payload.size == kBlockElements * sizeof(float) &&
