@@ -11,10 +11,21 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
-# Seconds for anything that should take a few; more where the binaries are slower than those that people use.
-DEADLINE = 60 * int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
+PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
+
+
+def patient(seconds):
+    """A limit in seconds; more where CAPSTAN_TEST_PATIENCE tells that the machine or the binaries are slow."""
+    return seconds * PATIENCE
+
+
+DEADLINE = patient(60)  # seconds for anything that should take a few
+ENDLESS = 10**9  # steps of a job that goes on until its test ends it
+# This test process has a loopback address of its own: another test cannot take a port there.
+HOST = "127.{}.{}.{}".format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
 BIN = None
 
 SMALL_JOB = """\
@@ -61,10 +72,22 @@ def program(name):
     return os.path.join(BIN, name)
 
 
-def free_port():
+def free_port(host="127.0.0.1"):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return probe.getsockname()[1]
+
+
+def free_address():
+    """HOST:PORT where nobody listens, nor will before the process that is given it: each call gives another one."""
+    while True:
+        address = f"{HOST}:{free_port(HOST)}"
+        if address not in _addresses:
+            _addresses.add(address)
+            return address
+
+
+_addresses = set()
 
 
 class Process:
@@ -125,13 +148,36 @@ class Process:
         return code
 
 
-def ended(pid):
-    """Whether no process has this id, or only one that its parent has not looked at yet."""
+class Pid(int):
+    """A process id out of a file. The kernel gives ids out again: `started` tells the process from a later one."""
+    started = None  # in ticks since boot; None: it had ended before the file was read
+
+
+def stat_of(pid):
+    """The state of a process and when it started, in ticks since boot; None where there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        with open(f"/proc/{pid:d}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+            return fields[0], int(fields[19])
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return None
+
+
+def read_pid(path):
+    with open(path, encoding="ascii") as file:
+        pid, written = Pid(file.read()), os.fstat(file.fileno()).st_mtime
+    stat = stat_of(pid)
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    # A process writes its file after its start; ids come round in no second.
+    if stat is not None and booted + stat[1] / os.sysconf("SC_CLK_TCK") <= written + 1:
+        pid.started = stat[1]
+    return pid
+
+
+def ended(pid):
+    """Whether the process has ended, although its parent may not have looked at it yet."""
+    stat = stat_of(pid)
+    return stat is None or stat[0] in "ZX" or (isinstance(pid, Pid) and pid.started != stat[1])
 
 
 class JobTest(unittest.TestCase):
@@ -156,11 +202,7 @@ class JobTest(unittest.TestCase):
     def pids(self, run="run"):
         """Ids by process name."""
         folder = self.path(run, "pids")
-        pids = {}
-        for name in os.listdir(folder):
-            with open(os.path.join(folder, name), encoding="ascii") as file:
-                pids[name] = int(file.read())
-        return pids
+        return {name: read_pid(os.path.join(folder, name)) for name in os.listdir(folder) if "." not in name}
 
     def assert_nothing_runs(self, run="run"):
         left = {name: pid for name, pid in self.pids(run).items() if not ended(pid)}
@@ -190,4 +232,6 @@ class JobTest(unittest.TestCase):
 
 
 def kill(pid, number=signal.SIGKILL):
+    if ended(pid):
+        raise ProcessLookupError(f"process {pid} has ended")
     os.kill(pid, number)
