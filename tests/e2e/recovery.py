@@ -77,6 +77,10 @@ stall = {stall}
 """
 
 
+# Rounds of what a test does at random or again; once is enough for a change, a night has time for many.
+CHAOS_RUNS = int(os.environ.get("CAPSTAN_CHAOS_RUNS", "1"))
+
+
 def say(*words):
     print(*words, flush=True)
 
@@ -135,6 +139,7 @@ class RecoveryTest(harness.JobTest):
 
     def assert_stops_with_same_bits(self, launch, run="run"):
         """Stops the job; its last snapshot has the weights of an undisturbed job. The number of its steps."""
+        poll(lambda: launch.closed or has_caught_up(self.path(run)), "the steps that were taken back")
         steps = stop(launch)
         self.assertEqual(digest_of_version(self.path(run), steps), self.golden(steps),
                          f"other weights than undisturbed after {steps} steps:\n{launch.output}")
@@ -220,6 +225,12 @@ def wait_for_steps(launch, run, count):
         raise AssertionError(f"it ended early:\n{launch.output}")
 
 
+def has_caught_up(run):
+    """Whether no step is missing that was done once and taken back."""
+    steps = [record["step"] for record in records(run)]
+    return bool(steps) and steps[-1] == max(steps)
+
+
 def stop(launch):
     """Ctrl-C for a launcher, or a coordinator that was started by hand. The version of the snapshot that it took then."""
     harness.kill(launch.pid, signal.SIGINT)
@@ -302,6 +313,11 @@ def snapshots_in(run):
 
 def pid_of(run, name):
     return harness.read_pid(os.path.join(run, "pids", name))
+
+
+def wait_until_alive(run, name):
+    """Until the launcher has started a process again that was killed."""
+    poll(lambda: not harness.ended(pid_of(run, name)), f"a start of {name}")
 
 
 def names_in(run):
