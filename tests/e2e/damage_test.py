@@ -251,7 +251,8 @@ class DamageTest(recovery.RecoveryTest):
 
     def warnings(self, launch):
         """But for those of a machine that stands still for a while."""
-        return [line for line in launch.lines if "warning" in line and not re.match(r"warning: waiting \d+ s for ", line)]
+        of_time = re.compile(r"warning: (waiting \d+ s for |\S+ has been silent for \d)")
+        return [line for line in launch.lines if "warning" in line and not of_time.match(line)]
 
     def test_a_second_server_in_the_directory_is_refused(self):
         with self.launch(self.job()) as launch:
