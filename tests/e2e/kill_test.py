@@ -29,14 +29,6 @@ def table(kind, times):
 
 
 class KillTest(recovery.RecoveryTest):
-    def kill_one(self, rng, run):
-        """Kills a random process of those that run; its name, or none where all are dead."""
-        names = recovery.names_in(self.path(run))
-        for name in rng.sample(names, len(names)):
-            if recovery.kill_if_alive(recovery.pid_of(self.path(run), name), signal.SIGKILL):
-                return name
-        return None
-
     def kill_at_random(self, launch, run, rng):
         """Bursts of one to four kills; after each, the job has time for some steps. Names and moments of kills."""
         kills = []
@@ -44,7 +36,7 @@ class KillTest(recovery.RecoveryTest):
             before = len(kills)
             for _ in range(rng.randint(1, 4)):
                 threading.Event().wait(rng.uniform(*PAUSES))
-                moment, name = time.monotonic(), self.kill_one(rng, run)
+                moment, name = time.monotonic(), recovery.kill_one(self.path(run), rng)
                 if name is not None:
                     kills.append((moment, name))
             self.assertGreater(len(kills), before, "an invalid run: no kill has hit")
@@ -81,19 +73,11 @@ class KillTest(recovery.RecoveryTest):
             table(f"random {kind}", times[kind])
 
     def test_kills_until_a_job_ends_by_itself(self):
-        """The last one hits it while it ends, or when it has ended."""
-        seed = recovery.seed_of_today()
-        recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
-        rng, steps, wanted, kills = random.Random(seed), 200, 0, []
-        done = lambda: max((record["step"] + 1 for record in recovery.records(self.path("run"))), default=0)
+        steps = 200
         with self.launch(self.job(steps), "--max-restarts", "1000") as launch:
-            while wanted < steps:
-                wanted = min(done() + rng.randint(1, 60), steps)
-                recovery.poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
-                kills.append(self.kill_one(rng, "run"))
+            recovery.kill_until_done(launch, self.path("run"), steps)
             self.assert_same_bits(launch, steps=steps)
         self.assert_nothing_runs()
-        recovery.say(f"killed: {' '.join(name for name in kills if name)}")
 
     def kill_and_measure(self, launch, clock, victims):
         """Seconds to the next committed step; where a shard is lost, to the first of a new generation."""

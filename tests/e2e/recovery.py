@@ -378,3 +378,25 @@ def kill_if_alive(pid, number):
         os.kill(pid, number)
         return True
     return False
+
+
+def kill_one(run, rng):
+    """Kills a random process of those that run; its name, or none where all are dead."""
+    names = names_in(run)
+    for name in rng.sample(names, len(names)):
+        if kill_if_alive(pid_of(run, name), signal.SIGKILL):
+            return name
+    return None
+
+
+def kill_until_done(launch, run, steps):
+    """Kills of random processes of a job that ends by itself; the last one hits it while it ends, or has ended."""
+    seed = seed_of_today()
+    say(f"CAPSTAN_CHAOS_SEED={seed}")
+    rng, wanted, kills = random.Random(seed), 0, []
+    done = lambda: max((record["step"] + 1 for record in records(run)), default=0)
+    while wanted < steps:
+        wanted = min(done() + rng.randint(1, 60), steps)
+        poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
+        kills.append(kill_one(run, rng))
+    say(f"killed: {' '.join(name for name in kills if name)}")
