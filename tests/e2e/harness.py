@@ -130,9 +130,9 @@ class Process:
     def output(self):
         return "\n".join(self.lines)
 
-    def wait_for_line(self, text, timeout=DEADLINE):
-        """The first line that contains `text`."""
-        found = lambda: next((line for line in self.lines if text in line), None)
+    def wait_for_line(self, text, timeout=DEADLINE, since=0):
+        """The first line that contains `text`, of those from number `since` on."""
+        found = lambda: next((line for line in self.lines[since:] if text in line), None)
         with self.arrived:
             if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout) or found() is None:
                 raise AssertionError(f'{self.name} did not say "{text}" but:\n{self.output}')
