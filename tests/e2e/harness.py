@@ -22,7 +22,7 @@ def patient(seconds):
     return seconds * PATIENCE
 
 
-DEADLINE = patient(60)  # seconds for anything that should take a few
+DEADLINE = patient(120)  # seconds for anything that should take a few
 ENDLESS = 10**9  # steps of a job that goes on until its test ends it
 # This test process has a loopback address of its own: another test cannot take a port there.
 HOST = "127.{}.{}.{}".format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
