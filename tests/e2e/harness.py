@@ -53,9 +53,9 @@ workers = 2
 
 [limits]
 join = {join}
-lease = 3
+lease = LEASE
 report = 1
-"""
+""".replace("LEASE", str(patient(3)))
 SYNTHETIC = 'kind = "synthetic"\nsamples = 256\nfeatures = 8\nclasses = 4'
 
 
@@ -88,6 +88,18 @@ def free_address():
 
 
 _addresses = set()
+
+
+def poll(condition, what, seconds=DEADLINE):
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {seconds} s")
+        threading.Event().wait(0.02)
 
 
 class Process:
@@ -193,7 +205,7 @@ class JobTest(unittest.TestCase):
             file.write(text)
         return self.path(name)
 
-    def job_file(self, steps=10, data=SYNTHETIC, join=30):
+    def job_file(self, steps=10, data=SYNTHETIC, join=patient(60)):
         return self.write("job.toml", SMALL_JOB.format(steps=steps, data=data, join=join))
 
     def launch(self, job, *arguments, run="run"):

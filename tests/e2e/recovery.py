@@ -90,17 +90,7 @@ def seed_of_today():
     return int(os.environ.get("CAPSTAN_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 
 
-def poll(condition, what, seconds=harness.DEADLINE):
-    """What `condition` returns once it is true."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {seconds} s")
-        threading.Event().wait(0.02)
-
+poll = harness.poll
 
 # What a job needs that loses processes.
 KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(2)}", f"limits.stall={harness.patient(60)}"]
