@@ -42,7 +42,7 @@ LOST = "acknowledged pushes after version"
 class DurableTest(harness.JobTest):
     def job(self, mode="async", steps=harness.ENDLESS):
         return self.write("job.toml", JOB.format(mode=mode, steps=steps, join=harness.patient(60),
-                                                 lease=harness.patient(3), stall=harness.patient(60)))
+                                                 lease=harness.patient(3), stall=recovery.STALL))
 
     def resume(self, *arguments):
         return harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("run"), *arguments,

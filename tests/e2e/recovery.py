@@ -92,8 +92,9 @@ def seed_of_today():
 
 poll = harness.poll
 
+STALL = harness.patient(180)  # longer than tests wait for anything
 # What a job needs that loses processes.
-KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(2)}", f"limits.stall={harness.patient(60)}"]
+KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(3)}", f"limits.stall={STALL}"]
 ONE_OF_EACH = ["cluster.workers=1", "cluster.servers=1"]
 
 
@@ -105,8 +106,7 @@ class RecoveryTest(harness.JobTest):
     @classmethod
     def text(cls, steps):
         """The job file."""
-        return JOB.format(steps=steps, clip_norm=CLIP_NORM, every=cls.EVERY, join=cls.JOIN, lease=cls.LEASE,
-                          stall=harness.patient(60))
+        return JOB.format(steps=steps, clip_norm=CLIP_NORM, every=cls.EVERY, join=cls.JOIN, lease=cls.LEASE, stall=STALL)
 
     def job(self, steps=None):
         return self.write("job.toml", self.text(steps or self.STEPS))
