@@ -65,12 +65,13 @@ class FaultsTest(recovery.RecoveryTest):
     def refused(self, head):
         return sum(self.scrape(process) for process in [head, *self.others])
 
-    def disturb(self, head, proxies, network, rng, kinds, enough):
-        """Faults one after the other for DISTURBED seconds, and until there were enough of them."""
+    def disturb(self, head, proxies, network, rng, happened, noticed):
+        """Faults one after the other for DISTURBED seconds, and until all kinds have happened and were noticed."""
         began = time.monotonic()
-        while time.monotonic() < began + DISTURBED or not enough():
-            proxy = rng.choice(proxies)
-            network.set_fault(proxy, fault_proxy.random_fault(rng, kinds))
+        while time.monotonic() < began + DISTURBED or not all(happened().values()) or not noticed():
+            proxy, late = rng.choice(proxies), time.monotonic() >= began + DISTURBED
+            missing = [kind for kind, count in happened().items() if count == 0]
+            network.set_fault(proxy, fault_proxy.random_fault(rng, missing if late and missing else list(happened())))
             threading.Event().wait(rng.uniform(0.1, 0.6))
             network.set_fault(proxy, None)
             threading.Event().wait(rng.uniform(0.05, 0.3))
@@ -84,8 +85,7 @@ class FaultsTest(recovery.RecoveryTest):
         with self.job_through_proxies(seed) as (head, proxies, network):
             happened = lambda: {kind: sum(proxy.counts[kind] for proxy in proxies) for kind in kinds}
             made = lambda: sum(proxy.made for proxy in proxies)
-            enough = lambda: all(happened().values()) and noticed(made(), self.refused(head))
-            self.disturb(head, proxies, network, random.Random(seed), kinds, enough)
+            self.disturb(head, proxies, network, random.Random(seed), happened, lambda: noticed(made(), self.refused(head)))
             recovery.say(f"chunks touched: {happened()}, connections made: {made()}, refused: {self.refused(head):.0f}")
             self.goes_on(head)
 

@@ -353,12 +353,6 @@ class StepClock:
         index = bisect.bisect_right(self.seen, moment, key=lambda entry: entry[0])
         return self.seen[index][0] - moment if index < len(self.seen) else None
 
-    def steps_between(self, begin, end):
-        def count_at(moment):
-            index = bisect.bisect_right(self.seen, moment, key=lambda entry: entry[0])
-            return self.seen[index - 1][1] if index > 0 else 0
-        return count_at(end) - count_at(begin)
-
 
 def kill_if_alive(pid, number):
     """Whether the signal hit a process of ours that was alive."""
