@@ -427,7 +427,7 @@ class ExampleTest(TorchJobTest):
         """The slots do not depend on how many processes there are. While it waits for a dead one's lease, another one
         imports PyTorch, which takes seconds: the job would be over before it joined."""
         settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128",
-                    f"limits.lease={harness.patient(6)}", "limits.join=40", f"job.steps={self.STEPS}"]
+                    f"limits.lease={harness.DEADLINE // 10}", "limits.join=40", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 
