@@ -364,9 +364,9 @@ def kill_if_alive(pid, number):
     return False
 
 
-def kill_one(run, rng):
+def kill_one(run, rng, roles=("coordinator", "server", "worker")):
     """Kills a random process of those that run; its name, or none where all are dead."""
-    names = names_in(run)
+    names = [name for name in names_in(run) if name.startswith(roles)]
     for name in rng.sample(names, len(names)):
         if kill_if_alive(pid_of(run, name), signal.SIGKILL):
             return name
@@ -374,7 +374,10 @@ def kill_one(run, rng):
 
 
 def kill_until_done(launch, run, steps):
-    """Kills of random processes of a job that ends by itself; the last one hits it while it ends, or has ended."""
+    """Kills of random workers and coordinators of a job that ends by itself; the last one hits it while it ends, or has
+    ended. Servers are spared: one that is lost after the last step and before the last snapshot takes steps back for which
+    no worker is left.
+    """
     seed = seed_of_today()
     say(f"CAPSTAN_CHAOS_SEED={seed}")
     rng, wanted, kills = random.Random(seed), 0, []
@@ -382,5 +385,5 @@ def kill_until_done(launch, run, steps):
     while wanted < steps:
         wanted = min(done() + rng.randint(1, 60), steps)
         poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
-        kills.append(kill_one(run, rng))
+        kills.append(kill_one(run, rng, ("coordinator", "worker")))
     say(f"killed: {' '.join(name for name in kills if name)}")
