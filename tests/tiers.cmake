@@ -23,10 +23,10 @@ set(CAPSTAN_TSAN
 set(CAPSTAN_QUICK by_hand_test tidy tidy_format)
 # Started first, since the others fit in beside them. The longest first.
 set(CAPSTAN_LONGEST
-  damage_test allreduce_nccl_test allreduce_test local_reduce_test local_reduce_nccl_test resume_test torch_worker_test
-  kill_test parity_torch device_test precision_test deadlines_test durable_test disk_full_test faults_test partition_test
-  pause_test launch_test same_bits_test embed_test torch_schedule_test worker_device_left_out_waits kernels_emulated_test
-  kernels_vision_test client_memory_test)
+  install_prefix damage_test faults_test resume_test allreduce_test allreduce_nccl_test local_reduce_test torch_worker_test
+  local_reduce_nccl_test kill_test durable_test partition_test parity_torch kernels_emulated_test device_test
+  precision_test deadlines_test embed_test disk_full_test pause_test launch_test same_bits_test torch_schedule_test
+  worker_device_left_out_waits kernels_vision_test client_memory_test sim_test_sync)
 
 # capstan_tiers(TEST LABELS...): gives a test these labels, those of its tiers, and its place in the order.
 function(capstan_tiers test)

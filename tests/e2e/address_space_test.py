@@ -5,7 +5,7 @@ import harness
 class AddressSpaceTest(harness.JobTest):
     def run_worker(self, limit_mib, *job_settings, threads=1):
         """Of a whole job with one worker, which has that limit."""
-        job, address = self.job_file(steps=3), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(steps=3), harness.free_address()
         settings = ["cluster.servers=1", "cluster.workers=1", f"cluster.coordinator={address}", *job_settings]
         settings = [word for setting in settings for word in ("--set", setting)]
         server = [harness.program("capstan-server"), job, *settings]

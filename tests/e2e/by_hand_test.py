@@ -6,8 +6,8 @@ import harness
 
 class ByHandTest(harness.JobTest):
     def test_any_start_order_will_do(self):
-        job = self.job_file(join=30)
-        address = f"127.0.0.1:{harness.free_port()}"
+        job = self.job_file(join=harness.patient(60))
+        address = harness.free_address()
         server = [harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}"]
         with harness.Process(harness.program("capstan-worker"), "--coordinator", address, "--name", "b") as second, \
                 harness.Process(*server, "--index", "1", "--run-dir", self.path("run")) as late_server, \
@@ -26,7 +26,7 @@ class ByHandTest(harness.JobTest):
         self.assertEqual(set(self.pids()), {"coordinator", "server-1"})
 
     def test_a_worker_may_come_to_a_running_job(self):
-        job = self.job_file(steps=1000000, join=30)
+        job = self.job_file(steps=1000000, join=harness.patient(60))
         with self.launch(job) as launch:
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-worker"), "--coordinator", self.endpoints()["coordinator"],

@@ -1,5 +1,6 @@
 """Everything that can be missing, occupied or broken at the start of a job: it ends in time, with one message that says
 what, who, and what to do."""
+import contextlib
 import gzip
 import os
 import signal
@@ -7,6 +8,8 @@ import socket
 
 import harness
 
+JOIN = harness.patient(8)  # seconds in which processes that run already find the coordinator
+STALL = harness.patient(10)
 CSV = 'kind = "csv"\npath = "{path}"'
 
 
@@ -36,36 +39,43 @@ class DeadlinesTest(harness.JobTest):
 
     # ---- members
 
+    @contextlib.contextmanager
+    def too_few(self, *indexes):
+        """Servers with these indexes and a worker wait before a coordinator starts, which waits for all members."""
+        job, address = self.job_file(), harness.free_address()
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(self.server(job, address, "--index", index)) for index in indexes]
+            worker = stack.enter_context(self.worker(address))
+            for process in (*servers, worker):
+                process.wait_for_line("metrics at http://")
+            yield stack.enter_context(self.server(job, address, "--coordinator", "--run-dir", self.path("run"), "--set",
+                                                  f"limits.join={JOIN}")), servers, worker
+
     def test_a_missing_server_is_named(self):
-        job, address = self.job_file(join=3), f"127.0.0.1:{harness.free_port()}"
-        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
-                self.server(job, address, "--index", "0") as server, self.worker(address) as worker:
-            self.assert_fails(coordinator, "did not start within 3 s", "server 1 (never seen)")
+        with self.too_few("0") as (coordinator, servers, worker):
+            self.assert_fails(coordinator, f"did not start within {JOIN} s", "server 1 (never seen)")
             self.assert_fails(worker, "the job failed", "server 1 (never seen)")
-            self.assertIn(server.wait(), (0, 1))
+            self.assertIn(servers[0].wait(), (0, 1))
 
     def test_a_missing_worker_is_counted(self):
-        job, address = self.job_file(join=3), f"127.0.0.1:{harness.free_port()}"
-        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")) as coordinator, \
-                self.server(job, address, "--index", "0") as first, self.server(job, address, "--index", "1") as second, \
-                self.worker(address) as worker:
-            self.assert_fails(coordinator, "did not start within 3 s", "1 of 2 workers (not joined)")
+        with self.too_few("0", "1") as (coordinator, servers, worker):
+            self.assert_fails(coordinator, f"did not start within {JOIN} s", "1 of 2 workers (not joined)")
             self.assert_fails(worker, "the job failed")
-            for server in (first, second):
+            for server in servers:
                 self.assertIn(server.wait(), (0, 1))
 
     def test_a_server_says_that_there_is_no_coordinator(self):
-        address = f"127.0.0.1:{harness.free_port()}"
+        address = harness.free_address()
         with self.server(self.job_file(join=1), address, "--index", "0") as server:
             self.assert_fails(server, f"the coordinator at {address} did not answer within 1 s", "start it")
 
     def test_a_worker_says_that_there_is_no_coordinator(self):
-        address = f"127.0.0.1:{harness.free_port()}"
+        address = harness.free_address()
         with self.worker(address, "--join-seconds", "1") as worker:
             self.assert_fails(worker, address)
 
     def test_the_second_server_with_one_index_is_refused(self):
-        job, address = self.job_file(join=30), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(join=harness.patient(60)), harness.free_address()
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
                 self.server(job, address, "--index", "0") as first:
             first.wait_for_line("server-0 at")
@@ -75,22 +85,17 @@ class DeadlinesTest(harness.JobTest):
                 self.assert_fails(loser, "server 0 is already running at", "another --index")
 
     def first_to_end(self, *processes):
-        for _ in range(harness.DEADLINE * 10):
-            for process in processes:
-                if process.child.poll() is not None:
-                    return process
-            with processes[0].arrived:
-                processes[0].arrived.wait(0.1)
-        raise AssertionError("both are still running")
+        return harness.poll(lambda: next((process for process in processes if process.child.poll() is not None), None),
+                            "an end of either")
 
     def test_another_job_file_is_refused(self):
-        job, address = self.job_file(join=30), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(join=harness.patient(60)), harness.free_address()
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
                 self.server(job, address, "--index", "0", "--set", "job.seed=9") as server:
             self.assert_fails(server, "another job file", "start all of them with the same file")
 
     def test_a_worker_with_another_catalog_or_other_data_is_refused(self):
-        job, address = self.job_file(data=CSV.format(path="table.csv"), join=30), f"127.0.0.1:{harness.free_port()}"
+        job, address = self.job_file(data=CSV.format(path="table.csv"), join=harness.patient(60)), harness.free_address()
         for folder, rows in (("own", table()), ("wider", [row + ",1" for row in table()]), ("other", table()[::-1])):
             os.mkdir(self.path(folder))
             self.write(f"{folder}/table.csv", "\n".join(rows))
@@ -119,7 +124,7 @@ class DeadlinesTest(harness.JobTest):
     # ---- processes that stand still
 
     def test_a_coordinator_that_stands_still_is_named_and_ends_the_job(self):
-        with self.launch(self.job_file(steps=1000000), "--set", "limits.stall=8") as launch:
+        with self.launch(self.job_file(steps=1000000), "--set", f"limits.stall={STALL}") as launch:
             launch.wait_for_line("running: ")
             pid = self.pids()["coordinator"]
             harness.kill(pid, signal.SIGSTOP)
@@ -127,7 +132,7 @@ class DeadlinesTest(harness.JobTest):
             self.assertRegex(said, rf"^warning: waiting \d+ s for the coordinator \(process {pid}\): it does not answer$")
             self.assert_fails(launch, "the job failed")
             # The others wait for it as long: who says it last is not for us to say.
-            self.assertRegex(launch.output, "(waited 8 s for the coordinator|the coordinator at .* has been silent for 8 s)")
+            self.assertRegex(launch.output, f"(waited {STALL} s for the coordinator|the coordinator at .* has been silent for {STALL} s)")
             again = [line for line in launch.lines if line.startswith("warning: waiting ") and str(pid) in line]
             self.assertGreater(len(again), 1, launch.output)  # every limits.report seconds
         self.assert_nothing_runs()
@@ -163,7 +168,7 @@ class DeadlinesTest(harness.JobTest):
         self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
 
     def test_a_model_that_no_memory_holds_is_refused_with_its_account(self):
-        text = harness.SMALL_JOB.format(steps=10, join=30, data='kind = "synthetic"\nsamples = 8192\nvocabulary = 64')
+        text = harness.SMALL_JOB.format(steps=10, join=harness.patient(60), data='kind = "synthetic"\nsamples = 8192\nvocabulary = 64')
         gpt = 'kind = "gpt"\nlayers = 1000\nheads = 1\nwidth = 64\ncontext = 4096'
         job = self.write("job.toml", text.replace('kind = "mlp"\nhidden = [16]', gpt))
         self.assert_launch_fails(job, "the model needs", "activations of a micro-batch of 4096 samples",

@@ -30,44 +30,45 @@ hidden = [64]
 every_steps = 40
 
 [limits]
-join = 20
-lease = 2
+join = {join}
+lease = {lease}
 report = 1
-stall = 60
+stall = {stall}
 """
 
 LOST = "acknowledged pushes after version"
 
 
 class DurableTest(harness.JobTest):
-    STEPS = 600
-
-    def job(self, mode="async", steps=STEPS):
-        return self.write("job.toml", JOB.format(mode=mode, steps=steps))
+    def job(self, mode="async", steps=harness.ENDLESS):
+        return self.write("job.toml", JOB.format(mode=mode, steps=steps, join=harness.patient(60),
+                                                 lease=harness.patient(3), stall=recovery.STALL))
 
     def resume(self, *arguments):
         return harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("run"), *arguments,
                                cwd=self.folder)
 
     def wait_for_steps(self, launch, count):
-        begun = recovery.count_records(self.path("run"))
-        recovery.poll(lambda: recovery.count_records(self.path("run")) >= begun + count or launch.closed,
-                      f"{count} more steps")
-        self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
+        recovery.wait_for_steps(launch, self.path("run"), count)
 
     def kill(self, *names):
         for name in names:
-            pid = recovery.pid_of(self.path("run"), name)
-            self.assertTrue(recovery.kill_if_alive(pid, signal.SIGKILL), name)
+            recovery.wait_until_alive(self.path("run"), name)
+        for name in names:
+            self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path("run"), name), signal.SIGKILL), name)
 
     def wait_for_generation(self, launch, generation):
         recovery.poll(lambda: recovery.records(self.path("run"))[-1]["generation"] >= generation or launch.closed,
                       f"a step of generation {generation}")
         self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
 
-    def assert_whole(self):
+    def stop_whole(self, launch):
+        """Stops the job. The steps of its records, of which none may be missing."""
+        self.wait_for_steps(launch, 20)
+        recovery.poll(lambda: launch.closed or recovery.has_caught_up(self.path("run")), "the steps that were counted before")
+        count = recovery.stop(launch)
         steps = [record["step"] for record in self.metrics()]
-        self.assertEqual(sorted(set(steps)), list(range(self.STEPS)))
+        self.assertEqual(sorted(set(steps)), list(range(count)))
         return steps
 
     def lose_servers(self, mode):
@@ -79,13 +80,13 @@ class DurableTest(harness.JobTest):
                 self.kill(*victims)
                 generation += 1
                 self.wait_for_generation(launch, generation)
-            self.assertEqual(launch.wait(), 0, launch.output)
+            steps = self.stop_whole(launch)
             self.assertNotIn(LOST, launch.output)
             self.assertEqual(launch.output.count(" starts from "), 1, launch.output)
             self.assertIn("goes on where the one before was", launch.output)
             self.assertIn("of its log", launch.output)
         self.assert_nothing_runs()
-        self.assertEqual(self.assert_whole(), list(range(self.STEPS)), "the count of steps fell")
+        self.assertEqual(steps, list(range(len(steps))), "the count of steps fell")
 
     def test_lost_servers_take_nothing_back(self):
         self.lose_servers("async")
@@ -99,10 +100,17 @@ class DurableTest(harness.JobTest):
             for _ in range(3):
                 self.wait_for_steps(launch, 60)
                 self.kill("server-0", "coordinator", "worker-0", "server-1")
-            self.assertEqual(launch.wait(), 0, launch.output)
+            self.stop_whole(launch)
             self.assertNotIn(LOST, launch.output)
             self.assertEqual(launch.output.count(" starts from "), 1, launch.output)
-        self.assert_whole()
+
+    def test_kills_until_a_job_ends_by_itself(self):
+        steps = 200
+        with self.launch(self.job(steps=steps), "--max-restarts", "1000") as launch:
+            recovery.kill_until_done(launch, self.path("run"), steps)
+            self.assertEqual(launch.wait(), 0, launch.output)
+            self.assertNotIn(LOST, launch.output)
+        self.assertEqual({record["step"] for record in self.metrics()}, set(range(steps)))
 
     def test_a_job_that_was_killed_with_its_launcher_goes_on(self):
         with self.launch(self.job()) as launch:
@@ -112,10 +120,9 @@ class DurableTest(harness.JobTest):
             for name in recovery.names_in(self.path("run")):
                 recovery.kill_if_alive(recovery.pid_of(self.path("run"), name), signal.SIGKILL)
         with self.resume() as launch:
-            self.assertEqual(launch.wait(), 0, launch.output)
+            self.stop_whole(launch)
             self.assertNotIn(LOST, launch.output)
             self.assertIn("goes on where the one before was", launch.output)
-        self.assert_whole()
 
     def stop_after_some_steps(self):
         with self.launch(self.job()) as launch:
@@ -130,10 +137,9 @@ class DurableTest(harness.JobTest):
             self.assertEqual(launch.wait(), 1, launch.output)
             self.assertIn("would be lost: the logs are of 2 shards, and there are 3 now", launch.output)
         with self.resume("--accept-rollback", "--set", "cluster.servers=3") as launch:
-            self.assertEqual(launch.wait(), 0, launch.output)
+            self.stop_whole(launch)
             launch.wait_for_line(LOST)
             self.assertIn("the logs are of 2 shards, and there are 3 now", launch.output)
-        self.assert_whole()
 
     def test_a_log_that_is_gone_goes_back_and_says_so(self):
         self.stop_after_some_steps()
@@ -142,10 +148,9 @@ class DurableTest(harness.JobTest):
             self.assertEqual(launch.wait(), 1, launch.output)
             self.assertIn("would be lost: server 1: there is no log here", launch.output)
         with self.resume("--accept-rollback") as launch:
-            self.assertEqual(launch.wait(), 0, launch.output)
+            self.stop_whole(launch)
             line = launch.wait_for_line(LOST)
             self.assertIn("are lost: server 1: there is no log here", line)
-        self.assert_whole()
 
 
 if __name__ == "__main__":

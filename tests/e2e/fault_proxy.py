@@ -7,8 +7,9 @@ Faults act on chunks as they pass, in one direction or both, for as long as they
   stall       nothing passes; what waits passes later
   blackhole   nothing passes and what comes is lost; the connection seems to live (half-open), and is cut when it ends
   reset       connections are closed at once, with RST
-  corrupt     one bit of every `every`-th chunk is another
+  corrupt     one bit of every `every`-th chunk is another, but in no handshake
   truncate    every `every`-th chunk is cut in the middle, then the connection is closed
+  handshake   connections are closed at once, and of those that are made then one bit of the handshake is another
 As a program it draws faults until it is killed; tests drive it from their own thread (FaultProxy.start).
 """
 import argparse
@@ -20,7 +21,8 @@ import struct
 import threading
 
 CHUNK = 64 << 10
-KINDS = ("latency", "bandwidth", "stall", "blackhole", "reset", "corrupt", "truncate")
+HANDSHAKE = 128  # bytes of ZMTP's handshake, or a few more, in each direction
+KINDS = ("latency", "bandwidth", "stall", "blackhole", "reset", "corrupt", "truncate", "handshake")
 FORTH, BACK = "forth", "back"  # from who connects to the target; from the target
 
 
@@ -38,6 +40,7 @@ class Connection:
 
     def __init__(self, proxy, client, server):
         self.proxy, self.writers, self.doomed = proxy, (client[1], server[1]), False
+        self.passed = {FORTH: 0, BACK: 0}  # bytes
         self.pumps = [asyncio.ensure_future(self.pump(client[0], server[1], FORTH)),
                       asyncio.ensure_future(self.pump(server[0], client[1], BACK))]
 
@@ -100,7 +103,7 @@ class FaultProxy:
         self.changed = asyncio.Event()
         if ended is not None and ended.kind == "blackhole":  # bytes are missing: the stream cannot go on
             self._close_all(abruptly=True)
-        if fault is not None and fault.kind == "reset":
+        if fault is not None and fault.kind in ("reset", "handshake"):
             self.counts["reset"] += len(self.connections)
             self._close_all(abruptly=True)
 
@@ -126,19 +129,25 @@ class FaultProxy:
                 self.counts["bandwidth"] += 1
                 await asyncio.sleep(len(chunk) / fault.rate)
             elif fault.kind == "corrupt" and self.chunks % fault.every == 0:
-                self.counts["corrupt"] += 1
-                chunk = self._flip(chunk)
+                chunk = self._flip("corrupt", chunk, max(0, HANDSHAKE - connection.passed[direction]), len(chunk))
+            elif fault.kind == "handshake":
+                chunk = self._flip("handshake", chunk, 0, min(HANDSHAKE - connection.passed[direction], len(chunk)))
             elif fault.kind == "truncate" and self.chunks % fault.every == 0:
                 self.counts["truncate"] += 1
                 connection.writers[direction == FORTH].write(chunk[:len(chunk) // 2])
                 return None
             break
         self.bytes_passed += len(chunk)
+        connection.passed[direction] += len(chunk)
         return chunk
 
-    def _flip(self, chunk):
+    def _flip(self, kind, chunk, begin, end):
+        """With another bit in one of the bytes from `begin` to `end`, if there are any."""
+        if begin >= end:
+            return chunk
+        self.counts[kind] += 1
         changed = bytearray(chunk)
-        changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+        changed[self.random.randrange(begin, end)] ^= 1 << self.random.randrange(8)
         return bytes(changed)
 
 

@@ -2,7 +2,8 @@
 """A job whose every connection leads through fault_proxy.py: delay, thin lines, stalls, resets, half-open connections, cut
 messages and flipped bits. The same bits come out, and what came damaged was refused and counted, or its connection remade.
 
-Servers listen on 127.0.0.1 and advertise 127.0.0.2, where the proxies are; so does the coordinator.
+Servers listen on one loopback address and advertise another one, where the proxies are; so does the coordinator.
+CAPSTAN_CHAOS_SECONDS is how long a job is disturbed (8 by default), and longer where too little has happened by then.
 """
 import contextlib
 import os
@@ -17,93 +18,118 @@ import harness
 import recovery
 
 SERVERS, WORKERS = 2, 2
+MADE = SERVERS + WORKERS * (1 + SERVERS)  # connections, where none breaks
 DISTURBED = float(os.environ.get("CAPSTAN_CHAOS_SECONDS", "8"))
+# A process whose handshake was damaged may be taken for another one: it connects again when it has heard nothing for 80 s.
+STALL = harness.patient(150)
+PROXIES = "127.{}.{}".format(int(harness.HOST.split(".")[1]) + 64, harness.HOST.split(".", 2)[2])  # this process's own, too
 REFUSED = ("capstan_network_errors_total", "capstan_server_payload_hash_mismatches_total")
 
 
 class FaultsTest(recovery.RecoveryTest):
-    STEPS = 400
-
     @contextlib.contextmanager
-    def job_through_proxies(self, seed, run="run"):
-        """The coordinator's process, the proxies and their thread; all others run too."""
-        coordinator = harness.free_port()
-        ports = [harness.free_port() for _ in range(SERVERS)]
-        job = self.job()
-        proxies = [fault_proxy.FaultProxy(("127.0.0.2", port), ("127.0.0.1", port), seed + number, name)
-                   for number, (name, port) in enumerate([("coordinator", coordinator), ("server-0", ports[0]),
-                                                          ("server-1", ports[1])])]
-        # Who is taken for another since his handshake was damaged calls anew after 80 s.
-        server = [harness.program("capstan-server"), job, "--set", f"cluster.workers={WORKERS}", "--set", "limits.stall=150"]
+    def job_through_proxies(self, seed, run="run", steps=None, fault=None):
+        """The coordinator's process, the proxies and their thread; all others run too. `fault`: from the start on."""
+        coordinator, *shards = (harness.free_address() for _ in range(1 + SERVERS))
+        proxied = lambda address: (PROXIES, int(address.rsplit(":", 1)[1]))
+        target = lambda address: (harness.HOST, int(address.rsplit(":", 1)[1]))
+        proxies = [fault_proxy.FaultProxy(proxied(address), target(address), seed + number)
+                   for number, address in enumerate([coordinator, *shards])]
+        calls = "{}:{}".format(*proxied(coordinator))
+        server = [harness.program("capstan-server"), self.job(steps), "--set", f"cluster.workers={WORKERS}", "--set",
+                  f"limits.stall={STALL}", "--run-dir", self.path(run)]
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(fault_proxy.ProxyThread(proxies))
-            head = stack.enter_context(harness.Process(*server, "--coordinator", "--run-dir", self.path(run), "--set",
-                                                       f"cluster.coordinator=127.0.0.1:{coordinator}"))
+            for proxy in proxies:
+                network.set_fault(proxy, fault)
+            start = lambda *words: stack.enter_context(harness.Process(*words))
+            head = start(*server, "--coordinator", "--set", f"cluster.coordinator={coordinator}")
             head.wait_for_line("metrics at http://")
-            self.others = []
-            for index, port in enumerate(ports):
-                self.others.append(stack.enter_context(harness.Process(
-                    *server, "--index", str(index), "--run-dir", self.path(run), "--set", f"cluster.listen=127.0.0.1:{port}",
-                    "--set", "cluster.advertise=127.0.0.2", "--set", f"cluster.coordinator=127.0.0.2:{coordinator}")))
-            for index in range(WORKERS):
-                self.others.append(stack.enter_context(harness.Process(
-                    harness.program("capstan-worker"), "--coordinator", f"127.0.0.2:{coordinator}", "--name", f"w{index}")))
+            self.others = [start(*server, "--index", str(index), "--set", f"cluster.listen={address}", "--set",
+                                 f"cluster.advertise={PROXIES}", "--set", f"cluster.coordinator={calls}")
+                           for index, address in enumerate(shards)]
+            self.others += [start(harness.program("capstan-worker"), "--coordinator", calls, "--name", f"w{index}")
+                            for index in range(WORKERS)]
+            head.wait_for_line("running: ")
             yield head, proxies, network
 
     def scrape(self, process):
         """Sums of REFUSED as the process counts them, 0 when it has ended."""
         address = re.search(r"metrics at (http://[0-9.:]+)/", process.output)
         with contextlib.suppress(OSError):
-            with urllib.request.urlopen(address[1] + "/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(address[1] + "/metrics", timeout=harness.DEADLINE) as answer:
                 return sum(float(line.rsplit(" ", 1)[1]) for line in answer.read().decode().splitlines()
                            if line.startswith(REFUSED))
         return 0.0
 
-    def disturb(self, head, proxies, network, rng, kinds, seconds):
-        """Faults one after the other, each for up to `seconds`, for DISTURBED. What was refused, by the metrics."""
-        refused = 0.0
-        while not head.closed and time.monotonic() < self.began + DISTURBED:
-            proxy = rng.choice(proxies)
-            network.set_fault(proxy, fault_proxy.random_fault(rng, kinds))
-            threading.Event().wait(rng.uniform(0.1, seconds))
-            network.set_fault(proxy, None)
-            refused = max(refused, sum(self.scrape(process) for process in [head, *self.others]))
-            threading.Event().wait(rng.uniform(0.05, 0.3))
-        return refused
+    def refused(self, head):
+        return sum(self.scrape(process) for process in [head, *self.others])
 
-    def run_with(self, kinds, seconds=0.6, seed=None):
+    def disturb(self, head, proxies, network, rng, happened, noticed):
+        """Faults one after the other for DISTURBED seconds, and until all kinds have happened and were noticed."""
+        began = time.monotonic()
+        while time.monotonic() < began + DISTURBED or not all(happened().values()) or not noticed():
+            proxy, late = rng.choice(proxies), time.monotonic() >= began + DISTURBED
+            missing = [kind for kind, count in happened().items() if count == 0]
+            network.set_fault(proxy, fault_proxy.random_fault(rng, missing if late and missing else list(happened())))
+            threading.Event().wait(rng.uniform(0.1, 0.6))
+            network.set_fault(proxy, None)
+            threading.Event().wait(rng.uniform(0.05, 0.3))
+            self.assertFalse(head.closed, head.output)
+            self.assertLess(time.monotonic(), began + DISTURBED + harness.DEADLINE, "an invalid run: too little happened")
+
+    def run_with(self, *kinds, noticed=lambda made, refused: True):
+        """All kinds of faults must come, and be noticed by what was made or refused."""
         seed = recovery.seed_of_today()
         recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
-        self.began = time.monotonic()
         with self.job_through_proxies(seed) as (head, proxies, network):
-            head.wait_for_line("running: ")
-            refused = self.disturb(head, proxies, network, random.Random(seed), kinds, seconds)
-            try:
-                head.wait(3 * harness.DEADLINE)
-                self.assert_same_bits(head)
-            except AssertionError as error:
-                said = "\n".join(f"{process.name}:\n" + "\n".join(process.lines[-5:]) for process in self.others)
-                raise AssertionError(f"{error}\n{said}") from None
-            for process in self.others:
-                self.assertEqual(process.wait(), 0, process.output)
-        happened = {kind: sum(proxy.counts[kind] for proxy in proxies) for kind in kinds}
-        recovery.say(f"{time.monotonic() - self.began:.1f} s, chunks touched: {happened}, connections made: "
-                     f"{[proxy.made for proxy in proxies]}, refused by the metrics: {refused:.0f}")
-        self.assertTrue(any(happened.values()), "an invalid run: nothing was disturbed")
-        return happened, proxies, refused
+            happened = lambda: {kind: sum(proxy.counts[kind] for proxy in proxies) for kind in kinds}
+            made = lambda: sum(proxy.made for proxy in proxies)
+            self.disturb(head, proxies, network, random.Random(seed), happened, lambda: noticed(made(), self.refused(head)))
+            recovery.say(f"chunks touched: {happened()}, connections made: {made()}, refused: {self.refused(head):.0f}")
+            self.goes_on(head)
+
+    def goes_on(self, head, run="run"):
+        try:
+            begun = recovery.count_records(self.path(run))
+            recovery.poll(lambda: recovery.count_records(self.path(run)) >= begun + 25 or head.closed, "25 more steps", STALL)
+            self.assert_stops_with_same_bits(head, run)
+        except AssertionError as error:
+            said = "\n".join(f"{process.name}:\n" + "\n".join(process.lines[-5:]) for process in self.others)
+            raise AssertionError(f"{error}\n{said}") from None
+        for server in self.others[:SERVERS]:  # workers wait for another coordinator
+            self.assertEqual(server.wait(), 0, server.output)
 
     def test_slow_and_thin_lines(self):
-        self.run_with(("latency", "bandwidth", "stall"))
+        self.run_with("latency", "bandwidth", "stall")
+
+    def test_slow_lines_to_the_end_of_a_job(self):
+        steps = 60
+        with self.job_through_proxies(1, steps=steps, fault=fault_proxy.Fault("latency", seconds=0.005)) as (head, proxies, _):
+            self.assert_same_bits(head, steps=steps)
+            for process in self.others:
+                self.assertEqual(process.wait(), 0, process.output)
+        self.assertTrue(all(proxy.counts["latency"] for proxy in proxies))
 
     def test_connections_that_break(self):
-        happened, proxies, _ = self.run_with(("reset", "truncate", "blackhole"))
-        if happened["reset"] > 0:
-            self.assertGreater(sum(proxy.made for proxy in proxies), SERVERS + WORKERS * (1 + SERVERS))
+        """Whoever has lost one makes another one."""
+        self.run_with("reset", "truncate", "blackhole", noticed=lambda made, refused: made > MADE)
 
     def test_flipped_bits(self):
-        happened, proxies, refused = self.run_with(("corrupt",))
-        remade = sum(proxy.made for proxy in proxies) - (SERVERS + WORKERS * (1 + SERVERS))
-        self.assertGreater(refused + remade, 0, "nobody noticed that bits were flipped")
+        """What came damaged is refused, or its connection is made again."""
+        self.run_with("corrupt", noticed=lambda made, refused: refused + made > MADE)
+
+    def test_a_flipped_bit_in_a_handshake(self):
+        for number in range(recovery.CHAOS_RUNS):
+            seed = recovery.seed_of_today() + number
+            recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
+            with self.job_through_proxies(seed, f"run{number}") as (head, proxies, network):
+                proxy = random.Random(seed).choice(proxies)
+                self.wait_for_steps(head, 15, f"run{number}")
+                network.set_fault(proxy, fault_proxy.Fault("handshake"))
+                recovery.poll(lambda: proxy.counts["handshake"] > 0, "a connection")
+                network.set_fault(proxy, None)
+                self.goes_on(head, f"run{number}")
 
 
 if __name__ == "__main__":

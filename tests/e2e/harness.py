@@ -11,10 +11,21 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
-# Seconds for anything that should take a few; more where the binaries are slower than those that people use.
-DEADLINE = 60 * int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
+PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
+
+
+def patient(seconds):
+    """A limit in seconds; more where CAPSTAN_TEST_PATIENCE tells that the machine or the binaries are slow."""
+    return seconds * PATIENCE
+
+
+DEADLINE = patient(120)  # seconds for anything that should take a few
+ENDLESS = 10**9  # steps of a job that goes on until its test ends it
+# This test process has a loopback address of its own: another test cannot take a port there.
+HOST = "127.{}.{}.{}".format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
 BIN = None
 
 SMALL_JOB = """\
@@ -42,9 +53,9 @@ workers = 2
 
 [limits]
 join = {join}
-lease = 3
+lease = LEASE
 report = 1
-"""
+""".replace("LEASE", str(patient(3)))
 SYNTHETIC = 'kind = "synthetic"\nsamples = 256\nfeatures = 8\nclasses = 4'
 
 
@@ -61,10 +72,34 @@ def program(name):
     return os.path.join(BIN, name)
 
 
-def free_port():
+def free_port(host="127.0.0.1"):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return probe.getsockname()[1]
+
+
+def free_address():
+    """HOST:PORT where nobody listens, nor will before the process that is given it: each call gives another one."""
+    while True:
+        address = f"{HOST}:{free_port(HOST)}"
+        if address not in _addresses:
+            _addresses.add(address)
+            return address
+
+
+_addresses = set()
+
+
+def poll(condition, what, seconds=DEADLINE):
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {seconds} s")
+        threading.Event().wait(0.02)
 
 
 class Process:
@@ -107,9 +142,9 @@ class Process:
     def output(self):
         return "\n".join(self.lines)
 
-    def wait_for_line(self, text, timeout=DEADLINE):
-        """The first line that contains `text`."""
-        found = lambda: next((line for line in self.lines if text in line), None)
+    def wait_for_line(self, text, timeout=DEADLINE, since=0):
+        """The first line that contains `text`, of those from number `since` on."""
+        found = lambda: next((line for line in self.lines[since:] if text in line), None)
         with self.arrived:
             if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout) or found() is None:
                 raise AssertionError(f'{self.name} did not say "{text}" but:\n{self.output}')
@@ -125,13 +160,36 @@ class Process:
         return code
 
 
-def ended(pid):
-    """Whether no process has this id, or only one that its parent has not looked at yet."""
+class Pid(int):
+    """A process id out of a file. The kernel gives ids out again: `started` tells the process from a later one."""
+    started = None  # in ticks since boot; None: it had ended before the file was read
+
+
+def stat_of(pid):
+    """The state of a process and when it started, in ticks since boot; None where there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        with open(f"/proc/{pid:d}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+            return fields[0], int(fields[19])
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return None
+
+
+def read_pid(path):
+    with open(path, encoding="ascii") as file:
+        pid, written = Pid(file.read()), os.fstat(file.fileno()).st_mtime
+    stat = stat_of(pid)
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    # A process writes its file after its start; ids come round in no second.
+    if stat is not None and booted + stat[1] / os.sysconf("SC_CLK_TCK") <= written + 1:
+        pid.started = stat[1]
+    return pid
+
+
+def ended(pid):
+    """Whether the process has ended, although its parent may not have looked at it yet."""
+    stat = stat_of(pid)
+    return stat is None or stat[0] in "ZX" or (isinstance(pid, Pid) and pid.started != stat[1])
 
 
 class JobTest(unittest.TestCase):
@@ -147,7 +205,7 @@ class JobTest(unittest.TestCase):
             file.write(text)
         return self.path(name)
 
-    def job_file(self, steps=10, data=SYNTHETIC, join=30):
+    def job_file(self, steps=10, data=SYNTHETIC, join=patient(60)):
         return self.write("job.toml", SMALL_JOB.format(steps=steps, data=data, join=join))
 
     def launch(self, job, *arguments, run="run"):
@@ -156,11 +214,7 @@ class JobTest(unittest.TestCase):
     def pids(self, run="run"):
         """Ids by process name."""
         folder = self.path(run, "pids")
-        pids = {}
-        for name in os.listdir(folder):
-            with open(os.path.join(folder, name), encoding="ascii") as file:
-                pids[name] = int(file.read())
-        return pids
+        return {name: read_pid(os.path.join(folder, name)) for name in os.listdir(folder) if "." not in name}
 
     def assert_nothing_runs(self, run="run"):
         left = {name: pid for name, pid in self.pids(run).items() if not ended(pid)}
@@ -190,4 +244,6 @@ class JobTest(unittest.TestCase):
 
 
 def kill(pid, number=signal.SIGKILL):
+    if ended(pid):
+        raise ProcessLookupError(f"process {pid} has ended")
     os.kill(pid, number)

@@ -2,7 +2,6 @@
 import os
 import shutil
 import signal
-import threading
 import unittest
 import urllib.request
 
@@ -16,14 +15,11 @@ class LaunchTest(harness.JobTest):
             return launch.output
 
     def scrape_until(self, address, wanted):
-        """The metrics, when they contain `wanted` or at the deadline: some are updated a few times a second only."""
-        for _ in range(100):
+        """Some metrics are updated a few times a second only."""
+        def scrape():
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
-                text = answer.read().decode()
-            if wanted in text:
-                break
-            threading.Event().wait(0.1)
-        return text
+                return wanted in answer.read().decode()
+        harness.poll(scrape, f"{wanted} at {address}")
 
     def test_a_run_directory_holds_what_is_promised(self):
         output = self.run_job(self.job_file())
@@ -59,7 +55,7 @@ class LaunchTest(harness.JobTest):
                                  ("coordinator", 'capstan_cluster_members{role="shard",state="alive"} 2'),
                                  ("server-1", "capstan_build_info"), ("worker-0", "capstan_build_info"),
                                  ("worker-1", "capstan_worker_steps_total")):
-                self.assertIn(wanted, self.scrape_until(addresses[name], wanted))
+                self.scrape_until(addresses[name], wanted)
             with urllib.request.urlopen(f"http://{self.endpoints()['metrics']['coordinator']}/api/v1/status",
                                         timeout=harness.DEADLINE) as answer:
                 self.assertIn('"state": "running"', answer.read().decode())
@@ -87,11 +83,7 @@ class LaunchTest(harness.JobTest):
             harness.kill(launch.pid, signal.SIGHUP)
             harness.kill(self.pids()["coordinator"], signal.SIGHUP)
             lines = len(self.metrics())
-            for _ in range(harness.DEADLINE * 10):
-                if len(self.metrics()) > lines:
-                    break
-                threading.Event().wait(0.1)
-            self.assertGreater(len(self.metrics()), lines, "no step was committed after the signal")
+            harness.poll(lambda: len(self.metrics()) > lines, "a step after the signal")
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
 
@@ -102,13 +94,7 @@ class LaunchTest(harness.JobTest):
             harness.kill(pids["server-1"], signal.SIGSTOP)  # one that stands still, too
             harness.kill(launch.pid)
             launch.wait()  # its output ends when nobody holds it open
-        deadline = threading.Event()
-        for pid in pids.values():
-            for _ in range(harness.DEADLINE * 10):
-                if harness.ended(pid):
-                    break
-                deadline.wait(0.1)
-        self.assert_nothing_runs()
+        harness.poll(lambda: all(harness.ended(pid) for pid in pids.values()), "the end of all children")
 
     def test_a_process_that_dies_ends_the_job_and_is_named(self):
         for victim in ("worker-1", "server-0", "coordinator"):
@@ -131,11 +117,7 @@ class LaunchTest(harness.JobTest):
                 self.assertIn("another job file", stranger.output)
             launch.wait_for_line("another job file")
             steps = len(self.metrics())
-            for _ in range(harness.DEADLINE * 10):
-                if len(self.metrics()) > steps:
-                    break
-                threading.Event().wait(0.1)
-            self.assertGreater(len(self.metrics()), steps, "no step was committed after the stranger knocked")
+            harness.poll(lambda: len(self.metrics()) > steps, "a step after the stranger knocked")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
         self.assert_nothing_runs()

@@ -1,6 +1,8 @@
 """What the tests of recovery share: one job, its undisturbed weights, and ways to disturb and to watch a run.
 
-Every test ends a disturbed run with the bytes of final.safetensors that an undisturbed run of the same script wrote.
+A disturbed job has no end of its own, so no machine is too fast for its test: the test stops the job when it is done with
+it. The last snapshot, which a job takes when it is stopped, must have the bytes that an undisturbed job of as many steps
+has at its end. So rates must not depend on the number of steps.
 """
 import bisect
 import contextlib
@@ -8,8 +10,10 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -17,10 +21,15 @@ import time
 import harness
 
 # What these jobs have in common; their own rates may follow.
-LEARNING = """\
+LEARNING = f"""\
 [cluster]
+coordinator = "{harness.HOST}:0"
+listen = "{harness.HOST}:0"
 servers = 2
 workers = 3
+
+[metrics]
+listen = "{harness.HOST}:0"
 
 [data]
 kind = "synthetic"
@@ -34,7 +43,8 @@ lr = 0.002
 """
 
 # Two tensors are blocks of their own, so that both shards own some; the batch is not divided by the slots; the clip norm
-# is exceeded in some steps and not in others, so that shards exchange norms (checked on the undisturbed run).
+# is exceeded in some steps and not in others, so that shards exchange norms (checked on undisturbed runs).
+CLIP_NORM = 0.08
 JOB = """\
 [job]
 name = "recovery"
@@ -50,10 +60,10 @@ hidden = [300, 256]
 dropout = 0.1
 
 """ + LEARNING + """\
-clip_norm = 0.08
+clip_norm = {clip_norm}
 
 [schedule]
-kind = "cosine"
+kind = "constant"
 warmup_steps = 10
 
 [snapshot]
@@ -63,8 +73,12 @@ every_steps = {every}
 join = {join}
 lease = {lease}
 report = 1
-stall = 60
+stall = {stall}
 """
+
+
+# Rounds of what a test does at random or again; once is enough for a change, a night has time for many.
+CHAOS_RUNS = int(os.environ.get("CAPSTAN_CHAOS_RUNS", "1"))
 
 
 def say(*words):
@@ -76,74 +90,65 @@ def seed_of_today():
     return int(os.environ.get("CAPSTAN_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 
 
-def poll(condition, what, seconds=harness.DEADLINE):
-    """What `condition` returns once it is true."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {seconds} s")
-        threading.Event().wait(0.02)
+poll = harness.poll
 
-
+STALL = harness.patient(180)  # longer than tests wait for anything
 # What a job needs that loses processes.
-KEPT = ["snapshot.every_steps=10", "limits.lease=1.5", "limits.stall=60"]
+KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(3)}", f"limits.stall={STALL}"]
+ONE_OF_EACH = ["cluster.workers=1", "cluster.servers=1"]
 
 
 class RecoveryTest(harness.JobTest):
-    STEPS, EVERY, JOIN, LEASE = 400, 25, 20, 2
+    EVERY, JOIN, LEASE = 25, harness.patient(60), harness.patient(3)
+    STEPS = harness.ENDLESS  # of a job whose number of steps a test does not give
+    UNDISTURBED = ONE_OF_EACH  # how the job runs that the others are compared with; by that its bits do not change
 
     @classmethod
-    def setUpClass(cls):
-        cls.golden_folder = tempfile.mkdtemp(prefix="capstan-golden-")
-        cls.addClassCleanup(shutil.rmtree, cls.golden_folder, ignore_errors=True)
-        run = os.path.join(cls.golden_folder, "run")
-        began = time.monotonic()
-        with harness.Process(harness.program("capstan"), "launch", cls.write_job(cls.golden_folder), "--run-dir", run) as launch:
-            code = launch.wait()
-            assert code == 0, launch.output
-        cls.golden = digest_of(run)
-        clipped = [step["grad_norm"] > 0.08 for step in records(run)]
-        assert len(clipped) == cls.STEPS and any(clipped) and not all(clipped), f"clipped in {sum(clipped)} steps"
-        say(f"undisturbed: {cls.STEPS} steps in {time.monotonic() - began:.1f} s, {sum(clipped)} of them clipped, "
-            f"sha256 {cls.golden[:16]}")
+    def text(cls, steps):
+        """The job file."""
+        return JOB.format(steps=steps, clip_norm=CLIP_NORM, every=cls.EVERY, join=cls.JOIN, lease=cls.LEASE, stall=STALL)
+
+    def job(self, steps=None):
+        return self.write("job.toml", self.text(steps or self.STEPS))
 
     @classmethod
-    def write_job(cls, folder):
-        path = os.path.join(folder, "job.toml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(JOB.format(steps=cls.STEPS, every=cls.EVERY, join=cls.JOIN, lease=cls.LEASE))
-        return path
-
-    def job(self):
-        return self.write_job(self.folder)
+    def golden(cls, steps):
+        """The sha256 of the weights after so many steps that nobody disturbed; each number is computed once."""
+        return undisturbed(cls.text(steps), cls.UNDISTURBED, check_that_some_are_clipped)
 
     def resume(self, *arguments, run="run"):
         return harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path(run), *arguments,
                                cwd=self.folder)
 
-    def assert_same_bits(self, launch, run="run"):
+    def assert_same_bits(self, launch, run="run", steps=None):
+        """The job ends by itself, after `steps` or STEPS, with the weights of an undisturbed one."""
+        steps = steps or self.STEPS
         self.assertEqual(launch.wait(), 0, launch.output)
-        self.assertEqual(digest_of(self.path(run)), self.golden, f"other weights than undisturbed; it said:\n{launch.output}")
-        self.assert_whole_history(run)
+        self.assertEqual(digest_of(self.path(run)), self.golden(steps), f"other weights than undisturbed:\n{launch.output}")
+        self.assert_whole_history(run, steps)
 
-    def assert_whole_history(self, run="run"):
+    def assert_stops_with_same_bits(self, launch, run="run"):
+        """Stops the job; its last snapshot has the weights of an undisturbed job. The number of its steps."""
+        poll(lambda: launch.closed or has_caught_up(self.path(run)), "the steps that were taken back")
+        steps = stop(launch)
+        self.assertEqual(digest_of_version(self.path(run), steps), self.golden(steps),
+                         f"other weights than undisturbed after {steps} steps:\n{launch.output}")
+        self.assert_whole_history(run, steps)
+        return steps
+
+    def assert_whole_history(self, run="run", steps=None):
         """Every step is there, and the last record of each is of the highest generation seen for it."""
         last, highest = {}, {}
         for record in records(self.path(run)):
             step = record["step"]
             last[step] = record["generation"]
             highest[step] = max(highest.get(step, 0), record["generation"])
-        self.assertEqual(sorted(last), list(range(self.STEPS)))
+        self.assertEqual(sorted(last), list(range(steps or self.STEPS)))
         self.assertEqual(last, highest)
 
     def wait_for_steps(self, launch, count, run="run"):
         """Until `count` records more than now are in metrics.jsonl."""
-        begun = count_records(self.path(run))
-        poll(lambda: count_records(self.path(run)) >= begun + count or launch.closed, f"{count} more steps")
-        self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
+        wait_for_steps(launch, self.path(run), count)
 
     def logs(self, run="run", only=None):
         text = ""
@@ -163,16 +168,9 @@ class RecoveryTest(harness.JobTest):
 class SameBitsTest(harness.JobTest):
     """Jobs that are to end with the same weights."""
 
-    def run_job(self, text, name, *settings, kills=()):
-        """The sha256 of the final weights. `kills`: processes that get SIGKILL once the job moves, one after the other."""
-        job = self.write(f"{name}.toml", text)
-        arguments = [word for setting in settings for word in ("--set", setting)]
-        with self.launch(job, *arguments, run=name) as launch:
-            for victim in kills:
-                begun = count_records(self.path(name))
-                poll(lambda: count_records(self.path(name)) > begun + 3 or launch.closed, "steps")
-                self.assertTrue(kill_if_alive(pid_of(self.path(name), victim), signal.SIGKILL),
-                                f"{victim} had ended before it could be killed")
+    def run_job(self, text, name, *settings):
+        """The sha256 of the final weights."""
+        with self.launch(self.write(f"{name}.toml", text), *options(settings), run=name) as launch:
             self.assertEqual(launch.wait(), 0, launch.output)
         self.assert_nothing_runs(name)
         return digest_of(self.path(name))
@@ -185,12 +183,92 @@ class SameBitsTest(harness.JobTest):
         self.assertEqual(len(set(digests.values())), 1, digests)
         return digests.popitem()[1]
 
+    def run_killed(self, text, name, *settings, kills=()):
+        """The steps and the sha256 of a job that was stopped after these processes got SIGKILL, one after the other."""
+        endless = [*settings, f"job.steps={harness.ENDLESS}"]
+        with self.launch(self.write(f"{name}.toml", text), *options(endless), run=name) as launch:
+            for victim in kills:
+                wait_for_steps(launch, self.path(name), 4)
+                self.assertTrue(kill_if_alive(pid_of(self.path(name), victim), signal.SIGKILL), victim)
+            wait_for_steps(launch, self.path(name), 4)
+            steps = stop(launch)
+        self.assert_nothing_runs(name)
+        return steps, digest_of_version(self.path(name), steps)
+
     def assert_kills_move_no_bit(self, text, settings, kills):
-        settings = [*settings, *KEPT, "cluster.workers=2", "cluster.servers=2"]
-        calm = self.run_job(text, "calm", *settings)
-        self.assertEqual(self.run_job(text, "killed", *settings, kills=kills), calm, settings)
+        settings = [*settings, *KEPT, "cluster.workers=2", "cluster.servers=2", 'schedule.kind="constant"']
+        steps, killed = self.run_killed(text, "killed", *settings, kills=kills)
+        self.assertEqual(killed, self.run_job(text, "calm", *settings, f"job.steps={steps}"), (settings, steps))
         for run in ("calm", "killed"):
             shutil.rmtree(self.path(run))
+
+
+def options(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def wait_for_steps(launch, run, count):
+    """Until `count` records more than now are in metrics.jsonl."""
+    begun = count_records(run)
+    poll(lambda: count_records(run) >= begun + count or launch.closed, f"{count} more steps")
+    if launch.closed:
+        raise AssertionError(f"it ended early:\n{launch.output}")
+
+
+def has_caught_up(run):
+    """Whether no step is missing that was done once and taken back."""
+    steps = [record["step"] for record in records(run)]
+    return bool(steps) and steps[-1] == max(steps)
+
+
+def stop(launch):
+    """Ctrl-C for a launcher, or a coordinator that was started by hand. The version of the snapshot that it took then."""
+    harness.kill(launch.pid, signal.SIGINT)
+    code = launch.wait(harness.DEADLINE + harness.patient(60))  # so long it waits for the snapshot
+    said = re.search(r"stopped at step (\d+); the newest snapshot is of version (\d+),", launch.output)
+    if code != 128 + signal.SIGINT or said is None or said[1] != said[2]:
+        raise AssertionError(f"it did not stop with a snapshot of its last step, but ended with {code}:\n{launch.output}")
+    return int(said[1])
+
+
+def check_that_some_are_clipped(steps):
+    clipped = sum(step["grad_norm"] > CLIP_NORM for step in steps)
+    assert 0 < clipped < len(steps), f"clipped in {clipped} of {len(steps)} steps"
+
+
+_undisturbed = {}
+
+
+def undisturbed(job, settings, check=lambda steps: None):
+    """The sha256 of the weights that a job of this text ends with; it runs once. `check` sees the records of its steps."""
+    key = (job, tuple(settings))
+    if key not in _undisturbed:
+        with tempfile.TemporaryDirectory(prefix="capstan-golden-") as folder:
+            path, run = os.path.join(folder, "job.toml"), os.path.join(folder, "run")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(job)
+            began = time.monotonic()
+            command = [harness.program("capstan"), "launch", path, "--run-dir", run, *options(settings)]
+            with harness.Process(*command, cwd=folder) as launch:
+                if launch.wait(4 * harness.DEADLINE) != 0:
+                    raise AssertionError(f"an undisturbed job failed:\n{launch.output}")
+            check(records(run))
+            _undisturbed[key] = digest_of(run)
+            say(f"undisturbed: {count_records(run)} steps in {time.monotonic() - began:.1f} s, "
+                f"sha256 {_undisturbed[key][:16]}")
+    return _undisturbed[key]
+
+
+def digest_of_version(run, version):
+    """The sha256 of the weights of one snapshot, as `capstan snapshot export` writes them."""
+    with tempfile.TemporaryDirectory(prefix="capstan-export-") as folder:
+        path = os.path.join(folder, "weights.safetensors")
+        done = subprocess.run([harness.program("capstan"), "snapshot", "export", "--run-dir", run, "--step", str(version),
+                               "--to", path], capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"the snapshot of version {version} is not exported:\n{done.stdout}{done.stderr}")
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
 
 
 def digest_of(run):
@@ -224,8 +302,12 @@ def snapshots_in(run):
 
 
 def pid_of(run, name):
-    with open(os.path.join(run, "pids", name), encoding="ascii") as file:
-        return int(file.read())
+    return harness.read_pid(os.path.join(run, "pids", name))
+
+
+def wait_until_alive(run, name):
+    """Until the launcher has started a process again that was killed."""
+    poll(lambda: not harness.ended(pid_of(run, name)), f"a start of {name}")
 
 
 def names_in(run):
@@ -271,23 +353,37 @@ class StepClock:
         index = bisect.bisect_right(self.seen, moment, key=lambda entry: entry[0])
         return self.seen[index][0] - moment if index < len(self.seen) else None
 
-    def steps_between(self, begin, end):
-        def count_at(moment):
-            index = bisect.bisect_right(self.seen, moment, key=lambda entry: entry[0])
-            return self.seen[index - 1][1] if index > 0 else 0
-        return count_at(end) - count_at(begin)
-
 
 def kill_if_alive(pid, number):
     """Whether the signal hit a process of ours that was alive."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            ours = file.read().startswith("capstan")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    if not ours or harness.ended(pid):
+    if harness.ended(pid):
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
         return True
     return False
+
+
+def kill_one(run, rng, roles=("coordinator", "server", "worker")):
+    """Kills a random process of those that run; its name, or none where all are dead."""
+    names = [name for name in names_in(run) if name.startswith(roles)]
+    for name in rng.sample(names, len(names)):
+        if kill_if_alive(pid_of(run, name), signal.SIGKILL):
+            return name
+    return None
+
+
+def kill_until_done(launch, run, steps):
+    """Kills of random workers and coordinators of a job that ends by itself; the last one hits it while it ends, or has
+    ended. Servers are spared: one that is lost after the last step and before the last snapshot takes steps back for which
+    no worker is left.
+    """
+    seed = seed_of_today()
+    say(f"CAPSTAN_CHAOS_SEED={seed}")
+    rng, wanted, kills = random.Random(seed), 0, []
+    done = lambda: max((record["step"] + 1 for record in records(run)), default=0)
+    while wanted < steps:
+        wanted = min(done() + rng.randint(1, 60), steps)
+        poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
+        kills.append(kill_one(run, rng, ("coordinator", "worker")))
+    say(f"killed: {' '.join(name for name in kills if name)}")

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/job/data_section.h"
 #include "tests/fuzz/target.h"
 #include "tests/temp_folder.h"
 

@@ -236,7 +236,7 @@ TEST_CASE("a coordinator's words from anybody else are refused and change nothin
                               Weights{}};
   for (const Header& header : pretences) {
     bench.FromWorker(header);
-    INFO("kind " << header.index());
+    INFO("kind " << header.any().index());
     CHECK(bench.Refused(Code::kInvalid));
   }
   bench.FromWorker(Error{Code::kRefused, {}, {}, {}, {}, 0, "go away"});
