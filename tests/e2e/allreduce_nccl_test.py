@@ -183,7 +183,8 @@ class AllReduceNcclTest(NcclJobTest):
                 for word in words:
                     self.assertIn(word, ended.stderr)
                 recovery.say(said)
-                self.assertNotIn("another group", ended.stderr + ended.stdout)
+                # Another group may come of a worker that has ended before the other, but not of what it is refused for.
+                self.assertNotRegex(ended.stderr + ended.stdout, "is given up at step .*(NCCL|nccl|one device)")
                 self.assert_nothing_runs("run")
 
 
