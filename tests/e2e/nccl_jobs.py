@@ -3,17 +3,28 @@ library of the tests stands in for NCCL."""
 import os
 import shutil
 import subprocess
-import urllib.request
 
 import harness
 import recovery
+from collective_jobs import CollectiveJob
 
 STAND_IN = os.environ.get("CAPSTAN_NCCL_STAND_IN", "")
 WHERE = "CAPSTAN_EMULATED_NCCL"
 FAULT = "CAPSTAN_NCCL_FAULT"
+LEASE = harness.patient(3)  # of jobs whose devices fail: so long they are waited for
+LONG_LEASE = harness.patient(20)  # of jobs that nobody disturbs: then a busy machine does not either
+
+PLACES = f"""
+[cluster]
+coordinator = "{harness.HOST}:0"
+listen = "{harness.HOST}:0"
+
+[metrics]
+listen = "{harness.HOST}:0"
+"""
 
 # Several buckets; the last step of an epoch has one sample, and slots without any.
-MLP = """
+MLP = f"""
 [job]
 name = "nccl"
 mode = "allreduce"
@@ -39,6 +50,9 @@ kind = "adamw"
 lr = 0.002
 clip_norm = 1.0
 
+[schedule]
+kind = "constant"
+
 [worker]
 device = "emulated"
 accumulate = 2
@@ -47,13 +61,15 @@ accumulate = 2
 bucket_mib = 0.0625
 
 [limits]
-lease = 2
+lease = {LONG_LEASE}
 report = 1
-stall = 60
-"""
+stall = {recovery.STALL}
+""" + PLACES
+OVER_HOSTS = "allreduce.collective=gloo"
+ENDLESS = f"job.steps={harness.ENDLESS}"
 
 
-class NcclJobTest(recovery.SameBitsTest):
+class NcclJobTest(CollectiveJob, recovery.SameBitsTest):
     JOB = ""
 
     def setUp(self):
@@ -66,27 +82,24 @@ class NcclJobTest(recovery.SameBitsTest):
         os.environ[name] = value
         self.addCleanup(lambda: os.environ.pop(name, None) if before is None else os.environ.update({name: before}))
 
-    def logs(self, run, only="worker-"):
+    def logs(self, run="run", only="worker-"):
         return recovery.RecoveryTest.logs(self, run, only)
 
-    def counter_of_worker(self, worker, name):
-        address = self.endpoints("run")["metrics"][worker]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
-            values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if not line.startswith("#"))
-        return float(values[f"capstan_worker_{name}"])
+    def begin(self, *settings, text=None, run="run"):
+        return self.launch(self.write(f"{run}.toml", text or self.JOB), *recovery.options(settings), run=run)
 
-    def begin(self, *settings, run="run"):
-        arguments = [word for setting in settings for word in ("--set", setting)]
-        return self.launch(self.write("job.toml", self.JOB), *arguments, run=run)
-
-    def wait_for_steps(self, launch, count, run="run"):
-        recovery.RecoveryTest.wait_for_steps(self, launch, count, run)
-
-    def assert_calm_bits(self, launch, *settings):
+    def assert_ends_with_bits_of(self, launch, *settings, run="run"):
+        """The job ends by itself with the weights of an undisturbed one with these settings."""
         self.assertEqual(launch.wait(), 0, launch.output)
-        calm = self.run_job(self.JOB, "calm", *settings, "allreduce.collective=gloo")
-        self.assertEqual(recovery.digest_of(self.path("run")), calm, launch.output)
-        self.assert_nothing_runs("run")
+        self.assertEqual(recovery.digest_of(self.path(run)), recovery.undisturbed(self.JOB, settings), launch.output)
+        self.assert_nothing_runs(run)
+
+    def assert_stops_with_bits_of(self, launch, *settings, text=None, run="run"):
+        """The same of a job that has no end."""
+        steps = recovery.stop(launch)
+        calm = recovery.undisturbed(text or self.JOB, [*settings, f"job.steps={steps}"])
+        self.assertEqual(recovery.digest_of_version(self.path(run), steps), calm, f"after {steps} steps:\n{launch.output}")
+        self.assert_nothing_runs(run)
 
     def with_a_worker_without_nccl(self):
         """A folder of programs of which worker-1 has no NCCL."""
@@ -102,9 +115,9 @@ class NcclJobTest(recovery.SameBitsTest):
 
     def launched(self, *settings, program=None, run="run"):
         shutil.rmtree(self.path(run), ignore_errors=True)
-        arguments = [word for setting in ("cluster.workers=2", *settings) for word in ("--set", setting)]
         return subprocess.run([program or harness.program("capstan"), "launch", self.write("job.toml", self.JOB), "--run-dir",
-                               self.path(run), *arguments], capture_output=True, text=True, timeout=harness.DEADLINE)
+                               self.path(run), *recovery.options(["cluster.workers=2", *settings])],
+                              capture_output=True, text=True, timeout=2 * harness.DEADLINE, check=False)
 
     def assert_line_with(self, text, *words):
         return recovery.RecoveryTest.assert_one_line_says(self, text, *words)

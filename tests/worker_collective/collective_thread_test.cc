@@ -1,5 +1,7 @@
 #include "worker/collective/collective_thread.h"
 
+#include <future>
+
 #include "tests/worker_collective/groups.h"
 
 namespace capstan::collective {
@@ -48,13 +50,16 @@ TEST_CASE("a failed array fails all later ones with the first failure, submitted
   const auto threads = CreateThreads(2, 8);
   std::vector<float> good(8, 1.0F), theirs(8, 1.0F), data(8, 1.0F), other(8, 1.0F);
   REQUIRE(threads[1]->SubmitAllReduce(theirs, In(kPatience)).ok());
+  std::promise<void> all_are_submitted;
+  REQUIRE(threads[0]->Submit([&](Group&) { return all_are_submitted.get_future().wait(), Status(); }).ok());
   REQUIRE(threads[0]->SubmitAllReduce(good, In(kPatience)).ok());
   REQUIRE(threads[0]->SubmitAllReduce(data, In(milliseconds(50))).ok());
   REQUIRE(threads[0]->SubmitAllReduce(other, In(kPatience)).ok());
-  const Status first = threads[0]->Wait(2, In(kPatience));
+  all_are_submitted.set_value();
+  const Status first = threads[0]->Wait(3, In(kPatience));
   CHECK_THAT(first.message(), Contains("rank 1 (w-1)"));
-  CHECK(threads[0]->Wait(3, In(kPatience)).message() == first.message());
-  CHECK(threads[0]->Wait(1, In(kPatience)).ok());
+  CHECK(threads[0]->Wait(4, In(kPatience)).message() == first.message());
+  CHECK(threads[0]->Wait(2, In(kPatience)).ok());
   CHECK(threads[0]->SubmitAllReduce(other, In(kPatience)).status().message() == first.message());
 }
 

@@ -1,5 +1,5 @@
 // How groups end when a member does not come, leaves or aborts.
-#include "tests/worker_collective/groups.h"
+#include "tests/worker_collective/gated_mesh.h"
 
 namespace capstan::collective {
 namespace {
@@ -8,13 +8,21 @@ using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+Groups GatedGroups(const std::string& kind, int ranks, Gate* gate) {
+  std::vector<std::shared_ptr<Mesh>> meshes;
+  for (auto& mesh : CreateMeshes(kind, ranks)) meshes.push_back(std::make_shared<GatedMesh>(std::move(mesh), gate));
+  return Groups(std::move(meshes));
+}
+
 TEST_CASE("a barrier that one rank never reaches ends at its deadline and names the missing rank, on all that wait",
           "[collective]") {
   const std::string kind = GENERATE(from_range(kKinds));
   const int ranks = GENERATE(4, 9);
-  Groups groups(kind, ranks);
+  Gate gate;
+  Groups groups = GatedGroups(kind, ranks, &gate);
   groups.RunWell([](Group& group) { return group.Barrier(In(kPatience)); });
-  const Clock::time_point deadline = In(std::chrono::seconds(1));  // all ask at once, when all have come
+  gate.Await(ranks - 1);
+  const Clock::time_point deadline = In(milliseconds(100));  // all ask at once, when all have come
   const std::vector<Status> statuses =
       groups.Run([&](Group& group) { return group.rank() == 2 ? Status() : group.Barrier(deadline); });
   CHECK(Clock::now() >= deadline);
@@ -103,10 +111,12 @@ TEST_CASE("a rank that comes late, but in time, is waited for", "[collective]") 
 }
 
 TEST_CASE("ranks that call something else do not get each other's numbers", "[collective]") {
-  Groups groups(GENERATE(from_range(kKinds)), 2);
+  Gate gate;
+  Groups groups = GatedGroups(GENERATE(from_range(kKinds)), 2, &gate);
+  gate.Await(2);
   const std::vector<Status> statuses = groups.Run([](Group& group) {
     std::vector<float> data(group.rank() == 0 ? 1000 : 1001);
-    return group.AllReduce(data, In(std::chrono::seconds(1)));
+    return group.AllReduce(data, In(milliseconds(100)));
   });
   for (const Status& status : statuses) {
     CHECK(status.code() == Code::kTimeout);

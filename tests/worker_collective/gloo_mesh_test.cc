@@ -12,14 +12,32 @@ namespace capstan::collective {
 namespace {
 
 using Catch::Matchers::Contains;
+using Clock = std::chrono::steady_clock;
+
+// For ranks 0 and 1 of three: both have left their bytes before the time of either is up.
+class BothCome : public Rendezvous {
+ public:
+  Result<std::vector<std::string>> Exchange(int rank, std::string bytes, Deadline deadline) override {
+    static_cast<void>(all_.Exchange(rank, bytes, Clock::now()));
+    come_.Change([](int& come) { ++come; });
+    come_.AwaitUntil(In(kPatience), [](int come) { return come == 2; });
+    return all_.Exchange(rank, std::move(bytes), deadline);
+  }
+
+ private:
+  InProcessRendezvous all_{3, NameOfTestRank};
+  Guarded<int> come_;
+};
 
 TEST_CASE("a mesh that not all ranks come to is not formed, and says who is missing", "[collective]") {
-  InProcessRendezvous rendezvous(3, NameOfTestRank);
+  BothCome rendezvous;
   std::vector<Status> statuses(2);
+  const Deadline deadline = In(std::chrono::milliseconds(100));
   RunThreads(2, [&](int rank) {
     statuses[static_cast<std::size_t>(rank)] =
-        CreateGlooMesh({rank, 3, "127.0.0.1", NameOfTestRank}, &rendezvous, In(std::chrono::seconds(1))).status();
+        CreateGlooMesh({rank, 3, "127.0.0.1", NameOfTestRank}, &rendezvous, deadline).status();
   });
+  CHECK(Clock::now() >= deadline);
   for (const Status& status : statuses) {
     CHECK(status.code() == Code::kTimeout);
     CHECK_THAT(status.message(), Contains("rank 2 (w-2)") && !Contains("rank 0") && !Contains("rank 1"));
@@ -64,7 +82,7 @@ TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in th
   const std::set<int> before = Connections();
   constexpr std::size_t kMany = 4u << 20;
   for (std::size_t broken = 0;; ++broken) {
-    Groups groups("gloo", 2, {.chunk_bytes = 32u << 20});
+    Groups groups(CreateMeshes("gloo", 2, std::chrono::milliseconds(200)), {.chunk_bytes = 32u << 20});
     std::vector<int> ends;
     for (const int end : Connections()) {
       if (!before.contains(end)) ends.push_back(end);

@@ -21,6 +21,11 @@ inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank)
 // Those of mesh_groups.cc, a thread for each rank; or of tests/worker_device/nccl_groups.cc, a process for each.
 extern const std::vector<std::string> kKinds;
 
+// Connected meshes of mesh_groups.cc, by rank. All ranks are of this process: each answers, and each says farewell before
+// it closes a connection, however late. A test that breaks connections gives another time for `farewell`.
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
+                                                std::chrono::milliseconds farewell = kPatience);
+
 inline void RunThreads(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
@@ -30,6 +35,8 @@ inline void RunThreads(int size, const std::function<void(int rank)>& body) {
 class Groups {
  public:
   Groups(const std::string& kind, int size, const GroupOptions& options = {});
+  // On meshes of one process, by rank.
+  explicit Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options = {});
 
   // In this process.
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }

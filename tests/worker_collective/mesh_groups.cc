@@ -6,13 +6,15 @@
 namespace capstan::collective {
 namespace {
 
-std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size) {
+std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds farewell) {
   signal(SIGPIPE, SIG_IGN);
   InProcessRendezvous rendezvous(size, NameOfTestRank);
   std::vector<Result<std::shared_ptr<Mesh>>> results(static_cast<std::size_t>(size), Invalid("not formed"));
   RunThreads(size, [&](int rank) {
-    results[static_cast<std::size_t>(rank)] =
-        CreateGlooMesh({rank, size, "127.0.0.1", NameOfTestRank}, &rendezvous, In(kPatience));
+    GlooMeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
+    options.answer = kPatience;
+    options.farewell = farewell;
+    results[static_cast<std::size_t>(rank)] = CreateGlooMesh(options, &rendezvous, In(kPatience));
   });
   std::vector<std::shared_ptr<Mesh>> meshes;
   for (auto& result : results) {
@@ -34,10 +36,16 @@ bool HasGloo() {
 const std::vector<std::string> kKinds =
     HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
 
-Groups::Groups(const std::string& kind, int size, const GroupOptions& options) : size_(size) {
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size, std::chrono::milliseconds farewell) {
   INFO(kind << ", " << size << " ranks");
-  std::vector<std::shared_ptr<Mesh>> meshes =
-      kind == "gloo" ? GlooMeshes(size) : CreateInProcessMeshes(size, NameOfTestRank);
+  return kind == "gloo" ? GlooMeshes(size, farewell) : CreateInProcessMeshes(size, NameOfTestRank);
+}
+
+Groups::Groups(const std::string& kind, int size, const GroupOptions& options)
+    : Groups(CreateMeshes(kind, size), options) {}
+
+Groups::Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options)
+    : size_(static_cast<int>(meshes.size())) {
   for (auto& mesh : meshes) groups_.push_back(CreateGroup(std::move(mesh), options));
 }
 

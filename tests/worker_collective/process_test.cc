@@ -4,6 +4,8 @@
 
 #include "bench/pipe_rendezvous.h"
 #include "tests/catch.h"
+
+#include "tests/patience.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 
@@ -17,18 +19,20 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
+constexpr std::chrono::seconds kPatience{60};
 constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // many: the signal meets a message on its way
 
 // Reduces until that fails; says its process at first, and at last how it ended and how long the last call took.
 Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time, milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);
-  const GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }, silence};
-  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh,
-                           CreateGlooMesh(options, &rendezvous, Clock::now() + std::chrono::seconds(30)));
+  GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }, silence};
+  options.answer *= testing::Patience();
+  options.farewell *= testing::Patience();
+  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh, CreateGlooMesh(options, &rendezvous, Clock::now() + kPatience));
   const std::unique_ptr<Group> group = CreateGroup(std::move(mesh), {.chunk_bytes = kMany});
   std::vector<float> data(count, 1.0F);
-  CAPSTAN_RETURN_IF_ERROR(group->AllReduce(data, Clock::now() + std::chrono::seconds(30)));
+  CAPSTAN_RETURN_IF_ERROR(group->AllReduce(data, Clock::now() + kPatience));
   if (data != std::vector<float>(count, static_cast<float>(ranks))) return Corrupt("the sum is wrong");
   parent.Send(std::to_string(getpid()));
   for (;;) {
@@ -82,7 +86,7 @@ TEST_CASE("when a process is killed, the calls of all others end long before the
 
 TEST_CASE("when a process is stopped, the calls of all others end at their deadline and name it",
           "[collective][process]") {
-  for (const End& end : EndsWhenOneGets(SIGSTOP, 4, kFew, milliseconds(2500))) {
+  for (const End& end : EndsWhenOneGets(SIGSTOP, 4, kFew, milliseconds(2500) * testing::Patience())) {
     INFO(end.status << " after " << end.took << " ms");
     CHECK_THAT(end.status, Contains("missing in it: rank 1 (w-1);"));
   }
@@ -90,8 +94,8 @@ TEST_CASE("when a process is stopped, the calls of all others end at their deadl
 
 TEST_CASE("a process that does not answer any more is found missing long before a deadline, and named",
           "[collective][process]") {
-  for (const End& end :
-       EndsWhenOneGets(SIGSTOP, GENERATE(2, 4), GENERATE(kFew, kMany), kLongerThanTheTestWaits, milliseconds(1500))) {
+  for (const End& end : EndsWhenOneGets(SIGSTOP, GENERATE(2, 4), GENERATE(kFew, kMany), kLongerThanTheTestWaits,
+                                        milliseconds(1500) * testing::Patience())) {
     INFO(end.status << " after " << end.took << " ms");
     CHECK_THAT(end.status, Contains("no answer comes any more from rank 1 (w-1);"));
   }

@@ -26,9 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Tag kControlTag = ~Tag{0};  // of no group's call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
-// For a farewell to be read here before the broken connection is taken for a lost rank, and to reach the missing.
-constexpr milliseconds kFarewellPatience{200};
-constexpr milliseconds kAnswerPatience{1000};  // of a rank that should be there: to answer, or to hear a farewell
 // Gloo tells nobody that a connection broke in the middle of his message, so long waits look up this often.
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
@@ -394,13 +391,13 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
   });
   const auto is_over = [](State& state) { return state.verdict.has_value(); };
   // A rank that knows why it closes its connections has said so before.
-  if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + kFarewellPatience, is_over);
+  if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.farewell, is_over);
   if (!mine) state_.AwaitUntil(kNever, is_over);  // who asks concludes
   if (IsOver()) return Ended();
   RankSet asked;
   RankSet lost = Ask(group, call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
   RankSet silent, late;
-  state_.AwaitUntil(Clock::now() + kAnswerPatience, [&](State& state) {
+  state_.AwaitUntil(Clock::now() + options_.answer, [&](State& state) {
     silent.reset();
     for (std::size_t i = 0; i < kRanksMax; ++i) {
       silent.set(i, asked.test(i) && state.answers[i] == Answer::kNone);
@@ -461,7 +458,7 @@ void GlooMesh::SayFarewell(const Verdict& verdict) {
   std::stable_partition(told.begin(), told.end(), is_there);  // the missing may never hear it
   const Deadline start = Clock::now();
   for (const int other : told) {
-    const Deadline deadline = start + (is_there(other) ? kAnswerPatience : kFarewellPatience);
+    const Deadline deadline = start + (is_there(other) ? options_.answer : options_.farewell);
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     const Outbox& outbox = outboxes_[static_cast<std::size_t>(other)];
     try {

@@ -22,6 +22,10 @@ struct GlooMeshOptions {
   // Who is waited for is asked whether he is there, and is lost when he does not answer for about so long; of a link that
   // is cut nobody else would tell. A process that is stopped does not answer either.
   std::chrono::milliseconds silence = std::chrono::seconds(10);
+  // A rank that should be there has this long to answer, or to read a farewell.
+  std::chrono::milliseconds answer = std::chrono::seconds(1);
+  // For a farewell to be read here before its broken connection is taken for a lost rank, and to reach the missing.
+  std::chrono::milliseconds farewell{200};
 };
 
 Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous, Deadline deadline);

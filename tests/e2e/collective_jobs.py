@@ -1,0 +1,57 @@
+"""What the tests share of jobs whose workers add up gradients among themselves: what a process has counted, and when all
+workers of a group take part. A member that is disturbed before that is another case: the group has not got it yet."""
+import contextlib
+import urllib.request
+
+import harness
+import recovery
+
+REDUCED = "capstan_worker_reduced_bytes_total"
+SENT = "capstan_worker_group_transmit_bytes_total"  # none where a group has one member
+
+
+class CollectiveJob:
+    """Beside harness.JobTest."""
+
+    def page_of(self, address):
+        """What a process has counted, by name with labels; empty where nobody answers."""
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as page:
+                lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
+            return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+        return {}
+
+    def counters(self, process, run="run"):
+        return self.page_of(self.endpoints(run)["metrics"][process])
+
+    def seen(self, process, counter, run="run"):
+        """Where the process answers now, and what it has counted: one that has taken its place answers elsewhere."""
+        address = self.endpoints(run)["metrics"].get(process)
+        return address, self.page_of(address).get(counter, 0)
+
+    def wait_until_counting(self, launch, names, counter, run="run", since=None):
+        """Until each of these processes has added to the counter what was not `seen` before, or by now."""
+        since = since or {name: self.seen(name, counter, run) for name in names}
+
+        def adds(name):
+            now = self.seen(name, counter, run)
+            return now[1] != 0 and now != since[name]
+        for name in names:
+            recovery.poll(lambda: launch.closed or adds(name), f"{name} adding to {counter}")
+        if launch.closed:
+            raise AssertionError(f"it ended early:\n{launch.output}")
+
+    def disturb(self, launch, names, number, run="run"):
+        """Processes that live get a signal. Their ids."""
+        pids = [recovery.pid_of(self.path(run), name) for name in names]
+        for name, pid in zip(names, pids):
+            self.assertTrue(recovery.kill_if_alive(pid, number), f"{name} had ended before:\n{launch.output}")
+        return pids
+
+    def wait_for_line_after(self, launch, count, *texts):
+        """The last line after the first `count` that has one of these texts, once there is one."""
+        found = lambda: [line for line in launch.lines[count:] if any(text in line for text in texts)]
+        recovery.poll(lambda: launch.closed or found(), f"a line with one of {texts}")
+        if not found():
+            raise AssertionError(f"it ended without a line of {texts}:\n{launch.output}")
+        return found()[-1]
