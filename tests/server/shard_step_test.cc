@@ -1,4 +1,5 @@
 // From Prepared to Commit on a shard, its pulls, and its lives.
+#include "common/messages.h"
 #include "common/messages/limits.h"
 #include "common/messages/membership.h"
 #include "common/messages/shard_reports.h"
