@@ -20,7 +20,7 @@ set(CAPSTAN_TSAN
   monitoring_test reader_test server_loops_test worker_collective_mesh_test worker_collective_thread_test
   worker_train_local_test worker_train_test)
 # With real processes, in --quick.
-set(CAPSTAN_QUICK by_hand_test tidy tidy_format)
+set(CAPSTAN_QUICK smoke_test tidy tidy_format)
 # Started first, since the others fit in beside them. The longest first.
 set(CAPSTAN_LONGEST
   install_prefix damage_test faults_test resume_test allreduce_test allreduce_nccl_test local_reduce_test torch_worker_test
