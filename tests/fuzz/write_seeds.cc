@@ -77,10 +77,10 @@ std::string SmallMessage(std::size_t kind, RandomStream* random) {
 
 void WriteMessages(const Folder& folder) {
   RandomStream random(1, 2);
-  for (std::size_t kind = 0; kind < std::variant_size_v<Header>; ++kind) {
+  for (std::size_t kind = 0; kind < std::variant_size_v<MessageVariant>; ++kind) {
     folder.Write("kind-" + std::to_string(kind), SmallMessage(kind, &random));
   }
-  folder.WriteAndDamage("view", SmallMessage(Header(View{}).index(), &random));
+  folder.WriteAndDamage("view", SmallMessage(MessageTypes::IndexOf<View>(), &random));
 }
 
 // ---- what servers keep ---------------------------------------------------------------------------------------------
