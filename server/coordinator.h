@@ -50,8 +50,9 @@ class Coordinator {
   void Shutdown();
   // No step is decided any more; when a last snapshot exists, or cannot be had in time, the state is kStopped.
   void RequestStop(Instant now);
-  // The final weights are written: a coordinator started again on this log has nothing left to do.
-  void Conclude();
+  // The final weights are written: workers are told to end, and a coordinator started again on this log has nothing left
+  // to do.
+  void Conclude(Outbox* out);
   bool concluded() const { return concluded_; }
   // Whether the newest version is kept on disk as far as the job asks for it, or cannot be.
   bool SnapshotsSettled() const;
@@ -204,6 +205,7 @@ class Coordinator {
   void PassBarrierWhenComplete(Outbox* out);
   Instant SlowAfter() const;
   void SendView(Worker* worker, Outbox* out) const;
+  bool IsOverFor(const Worker* worker) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
   // `life`: the shard's that is meant; a later one at the same address is not.

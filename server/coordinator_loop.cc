@@ -171,7 +171,7 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   final_weights_->Tick(now, &out_);
   if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
   const Status outcome = *final_weights_->outcome();
-  if (outcome.ok()) core_->Conclude();  // before the wait: whatever is lost during it, the job is done
+  if (outcome.ok()) core_->Conclude(&out_);  // before the wait: whatever is lost during it, the job is done
   if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
 }
 

@@ -6,8 +6,8 @@
 // Why:    metrics.jsonl and final.safetensors are written by whoever knows of every step, so that a job started by hand
 //         leaves the same files as a launched one.
 //
-// Life:   serving -> reading the final weights (when all steps are committed) -> farewell (shards are told to end,
-//         workers that the job is over) -> ended. Asked to stop, it takes a last snapshot and says farewell.
+// Life:   serving -> reading the final weights (when all steps are committed; then workers are told that the job is over)
+//         -> farewell (shards are told to end) -> ended. Asked to stop, it takes a last snapshot and says farewell.
 #pragma once
 
 #include <atomic>

@@ -169,9 +169,12 @@ SnapshotsKept Coordinator::MakeSnapshotsKept() const {
   return message;
 }
 
-void Coordinator::Conclude() {
-  if (!concluded_) Append(DoneRecord{});
+void Coordinator::Conclude(Outbox* out) {
+  if (concluded_) return;
+  Append(DoneRecord{});
   concluded_ = true;
+  ++view_sequence_;
+  SendViews(out);
 }
 
 }  // namespace capstan::server

@@ -259,6 +259,10 @@ void Coordinator::PassBarrierWhenComplete(Outbox* out) {
   SendViews(out);
 }
 
+// Whether who asks may end, once the last step is committed. Readers may: the last version is there. A shard that is
+// lost before the last snapshot exists takes steps back, for which workers are needed: they stay.
+bool Coordinator::IsOverFor(const Worker* worker) const { return worker == nullptr || concluded_ || shutting_down_; }
+
 View Coordinator::MakeView(const Worker* worker) const {
   View view;
   view.job = job_;
@@ -270,7 +274,7 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.readable = WorkersUpdate(options_.config.mode()) ? held_ : step_;
   switch (state_) {
     case State::kRunning: view.phase = JobPhase::kRunning; break;
-    case State::kFinished: view.phase = JobPhase::kDone; break;
+    case State::kFinished: view.phase = IsOverFor(worker) ? JobPhase::kDone : JobPhase::kGathering; break;
     case State::kFailed: view.phase = JobPhase::kFailed; break;
     default: view.phase = JobPhase::kGathering;
   }

@@ -34,6 +34,8 @@ struct ShardAddress {
   bool operator==(const ShardAddress&) const = default;
 };
 
+// kDone: for readers, that the last step is committed; for a worker, that it may end, which it hears when the last snapshot
+// and the final weights are there too. Until then it hears kGathering, for a lost shard may take steps back.
 enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
 
 struct View {  // a hint, never a right

@@ -369,9 +369,9 @@ def kill_if_alive(pid, number):
     return False
 
 
-def kill_one(run, rng, roles=("coordinator", "server", "worker")):
+def kill_one(run, rng):
     """Kills a random process of those that run; its name, or none where all are dead."""
-    names = [name for name in names_in(run) if name.startswith(roles)]
+    names = names_in(run)
     for name in rng.sample(names, len(names)):
         if kill_if_alive(pid_of(run, name), signal.SIGKILL):
             return name
@@ -379,10 +379,7 @@ def kill_one(run, rng, roles=("coordinator", "server", "worker")):
 
 
 def kill_until_done(launch, run, steps):
-    """Kills of random workers and coordinators of a job that ends by itself; the last one hits it while it ends, or has
-    ended. Servers are spared: one that is lost after the last step and before the last snapshot takes steps back for which
-    no worker is left.
-    """
+    """Kills of random processes of a job that ends by itself; the last one hits it while it ends, or has ended."""
     seed = seed_of_today()
     say(f"CAPSTAN_CHAOS_SEED={seed}")
     rng, wanted, kills = random.Random(seed), 0, []
@@ -390,5 +387,5 @@ def kill_until_done(launch, run, steps):
     while wanted < steps:
         wanted = min(done() + rng.randint(1, 60), steps)
         poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
-        kills.append(kill_one(run, rng, ("coordinator", "worker")))
+        kills.append(kill_one(run, rng))
     say(f"killed: {' '.join(name for name in kills if name)}")

@@ -44,6 +44,7 @@ class CoordinatorBench {
     now += later;
     coordinator->Tick(now, &out_);
   }
+  void Conclude() { coordinator->Conclude(&out_); }
   // Time passes as a loop lets it pass; these workers keep their leases.
   void Pass(Instant time, const std::vector<Join>& alive = {}) {
     constexpr Instant kEvery = std::chrono::milliseconds(500);

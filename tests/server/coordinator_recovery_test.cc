@@ -335,6 +335,56 @@ TEST_CASE("the last version is kept when the job is done, so that whoever contin
   CHECK(bench.coordinator->state() == State::kFinished);
 }
 
+TEST_CASE("a shard lost after the last step finds the workers still there, for its steps are replayed",
+          "[server][stop][recovery]") {
+  CoordinatorBench bench = Bench();
+  bench.config.job.steps = 3;
+  bench.Run();
+  RunTo(&bench, 2);
+  DoStep(&bench);
+  REQUIRE(bench.coordinator->state() == State::kFinished);
+  const std::vector<Join> workers = {bench.MakeJoin("w0"), bench.MakeJoin("w1")};
+  for (const Join& worker : workers) {
+    bench.Send(CoordinatorBench::PeerOf(worker), bench.MakeBeat(worker));
+    CHECK(bench.ViewOf(worker).phase == JobPhase::kGathering);
+  }
+  bench.Send(CoordinatorBench::kStranger, Beat{});  // a reader's: it may read the last version
+  CHECK(bench.Take<View>(CoordinatorBench::kStranger).back().phase == JobPhase::kDone);
+
+  bench.RestartShard(1, {Part(Id(1, 2), 1)});
+  CHECK(bench.coordinator->state() == State::kResetting);
+  AnswerResets(&bench);
+  CHECK(bench.coordinator->worker_count() == 2);
+  for (const Join& worker : workers) {
+    const View view = bench.ViewOf(worker);
+    CHECK(view.phase == JobPhase::kRunning);
+    CHECK(view.generation == Generation{2});
+    CHECK(view.step == Step{2});
+    CHECK(view.slots.size() == 1);
+  }
+
+  DoStep(&bench);
+  for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 3);
+  REQUIRE(bench.coordinator->state() == State::kFinished);
+  REQUIRE(bench.coordinator->SnapshotsSettled());
+  for (const Join& worker : workers) CHECK(bench.ViewOf(worker).phase == JobPhase::kGathering);
+  bench.Conclude();
+  for (const Join& worker : workers) CHECK(bench.ViewOf(worker).phase == JobPhase::kDone);
+}
+
+TEST_CASE("a job that ends without its final weights is over for the workers too", "[server][stop]") {
+  CoordinatorBench bench = Bench();
+  bench.config.job.steps = 2;
+  bench.Run();
+  for (int i = 0; i < 2; ++i) DoStep(&bench);
+  REQUIRE(bench.coordinator->state() == State::kFinished);
+  bench.coordinator->Shutdown();
+  const Join w0 = bench.MakeJoin("w0");
+  bench.Send(CoordinatorBench::PeerOf(w0), bench.MakeBeat(w0));
+  CHECK(bench.ViewOf(w0).phase == JobPhase::kDone);
+  CHECK(!bench.coordinator->concluded());
+}
+
 TEST_CASE("a coordinator started on the log of a job that is done has nothing left to do", "[server][stop]") {
   CoordinatorBench bench = Bench();
   bench.config.job.steps = 2;
@@ -343,8 +393,8 @@ TEST_CASE("a coordinator started on the log of a job that is done has nothing le
   for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 2);
   REQUIRE(bench.coordinator->state() == State::kFinished);
   CHECK(!bench.coordinator->concluded());
-  bench.coordinator->Conclude();
-  bench.coordinator->Conclude();
+  bench.Conclude();
+  bench.Conclude();
   CHECK(bench.Logged<DoneRecord>().size() == 1);
 
   CoordinatorBench again = Bench(3);  // with another number of servers at that

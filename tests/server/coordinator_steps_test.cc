@@ -162,8 +162,10 @@ TEST_CASE("a job is finished when every shard has published the last version", "
   CHECK(bench.coordinator->state() == State::kRunning);
   bench.Commits(1, last);
   CHECK(bench.coordinator->state() == State::kFinished);
-  CHECK(bench.Take<View>(CoordinatorBench::PeerOf(bench.MakeJoin("w0"))).back().phase == JobPhase::kDone);
   const Join late = bench.Joins("w7");
+  CHECK(bench.ViewOf(late).phase == JobPhase::kGathering);
+  bench.Conclude();
+  CHECK(bench.Take<View>(CoordinatorBench::PeerOf(bench.MakeJoin("w0"))).back().phase == JobPhase::kDone);
   CHECK(bench.ViewOf(late).phase == JobPhase::kDone);
   bench.coordinator->Shutdown();
   bench.Tick();

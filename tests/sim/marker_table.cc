@@ -64,6 +64,7 @@ const std::vector<Marker>& Sync() {
       {"tentative weights of an older generation ignored", 66},
       {"tentative weights of a step that another coordinator decides", 56},
       {"shard dies with a half-staged step", 886},
+      {"shard dies after the last step, before the last snapshot", 47},
       {"shard dies between Prepared and Commit", 394},
       {"shard dies between ResetDone and RUNNING", 1001},
       {"shard dies while it loads", 1116},

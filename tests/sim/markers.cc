@@ -232,6 +232,9 @@ void Markers::ShardDies(const World& world, std::size_t index, bool writing) {
   if (current && coordinator.state() == Coordinator::State::kResetting) {
     Count(shard.serving() ? "shard dies between ResetDone and RUNNING" : "shard dies while it loads");
   }
+  if (current && coordinator.state() == Coordinator::State::kFinished && !coordinator.SnapshotsSettled()) {
+    Count("shard dies after the last step, before the last snapshot");
+  }
   if (!current || !shard.serving() || coordinator.state() != Coordinator::State::kRunning) return;
   if (shard.awaits_first_weights()) Count("shard dies with first weights that are not kept");
   if (shard.prepared()) Count("shard dies between Prepared and Commit");

@@ -578,6 +578,7 @@ std::vector<Mutant> MakeMutants() {
   AddFlaws(&all);
   AddLogs(&all);
   AddTentative(&all);
+  AddEnding(&all);
   AddReplicas(&all);
   return all;
 }

@@ -94,6 +94,8 @@ struct Mutant {
 const std::vector<Mutant>& Mutants();
 // Adds those of tentative weights.
 void AddTentative(std::vector<Mutant>* all);
+// Those of the end of a job.
+void AddEnding(std::vector<Mutant>* all);
 // And those of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Null: there is none of this name.

@@ -70,7 +70,10 @@ class SimWorker {
   void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
   void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);
-  void OnEvent(client::Session::Finished&, Instant, Outbox*) { exited_ = true; }
+  void OnEvent(client::Session::Finished&, Instant, Outbox*) {
+    exited_ = true;
+    violation_ = "a worker was told to end before the job was concluded";
+  }
   void OnEvent(client::Session::Failed& failed, Instant, Outbox*);
   void Compute(Instant now, Outbox* out);
   void ComputeSlot(std::uint32_t data, float* gradient) const;

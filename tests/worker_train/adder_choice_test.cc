@@ -55,10 +55,13 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
     of.members.push_back({SessionId{static_cast<std::uint64_t>(rank) + 1}, "w" + std::to_string(rank), ""});
   }
   of.look_up = [] { return Status(); };
+  const Catalog catalog;
+  AdderOptions options;
+  options.catalog = &catalog;
   groups.RunWell([&](collective::Group& group) -> Status {
     LocalMembers mine = of;
     mine.rank = group.rank();
-    auto adder = workers[static_cast<std::size_t>(group.rank())]->choice.Choose(mine, {}, &group);
+    auto adder = workers[static_cast<std::size_t>(group.rank())]->choice.Choose(mine, options, &group);
     CAPSTAN_RETURN_IF_ERROR(adder.status());
     return group.Barrier(collective::In(collective::kPatience));  // they are in step still
   });
