@@ -55,7 +55,7 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
     of.members.push_back({SessionId{static_cast<std::uint64_t>(rank) + 1}, "w" + std::to_string(rank), ""});
   }
   of.look_up = [] { return Status(); };
-  const Catalog catalog;
+  const Catalog catalog = Catalog::Create({{"a", {8}, {InitKind::kZeros, 0.0F}, true}}).value();
   AdderOptions options;
   options.catalog = &catalog;
   groups.RunWell([&](collective::Group& group) -> Status {
