@@ -18,7 +18,7 @@ struct Figure {
   double ratio = 0.0;
 };
 
-// What to measure of a benchmark that is long enough to be run in parts.
+// The parts of a long benchmark that are to be measured.
 struct Parts {
   std::string only;                             // figures with this in their name; empty: all
   std::string python;                           // the interpreter whose PyTorch it compares with; empty: Debian's

@@ -14,7 +14,7 @@ struct WorkerSection {
   Precision precision = Precision::kFp32;
   std::uint32_t accumulate = 1;  // micro-batches of a slot
   std::uint32_t threads = 0;     // 0: the worker chooses
-  bool recompute = false;        // gpt, resnet: compute layers again on the way back, in less memory
+  bool recompute = false;        // gpt, resnet: compute layers again in the backward pass, in less memory
   bool operator==(const WorkerSection&) const = default;
 };
 

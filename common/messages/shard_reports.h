@@ -15,7 +15,7 @@
 
 namespace capstan {
 
-// What a shard says of a prepared step: sums of squares of its segments, in catalog order.
+// A shard's report of a prepared step: sums of squares of its segments, in catalog order.
 struct PrepareReport {
   // Of the averaged gradient before clipping, one per segment of this shard's blocks; non-finite when a gradient was.
   std::vector<double> segment_squares;

@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// What a slot reports once per step, besides its gradient.
+// A slot's report, once per step, besides its gradient.
 struct SlotReport {
   SlotIndex slot = 0;
   std::uint64_t samples = 0;  // n of the slot

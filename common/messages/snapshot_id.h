@@ -18,7 +18,7 @@ struct SnapshotId {
   bool IsNone() const { return generation.value == 0; }
 };
 
-// What one shard wrote of a snapshot, whole and verified, in some process's directory.
+// One shard's part of a snapshot, whole and verified, in some process's directory.
 struct SnapshotPart {
   SnapshotId id;
   ShardIndex part = 0;  // the index of the shard that wrote it
