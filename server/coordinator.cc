@@ -426,7 +426,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  followers_.ForgetBefore(now - lease());
+  if (state_ != State::kFinished) followers_.ForgetBefore(now - lease());  // then the job's end gives them a lease
   for (const Worker& lost : members_.RemoveSilent(now, lease())) {
     metrics_->leases_lost.Add(1);
     out->Say(Severity::kWarning,

@@ -77,7 +77,7 @@ class Coordinator {
   std::size_t worker_count() const { return members_.size(); }
   // Whether version 0 is yet to come from a worker: nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const;
-  // Programs that only read, heard within their lease.
+  // Programs that only read, heard within a lease; once the last step is committed: within one before that, or since.
   std::size_t follower_count() const { return followers_.size(); }
   Instant lease() const;
   // The job's tensors, once a worker has declared them.

@@ -3,7 +3,8 @@
 // Kind:   owned by the Coordinator.
 // Limits: kFollowersMax are remembered; nobody waits for those beyond.
 // Why:    the servers of a job end with it. A program that evaluates every version would lose the race for
-//         the last one.
+//         the last one. None is forgotten while the last snapshot and the final weights are written: that may take longer
+//         than a lease, and a worker that reads the last version hears of the job's end only after it.
 #pragma once
 
 #include <algorithm>

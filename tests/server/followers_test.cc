@@ -64,6 +64,39 @@ TEST_CASE("a program that follows a job is remembered until it leaves or is sile
   CHECK(bench.coordinator->follower_count() == 0);
 }
 
+TEST_CASE("a program that follows a finished job is remembered however long its last snapshot takes",
+          "[server][followers]") {
+  CoordinatorBench bench;
+  bench.config.job.steps = 1;
+  bench.Run();
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
+  bench.Send(kReader, BeatOf(5));
+  bench.Send(kReader, BeatOf(6));
+  bench.DoStep(0);
+  REQUIRE(bench.coordinator->state() == Coordinator::State::kFinished);
+  bench.Pass(seconds(30), {w0, w1});
+  CHECK(bench.coordinator->follower_count() == 2);
+  bench.Conclude();  // from now on the job's end waits for them, for one lease
+  bench.Pass(seconds(5), {w0, w1});
+  CHECK(bench.coordinator->follower_count() == 2);
+  bench.Send(kReader, Leave{{}, 5, "enough"});
+  CHECK(bench.coordinator->follower_count() == 1);
+}
+
+TEST_CASE("a finished job whose last step is lost forgets programs that are silent as before", "[server][followers]") {
+  CoordinatorBench bench;
+  bench.config.job.steps = 1;
+  bench.Run();
+  const Join w0 = bench.Joins("w0"), w1 = bench.Joins("w1");
+  bench.Send(kReader, BeatOf(5));
+  bench.DoStep(0);
+  bench.Pass(seconds(30), {w0, w1});
+  bench.RestartShard(1, {});
+  REQUIRE(bench.coordinator->state() != Coordinator::State::kFinished);
+  bench.Tick();
+  CHECK(bench.coordinator->follower_count() == 0);
+}
+
 TEST_CASE("not more programs are remembered than the limit", "[server][followers]") {
   Followers followers;
   for (std::uint64_t nonce = 0; nonce < 2 * Followers::kFollowersMax; ++nonce) followers.Heard(nonce, seconds(1));
