@@ -149,6 +149,20 @@ class ReaderBench {
     return *this;
   }
 
+  // The last version is read before the coordinator says that the job is done.
+  void ReadLast() {
+    Meet(9).Want();
+    FromCoordinator(MakeView(9));
+    ServeAll(9);
+    REQUIRE(core->reading());
+    REQUIRE(core->reading()->done);
+  }
+  // Whether the call under way is answered although nobody says anything, for longer than any limit.
+  bool AnsweredInSilence() {
+    for (int i = 0; i < 620 && core->status().ok() && !core->answered(); ++i) Tick(seconds(1));
+    return core->answered();
+  }
+
   std::unique_ptr<ReaderCore> core;
   Generation generation{1};
   std::uint64_t last_version = 9;
@@ -330,13 +344,84 @@ TEST_CASE("the last version stays, and there is nothing newer", "[client][reader
   REQUIRE(bench.core->reading());
   CHECK(bench.core->reading()->done);
   CHECK(bench.ShowsOnly(9));
-  bench.Want(9);
+  CHECK(bench.Take<Leave>(kJobCoordinator).size() == 1);
   bench.FromCoordinator(bench.MakeView(9));  // its members do not know yet
+  bench.out.Clear();
+  bench.Want(9);
+  CHECK(bench.core->answered());
+  CHECK_FALSE(bench.core->reading());
+  CHECK(bench.core->array(0) == nullptr);
+  CHECK(bench.out.envelopes.empty());  // nobody is asked: the servers may have ended
+}
+
+TEST_CASE("one that has not read the last version hears of the job's end that nothing is newer", "[client][reader]") {
+  ReaderBench bench;
+  bench.Meet(9).Want(9);
+  bench.FromCoordinator(bench.MakeView(9));  // all is committed, and its members do not know yet
   CHECK_FALSE(bench.core->answered());
   bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));
   CHECK(bench.core->answered());
   CHECK_FALSE(bench.core->reading());
-  CHECK(bench.core->array(0) == nullptr);
+  CHECK(bench.Take<Leave>(kJobCoordinator).size() == 1);
+}
+
+TEST_CASE("a reader that knows of a job's end asks a coordinator no more, other than for the last version",
+          "[client][reader]") {
+  ReaderBench bench;
+  bench.Meet(8).core->Refresh();
+  bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));  // how far the job is was asked
+  SECTION("which is had already") {
+    bench.Want(9);
+    CHECK(bench.core->answered());
+    CHECK_FALSE(bench.core->reading());
+    CHECK(bench.core->status().ok());
+    CHECK(bench.Take<Leave>(kJobCoordinator).size() == 1);
+  }
+  SECTION("which is not had") {
+    bench.Want(8);
+    CHECK_FALSE(bench.AnsweredInSilence());
+    CHECK_THAT(bench.core->status().message(), Contains("here:1") && Contains("the job was done"));
+  }
+}
+
+TEST_CASE("the silence of a coordinator is an error while the job may go on", "[client][reader]") {
+  ReaderBench bench;
+  std::uint64_t read = 9;
+  SECTION("at a version that is not the last") {
+    read = 4;
+    bench.Meet(4).Want();
+    bench.FromCoordinator(bench.MakeView(4));
+    bench.ServeAll(4);
+    REQUIRE(bench.ShowsOnly(4));
+  }
+  SECTION("after a lost shard has taken back the last step") {
+    bench.ReadLast();
+    bench.generation = Generation{2};
+    bench.core->Refresh();
+    bench.FromCoordinator(bench.MakeView(7));
+  }
+  SECTION("while a shard is lost after the last step") {
+    bench.ReadLast();
+    bench.core->Refresh();
+    bench.FromCoordinator(bench.MakeView(9, JobPhase::kGathering));
+  }
+  bench.Want(read);
+  CHECK_FALSE(bench.AnsweredInSilence());
+  CHECK(bench.core->status().code() == Code::kUnreachable);
+  CHECK_THAT(bench.core->status().message(), Contains("here:1") && !Contains("the job was done"));
+}
+
+TEST_CASE("a job that fails after its last step says so to one that has read it", "[client][reader]") {
+  ReaderBench bench;
+  bench.ReadLast();
+  View failed = bench.MakeView(9, JobPhase::kFailed);
+  failed.message = "the disk is full";
+  bench.core->Refresh();
+  bench.FromCoordinator(failed);
+  bench.Want(9);
+  CHECK_FALSE(bench.core->answered());
+  bench.FromCoordinator(failed);
+  CHECK_THAT(bench.core->status().message(), Contains("the disk is full"));
 }
 
 TEST_CASE("another generation in the middle of a reading begins it anew", "[client][reader]") {

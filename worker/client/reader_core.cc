@@ -131,6 +131,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   if (Status status = TakeJob(view); !status.ok()) return Fail(std::move(status));
   if (job_file_.empty() || (view_ && IsOlder(view, *view_))) return;
   if (!view_ || view_->readable != view.readable || view_->generation != view.generation) step_since_ = now;
+  SeeEnd(view);
   view_ = view;
   fresh_ = true;
   if (catalog_ && !knew_tensors) AskCoordinator(now, out);  // a Beat: from now on it counts as one that follows
@@ -138,6 +139,16 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
     reader_.reset();
   }
   Continue(now, out);
+}
+
+// A lost shard may take back the last steps of a job, in another generation, and a job may fail at its end.
+void ReaderCore::SeeEnd(const View& view) {
+  const bool as_before = view.phase == JobPhase::kRunning && view_ && view.generation == view_->generation;
+  if (view.phase == JobPhase::kDone) {
+    last_ = view.readable;
+  } else if (!as_before) {
+    last_.reset();
+  }
 }
 
 // ---- a reading -----------------------------------------------------------------------------------------------------
@@ -153,16 +164,20 @@ std::optional<Step> ReaderCore::NextVersion() const {
   return {};
 }
 
+bool ReaderCore::AnswerNothingNewer(Outbox* out) {
+  if (!pulls_ || answered() || !status_.ok()) return false;
+  if (!last_ || !wish_->newer_than || *last_ > *wish_->newer_than) return false;
+  nothing_newer_ = true;
+  reader_.reset();
+  wish_.reset();
+  Leave(out);
+  return true;
+}
+
 void ReaderCore::Continue(Instant now, Outbox* out) {
   if (!pulls_ || answered() || !status_.ok()) return;
   if (view_->phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view_->message));
-  const bool done = view_->phase == JobPhase::kDone;
-  if (done && wish_->newer_than && view_->readable <= *wish_->newer_than) {
-    nothing_newer_ = true;
-    reader_.reset();
-    wish_.reset();
-    return Leave(out);
-  }
+  if (AnswerNothingNewer(out)) return;
   // Steps have become slow: what there is now can be had. Once, for reading it may take longer than the step's rest.
   const bool newer = !wish_->newer_than || view_->readable > *wish_->newer_than;
   const bool slow = reader_ && reader_->version().value > view_->readable.value && now - step_since_ >= kSlowStep;
@@ -233,7 +248,10 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     reader_.reset();
     wish_.reset();
     ahead_ = std::max<std::uint64_t>(1, ahead_ / 2);
-    if (last) Leave(out);
+    if (last) {
+      last_ = reading_->step;
+      Leave(out);
+    }
   } else if (reader_->outdated() || (reads_kept_ && reader_->passed())) {
     reader_.reset();
     next_question_ = std::min(next_question_, now + kAskSoonest);
@@ -250,6 +268,7 @@ void ReaderCore::Tick(Instant now, Outbox* out) {
   // Between two calls nobody listens: what was not heard then is nobody's silence.
   if (!coordinator_heard_ || now - last_tick_ > kReaderStoodStill) coordinator_heard_ = now;
   last_tick_ = now;
+  if (AnswerNothingNewer(out)) return;  // without a question: a coordinator ends once nobody needs the last version
   if (now - *coordinator_heard_ >= silence_limit_) {
     coordinator_heard_ = now;  // the next call has as long
     const bool over = view_ && view_->phase == JobPhase::kDone;

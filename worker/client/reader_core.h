@@ -11,6 +11,10 @@
 // at; a shard that has passed it says where it stands, s, and then all shards are asked for s + 1, or further ahead
 // when that came too late as well: those pulls wait there and are answered during all of that step. So a version is had
 // unless reading it takes longer than a step. Where workers update, shards serve a kept version until the next one.
+//
+// A reader that knows the job's last version, having read it or heard that the job is done, asks nobody whether there is
+// a newer one: the coordinator may have ended by then. A version that all shards call the last is on all of them, which
+// is what a job's end is to readers.
 #pragma once
 
 #include <functional>
@@ -93,9 +97,12 @@ class ReaderCore {
   using Array = std::unique_ptr<float[]>;
 
   void On(const View& view, Instant now, Outbox* out);
+  void SeeEnd(const View& view);
   Status TakeJob(const View& view);
   void AskCoordinator(Instant now, Outbox* out);
   std::optional<Step> NextVersion() const;
+  // Ends a call for which the last version is too old; false: it may not be.
+  bool AnswerNothingNewer(Outbox* out);
   void Continue(Instant now, Outbox* out);
   void Begin(Step step, Instant now, Outbox* out);
   bool MakeRoom(std::uint32_t arrays);
@@ -118,6 +125,7 @@ class ReaderCore {
   bool pulls_ = false;  // the call under way is for the wish
   std::optional<Wish> wish_;
   std::unique_ptr<WeightsReader> reader_;
+  std::optional<Step> last_;  // the job's last version, once the job is known to be done
   bool has_last_ = false;     // or wants no more
   std::uint64_t ahead_ = 1;   // of a shard's step: what is asked for once it has passed a version
   bool looked_back_ = false;  // the call has asked for the present version although it waited for a later one

@@ -91,7 +91,8 @@ class Reader:
              seconds: float | None = None) -> Version | None:
         """The newest version of a later step than `newer_than` (None: any), once there is one.
 
-        None when the job is done and has no newer one. Timeout when none came in time (None: as long as the job lives).
+        None when the job is done and has no newer one; once the last one was pulled, the reader knows so by itself,
+        for servers end with the job. Timeout when none came in time (None: as long as the job lives).
         """
         wish = abi.PullOptions(has_newer_than=newer_than is not None, newer_than=newer_than or 0,
                                optimizer_state=optimizer_state)

@@ -281,7 +281,8 @@ capstan_code capstan_reader_connect(const capstan_reader_options* options, capst
 const char* capstan_reader_last_error(const capstan_reader* reader);
 capstan_code capstan_reader_job_file(capstan_reader* reader, const char** text);
 capstan_code capstan_reader_progress(capstan_reader* reader, double seconds, capstan_progress* progress);
-/* Waits for a version and fetches it. After CAPSTAN_TIMEOUT the same call goes on with what has come so far. */
+/* Waits for a version and fetches it; once the last one was pulled, the reader knows by itself that none is newer. After
+ * CAPSTAN_TIMEOUT the same call goes on with what has come so far. */
 capstan_code capstan_reader_pull(capstan_reader* reader, const capstan_pull_options* options, double seconds,
                                  capstan_pulled* pulled);
 /* The job's tensors, in the order of their declaration: 0 before the first pull has succeeded. */

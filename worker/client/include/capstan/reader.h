@@ -77,8 +77,9 @@ class [[gnu::visibility("default")]] Reader {
   virtual const std::string& job_file() const = 0;  // canonical TOML
   virtual Result<JobProgress> progress(Deadline deadline) = 0;
 
-  // Waits for a version and fetches it. Nothing: the job is done and has no newer one. After kTimeout the same call
-  // goes on with what has come so far.
+  // Waits for a version and fetches it. Nothing: the job is done and has no newer one; once the last one was pulled, the
+  // reader knows so by itself, for servers end with the job. After kTimeout the same call goes on with what has come so
+  // far.
   virtual Result<std::optional<PulledVersion>> Pull(const PullOptions& options, Deadline deadline) = 0;
 
   // The job's, in the order of its workers' declaration. Empty before the first Pull has succeeded.
