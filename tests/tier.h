@@ -40,6 +40,10 @@ inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t other
   throw std::invalid_argument(std::string(name) + " is a decimal number of 64 bits, not \"" + digits + "\"");
 }
 
+// How many of `count` random tries a run makes: all of them in tier all, an eighth in the others, whose seeds are others
+// with each commit.
+inline int TriesOfTier(int count) { return TestTier() == Tier::kAll ? count : (count + 7) / 8; }
+
 // 32 bits, which it prints: fresh ones in tier all, in the others those of CAPSTAN_TEST_SEED.
 inline std::uint32_t TestSeed() {
   const std::uint32_t seed = TestTier() == Tier::kAll

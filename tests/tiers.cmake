@@ -1,15 +1,16 @@
 # Which tests run in which tier of scripts/test, by name; a name that no test has is an error at configure.
 
-# Unit tests of the pure cores, the codec and what is under them. They run once, under ASan and UBSan.
+# Unit tests of the pure cores, the codec and what is under them, and of kernels on an emulated device. They run once, under
+# ASan and UBSan.
 set(CAPSTAN_ONCE
   client_test common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
   common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
-  fuzz_core_test fuzz_files_test server_files_test server_loops_test server_manifests_test server_storage_full_test
+  fuzz_core_test fuzz_files_test kernels_emulated_test server_files_test server_loops_test server_manifests_test server_storage_full_test
   server_storage_kill_test server_storage_reader_test server_storage_test server_test)
 # Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
-# computes on an emulated device.
+# computes on an emulated device; but for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
-  async_test cli_test encoding_test hostile_test kernels_emulated_test loops_test monitoring_test program_state_test
+  async_test cli_test encoding_test hostile_test loops_test monitoring_test program_state_test
   reader_test server_update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_async sim_test_bounded
   sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
   worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_test
@@ -24,7 +25,7 @@ set(CAPSTAN_QUICK smoke_test tidy tidy_format)
 # Started first, since the others fit in beside them. The longest first.
 set(CAPSTAN_LONGEST
   install_prefix damage_test faults_test resume_test allreduce_test allreduce_nccl_test local_reduce_test torch_worker_test
-  local_reduce_nccl_test kill_test durable_test partition_test parity_torch kernels_emulated_test device_test
+  local_reduce_nccl_test kill_test durable_test partition_test parity_torch device_test
   precision_test deadlines_test embed_test disk_full_test pause_test launch_test same_bits_test torch_schedule_test
   worker_device_left_out_waits kernels_vision_test client_memory_test sim_test_sync)
 

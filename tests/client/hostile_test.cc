@@ -11,8 +11,9 @@ namespace {
 using testing::HostileMessages;
 using testing::Plausible;
 
-constexpr std::uint64_t kSeeds = 60;
 constexpr int kMessages = 400;
+
+std::uint64_t Seeds() { return static_cast<std::uint64_t>(testing::TriesOfTier(60)); }
 
 Plausible OfSession() { return {1, {50, 51, 49}, {0, 1, 2, 4}, {0, 16, 16}, {1, 2}}; }
 
@@ -85,7 +86,7 @@ class Attacked {
 
 TEST_CASE("neither coordinator nor shard can crash a session, or give it work that is none", "[client][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     Attacked(Mode::kSync, seed).Run();
     Attacked(Mode::kAsync, seed).Run();
@@ -94,7 +95,7 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
 
 TEST_CASE("strangers, and shards of another life, do not touch a session's work", "[client][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     SessionBench bench;
     const Work work = bench.Join({0}).BeginWork();

@@ -67,7 +67,7 @@ TEST_CASE("spans are written with their lane, in microseconds, in the order of t
   CHECK(spans[0]["tid"] != SpansOf(file, "pushes")[0]["tid"]);
 }
 
-TEST_CASE("a lane keeps its newest spans and says how many it left out", "[trace]") {
+TEST_CASE("a lane keeps its newest spans and says how many it left out", "[trace][long]") {
   const testing::TempFolder folder;
   const auto trace = Open(folder.path("t.json"), "p");
   TraceLane* const lane = trace->AddLane("compute");

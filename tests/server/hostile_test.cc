@@ -13,8 +13,10 @@ namespace {
 using testing::HostileMessages;
 using testing::Plausible;
 
-constexpr std::uint64_t kSeeds = 60;  // a multiple of four: each mode and optimizer has as many
 constexpr int kMessages = 400;
+
+// A multiple of four: each mode and optimizer has as many.
+std::uint64_t Seeds() { return 4 * static_cast<std::uint64_t>(testing::TriesOfTier(15)); }
 
 constexpr SnapshotId kKept{Generation{1}, Version{0}};
 
@@ -31,7 +33,7 @@ Generation* GenerationOf(Header* header) {
 TEST_CASE("workers that send anything but this generation's messages do not touch a shard's step",
           "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     ShardBench bench;
     bench.FromCoordinator(bench.MakeReset(1));
@@ -103,7 +105,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
 TEST_CASE("no worker can crash a shard, take more of its memory than a step needs, or outlive a generation",
           "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     AttackAsWorkers({}, seed);
     AttackAsWorkers({.mode = Mode::kAsync}, seed);
@@ -153,7 +155,7 @@ void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
 
 TEST_CASE("no coordinator can crash a shard, or keep it from serving the next one", "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     ShardBenchOptions options;
     if (seed % 2 == 1) options.mode = Mode::kAsync;
@@ -237,7 +239,7 @@ void LiveOn(CoordinatorBench* bench) {
 TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as if they had not been",
           "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     CoordinatorBench bench;
     bench.config.limits.stall = 0;
@@ -264,7 +266,7 @@ TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as
 
 TEST_CASE("no shard can crash a coordinator", "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
-  for (std::uint64_t seed = first; seed != first + kSeeds; ++seed) {
+  for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
     CoordinatorBench bench(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
     if (seed % 4 == 0) bench.config.optimizer.kind = OptimizerKind::kLamb;

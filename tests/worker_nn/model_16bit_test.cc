@@ -106,7 +106,7 @@ double LossAfterSteps(const Subject& subject, const Samples& samples) {
   return sums.loss;
 }
 
-TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit]", Bf16, Half) {
+TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit][long]", Bf16, Half) {
   for (const Subject& subject : {LargerMlp(0.05), LargerConvnet(0.05), LargerGpt(0.05)}) {
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 24);
     const double wide = LossAfterSteps<float>(subject, samples);

@@ -92,7 +92,7 @@ std::vector<Real> GradientsOf(CpuContext& context, const ResnetShape& shape, con
   return gradients;
 }
 
-TEST_CASE("each tensor's gradient along a random direction is the slope of the loss", "[nn][resnet]") {
+TEST_CASE("each tensor's gradient along a random direction is the slope of the loss", "[nn][resnet][long]") {
   CpuContext context(2);
   for (const ResnetShape& shape : {kBasic, kBottleneck, kLargeImage}) {
     const auto model = Make<double>(context, shape);

@@ -199,7 +199,7 @@ std::size_t WorkspaceOfTraining(const JobConfig& config, int threads, std::uint6
   return context.workspace_bytes();
 }
 
-TEST_CASE("scratch is no less than convolutions take, and not much more where they are wide", "[memory]") {
+TEST_CASE("scratch is no less than convolutions take, and not much more where they are wide", "[memory][long]") {
   for (const ModelKind kind : {ModelKind::kConvnet, ModelKind::kResnet}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       for (const int threads : {1, 3}) {
