@@ -211,12 +211,13 @@ void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
   const Mode mode = options_.config.mode();
   if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
-  for (auto& [session, slow] : members_.workers()) {
+  for (auto& entry : members_.workers()) {
+    const Worker& slow = entry.second;
     if (!IsSlow(slow, now, limit)) continue;
     Worker* helper = FindIdleWorker();
     if (helper == nullptr || helper == &slow) return;
-    const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& entry) {
-      const auto& backup = entry.second.backup;
+    const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& other) {
+      const auto& backup = other.second.backup;
       return std::find(backup.begin(), backup.end(), slow.slots.front()) != backup.end();
     });
     if (backed) continue;

@@ -76,7 +76,8 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   // What was said to a former life is not for this one.
   const bool mine = error->incarnation.value == 0 || error->incarnation == options_.incarnation;
   if (error->code == Code::kRefused && mine) {
-    out->Say(Severity::kError, error->message);
+    refusal_ = Refused("the coordinator refuses this shard: " + error->message);
+    out->Say(Severity::kError, refusal_.message());
     shut_down_ = true;
   }
 }

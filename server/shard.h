@@ -76,6 +76,8 @@ class Shard {
 
   bool serving() const { return store_ != nullptr && load_ == nullptr; }
   bool shut_down() const { return shut_down_; }
+  // Why the coordinator wants none of it; ok while it has not said so.
+  const Status& refusal() const { return refusal_; }
   Generation generation() const { return generation_; }
   // The generation in which what is served began; pushes acknowledged durably since then are in it.
   Generation history() const { return history_; }
@@ -308,6 +310,7 @@ class Shard {
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;
   bool shut_down_ = false;
+  Status refusal_;
   Backoff hello_backoff_, prepared_backoff_, snapshot_backoff_;
   Instant next_progress_{};
   Instant last_coordinator_{};  // when the coordinator was last heard

@@ -111,19 +111,14 @@ void ShardLoop::Run() {
 
 void ShardLoop::HandleOne(PeerId from, const Message& message) {
   const Instant before = Now();
-  if (from == coordinator_) SeeCoordinator(message, before);
+  if (from == coordinator_) coordinator_heard_ = before;
   core_->Handle(from, message, before, &out_);
+  if (outcome_.ok()) outcome_ = core_->refusal();
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
   SendOut();
   const Instant after = Now();
   times_->Handled(message, before, after);
   times_->SeePrepared(core_->prepared(), after);
-}
-
-void ShardLoop::SeeCoordinator(const Message& message, Instant now) {
-  coordinator_heard_ = now;
-  const auto* error = message.header.As<Error>();
-  if (error != nullptr && error->code == Code::kRefused && outcome_.ok()) outcome_ = Refused(error->message);
 }
 
 // What one look at the sockets found was waiting together.

@@ -61,7 +61,6 @@ class ShardLoop {
   ShardLoop() = default;
   void Run();
   void HandleOne(PeerId from, const Message& message);
-  void SeeCoordinator(const Message& message, Instant now);
   void CountBatch(int messages);
   void Tick(Instant now);
   void SendOut();

@@ -93,6 +93,29 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
   }
 }
 
+// The steps that are left, and the word that the job is over.
+void GoOnToTheEnd(SessionBench* bench) {
+  for (std::uint64_t step = 1; step < 5; ++step) {
+    bench->Ready();
+    bench->SendAllWeights(step);
+    const std::vector<Session::WorkReady> ready = bench->Events<Session::WorkReady>();
+    REQUIRE(ready.size() == 1);
+    REQUIRE(ready[0].work.step == Step{step});
+    REQUIRE(ready[0].work.slots == std::vector<SlotIndex>{0});
+    for (const Session::WeightsArrived& arrived : bench->Events<Session::WeightsArrived>()) {
+      REQUIRE(arrived.version == Version{step});
+      REQUIRE(*reinterpret_cast<const float*>(arrived.payload.data) == static_cast<float>(step));
+    }
+    bench->PushAll(ready[0].work, {0, 1});
+    bench->StageAll(step, {0, 1});
+    REQUIRE(bench->session->unstaged_pushes() == 0);
+  }
+  View view = bench->MakeView({});
+  view.phase = JobPhase::kDone;
+  bench->FromCoordinator(view);
+  REQUIRE(bench->Events<Session::Finished>().size() == 1);
+}
+
 TEST_CASE("strangers, and shards of another life, do not touch a session's work", "[client][hostile]") {
   const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
@@ -117,6 +140,7 @@ TEST_CASE("strangers, and shards of another life, do not touch a session's work"
     bench.PushAll(work, {0, 1});
     bench.StageAll(0, {0, 1});
     REQUIRE(bench.session->unstaged_pushes() == 0);
+    GoOnToTheEnd(&bench);
   }
 }
 

@@ -87,6 +87,7 @@ class SessionBench {
                        [](const Session::Event& event) { return std::holds_alternative<Session::StepLeft>(event); });
   }
   void Forget() { out_ = {}; }
+  const Outbox& out() const { return out_; }
 
   // ---- the coordinator
   View MakeView(std::vector<SlotIndex> slots, std::uint64_t generation = 1) {

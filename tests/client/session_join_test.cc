@@ -83,7 +83,7 @@ TEST_CASE("a refusal ends the session and says why", "[client][join]") {
   bench.FromCoordinator(Error{Code::kRefused, {}, {}, {}, {}, 0, "another one took over"});
   const Status status = bench.Events<Session::Failed>().at(0).status;
   CHECK(status.code() == Code::kRefused);
-  CHECK(status.message() == "another one took over");
+  CHECK(status.message() == "the coordinator refuses this worker: another one took over");
   bench.Tick(seconds(5));
   CHECK(bench.Sent<Beat>() == 0);
 }

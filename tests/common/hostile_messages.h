@@ -23,11 +23,14 @@ struct Plausible {
   JobId job;
 };
 
-class HostileMessages {
+// Random: RandomStream, or another source of numbers with Below, Next and Next64.
+template <class Random>
+class HostileMessagesFrom {
  public:
-  HostileMessages(std::uint64_t seed, Plausible plausible) : random_(seed, 77), plausible_(std::move(plausible)) {}
+  HostileMessagesFrom(Random random, Plausible plausible)
+      : random_(std::move(random)), plausible_(std::move(plausible)) {}
 
-  RandomStream& random() { return random_; }
+  Random& random() { return random_; }
   bool Chance(std::uint64_t percent) { return random_.Below(100) < percent; }
   template <class T>
   const T& Pick(const std::vector<T>& from) {
@@ -40,7 +43,7 @@ class HostileMessages {
     static constexpr std::uint64_t kDegrees[] = {0, 50, 90, 100};
     percent_ = kDegrees[random_.Below(4)];
     std::visit([&](auto& body) { Tame(body); }, header.any());
-    return Finish(std::move(header));
+    return WithPayload(std::move(header));
   }
   // A sound message with one field of it replaced.
   Message Spoil(Header header) {
@@ -56,16 +59,10 @@ class HostileMessages {
           (std::make_index_sequence<kCount>());
         },
         header.any());
-    return Finish(std::move(header));
+    return WithPayload(std::move(header));
   }
-
- private:
-  template <class T>
-  void Replace(T& field) {
-    Fill(field, random_);
-    Tame(field);
-  }
-  Message Finish(Header header) {
+  // With any payload; it mostly matches the hash.
+  Message WithPayload(Header header) {
     Message message{std::move(header), {}};
     const std::size_t size = Chance(80) ? Pick(plausible_.payloads) : random_.Below(100);
     if (size > 0) {
@@ -75,13 +72,18 @@ class HostileMessages {
       message.payload = {std::move(buffer), data, size};
     }
     const std::uint64_t hash = Hash64(message.payload.bytes());
-    if (auto* push = message.header.As<Push>(); push != nullptr && Chance(90)) push->payload_hash = hash;
-    if (auto* weights = message.header.As<Weights>(); weights != nullptr && Chance(90)) {
-      weights->payload_hash = hash;
-    }
+    message.header.template VisitAs<Push, Assign, Weights, Fetched>([&](auto& body) {
+      if (Chance(90)) body.payload_hash = hash;
+    });
     return message;
   }
 
+ private:
+  template <class T>
+  void Replace(T& field) {
+    Fill(field, random_);
+    Tame(field);
+  }
   void Tame(Incarnation& number) {
     if (Chance(percent_)) number = {Pick(plausible_.incarnations)};
   }
@@ -117,10 +119,16 @@ class HostileMessages {
     }
   }
 
-  RandomStream random_;
+  Random random_;
   const Plausible plausible_;
   std::uint64_t percent_ = 0;
   BufferPool pool_{128};
+};
+
+class HostileMessages : public HostileMessagesFrom<RandomStream> {
+ public:
+  HostileMessages(std::uint64_t seed, Plausible plausible)
+      : HostileMessagesFrom(RandomStream(seed, 77), std::move(plausible)) {}
 };
 
 }  // namespace capstan::testing

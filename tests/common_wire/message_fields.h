@@ -79,40 +79,46 @@ inline unsigned CountOf(Code) { return 9; }
 
 // ---- random contents -----------------------------------------------------------------------------------------------
 
-template <class T>
-void Fill(T& value, RandomStream& random);
+// Random: RandomStream, or another source of numbers with Below and Next64.
 
-inline void Fill(std::string& text, RandomStream& random) {
+template <class T, class Random>
+void Fill(T& value, Random& random);
+
+template <class Random>
+void Fill(std::string& text, Random& random) {
   static const char* const kPieces[] = {"a",  "h.3.attn.w", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\x89",
                                         "\n", " ",          "/"};
   text.clear();
   for (std::uint64_t n = random.Below(20); n > 0; --n) text += kPieces[random.Below(8)];
 }
-template <class T>
-void Fill(std::vector<T>& list, RandomStream& random) {
+template <class T, class Random>
+void Fill(std::vector<T>& list, Random& random) {
   list.resize(random.Below(8) == 0 ? random.Below(300) : random.Below(6));
   for (T& element : list) Fill(element, random);
 }
-inline void Fill(std::vector<std::int64_t>& shape, RandomStream& random) {  // the only such list, and a bounded one
+template <class Random>
+void Fill(std::vector<std::int64_t>& shape, Random& random) {  // the only such list, and a bounded one
   shape.resize(random.Below(9));
   for (std::int64_t& extent : shape) Fill(extent, random);
 }
-inline void Fill(Metric& metric, RandomStream& random);
-inline void Fill(std::vector<Metric>& metrics, RandomStream& random) {  // bounded where they are stored
+template <class Random>
+void Fill(Metric& metric, Random& random);
+template <class Random>
+void Fill(std::vector<Metric>& metrics, Random& random) {  // bounded where they are stored
   metrics.resize(random.Below(3) == 0 ? random.Below(kMetricsMax + 1) : 0);
   for (Metric& metric : metrics) Fill(metric, random);
 }
-template <class T>
-void Fill(std::optional<T>& value, RandomStream& random) {
+template <class T, class Random>
+void Fill(std::optional<T>& value, Random& random) {
   value.reset();
   if (random.Below(2) == 0) Fill(value.emplace(), random);
 }
-template <class Tag>
-void Fill(Number<Tag>& number, RandomStream& random) {
+template <class Tag, class Random>
+void Fill(Number<Tag>& number, Random& random) {
   Fill(number.value, random);
 }
-template <class T>
-void Fill(T& value, RandomStream& random) {
+template <class T, class Random>
+void Fill(T& value, Random& random) {
   if constexpr (std::is_same_v<T, bool>) {
     value = random.Below(2) == 1;
   } else if constexpr (std::is_enum_v<T>) {
@@ -125,10 +131,13 @@ void Fill(T& value, RandomStream& random) {
   }
 }
 
-inline void Fill(Metric& metric, RandomStream& random) { Fill<Metric>(metric, random); }
+template <class Random>
+void Fill(Metric& metric, Random& random) {
+  Fill<Metric, Random>(metric, random);
+}
 
-template <std::size_t kKind = 0>
-Header RandomHeader(std::size_t kind, RandomStream& random) {
+template <std::size_t kKind = 0, class Random>
+Header RandomHeader(std::size_t kind, Random& random) {
   if constexpr (kKind < std::variant_size_v<MessageVariant>) {
     if (kind != kKind) return RandomHeader<kKind + 1>(kind, random);
     std::variant_alternative_t<kKind, MessageVariant> message;

@@ -19,7 +19,11 @@
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life_codec.h"
+#include "tests/client/session_bench.h"
 #include "tests/common_wire/message_fields.h"
+#include "tests/fuzz/peer_script.h"
+#include "tests/server/coordinator_bench.h"
+#include "tests/server/shard_bench.h"
 
 namespace capstan {
 namespace {
@@ -81,6 +85,108 @@ void WriteMessages(const Folder& folder) {
     folder.Write("kind-" + std::to_string(kind), SmallMessage(kind, &random));
   }
   folder.WriteAndDamage("view", SmallMessage(MessageTypes::IndexOf<View>(), &random));
+}
+
+// ---- what peers say to cores --------------------------------------------------------------------------------------
+
+// An honest exchange, as the frames in which PeerScript finds it again.
+class Exchange {
+ public:
+  explicit Exchange(char flags) : text_(1, flags) {}
+  // `who`: by the place among the target's peers.
+  void Say(char who, Header header, Slice payload = {}) {
+    text_ += '\0';  // the action: a frame
+    text_ += who;
+    text_ += fuzz::FrameOf({std::move(header), std::move(payload)});
+  }
+  void Do(const std::string& action) { text_ += action; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// Choices among kinds, fields and pauses, mostly small ones.
+void WriteChoices(const Folder& folder) {
+  constexpr int kSeeds = 8, kBytes = 160;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    RandomStream random(3, static_cast<std::uint64_t>(seed));
+    std::string text(1, static_cast<char>(seed));
+    while (text.size() < kBytes) text += static_cast<char>(random.Below(random.Below(4) == 0 ? 256 : 8));
+    folder.Write("choices-" + std::to_string(seed), text);
+  }
+}
+
+void WriteShardTalk(const Folder& folder) {
+  constexpr char kCoordinatorIs = 0, kWorkerIs = 1;
+  ShardBench bench;
+  Exchange exchange(0);
+  exchange.Say(kCoordinatorIs, bench.MakeReset());
+  for (BlockIndex block = 0; block < 3; ++block) {
+    const Slice payload = bench.Values(bench.SizeOf(block), 1.0F);
+    exchange.Say(kWorkerIs, bench.MakePush(0, block, {0, 1}, 1, payload), payload);
+    exchange.Say(kWorkerIs, bench.MakePush(0, block, {1, 3}, 2, payload), payload);
+    exchange.Say(kWorkerIs, bench.MakeEnd(0, block));
+  }
+  exchange.Say(kWorkerIs, bench.MakePull(1, {0, 1}));
+  exchange.Say(kCoordinatorIs, bench.MakeSnapshotCommit(0));
+  exchange.Say(kWorkerIs, CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{1}});
+  exchange.Say(kCoordinatorIs, bench.MakeKept({{Generation{1}, Version{1}}}, {Generation{1}, Version{1}}));
+  exchange.Say(kCoordinatorIs, Shutdown{Term{1}, Generation{1}});
+  folder.WriteAndDamage("step", exchange.text());
+  WriteChoices(folder);
+}
+
+void WriteCoordinatorTalk(const Folder& folder) {
+  constexpr char kStrangerIs = 0, kFirstWorkerIs = 2, kShardsAre = 3;
+  CoordinatorBench bench;
+  bench.Run();
+  const Join join = bench.MakeJoin("w0");
+  Exchange exchange(8);
+  exchange.Say(kFirstWorkerIs, Beat{SessionId{1}, join.nonce, Generation{1}, {}, true, 1, {}, 0, {}, {}, 0});
+  exchange.Say(kStrangerIs, bench.MakeJoin("w9"));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    for (ShardIndex shard = 0; shard < 2; ++shard) {
+      const Incarnation life = bench.shards[shard].hello.incarnation;
+      const auto who = static_cast<char>(kShardsAre + shard);
+      exchange.Say(who, bench.MakePrepared(shard, step));
+      if (step > 0) exchange.Say(who, Committed{shard, life, Generation{1}, Step{step - 1}});
+      if (step > 0) exchange.Say(who, bench.MakeDone(shard, step));
+    }
+  }
+  exchange.Say(kFirstWorkerIs, Leave{SessionId{1}, join.nonce, "enough"});
+  folder.WriteAndDamage("steps", exchange.text());
+  WriteChoices(folder);
+}
+
+void WriteSessionTalk(const Folder& folder) {
+  constexpr char kShardIs = 0, kCoordinatorIs = 3;
+  const std::string ready("\5\0\0", 3), compute("\6\0\5\0\0", 5);
+  client::SessionBench bench;
+  bench.Join({0, 1});
+  Exchange exchange(0);
+  exchange.Do(std::string(1, '\1'));  // it has joined
+  exchange.Say(kCoordinatorIs, bench.MakeView({0, 1}));
+  exchange.Do(ready);
+  for (ShardIndex shard = 0; shard < 2; ++shard) {
+    exchange.Say(static_cast<char>(kShardIs + shard), bench.MakeCoverage(shard, 0));
+  }
+  for (BlockIndex block = 0; block < 4; ++block) {
+    const Slice payload = bench.Values(4, 1.0F);
+    const ShardIndex shard = client::SessionBench::ShardOf(block);
+    exchange.Say(static_cast<char>(kShardIs + shard), bench.MakeWeights(block, 0, payload), payload);
+  }
+  exchange.Do(compute);
+  for (ShardIndex shard = 0; shard < 2; ++shard) {
+    Staged staged = bench.MakeStaged(shard, 0, {{shard, {0, 1}}, {shard + 2, {0, 1}}});
+    staged.ended = {0, 1};
+    exchange.Say(static_cast<char>(kShardIs + shard), staged);
+  }
+  View done = bench.MakeView({});
+  done.phase = JobPhase::kDone;
+  exchange.Say(kCoordinatorIs, done);
+  folder.WriteAndDamage("round", exchange.text());
+  WriteChoices(folder);
 }
 
 // ---- what servers keep ---------------------------------------------------------------------------------------------
@@ -292,6 +398,9 @@ void WriteAddresses(const Folder& folder) {
 
 void WriteAll(const std::filesystem::path& corpus) {
   WriteMessages({corpus, "wire_codec"});
+  WriteShardTalk({corpus, "shard"});
+  WriteCoordinatorTalk({corpus, "coordinator"});
+  WriteSessionTalk({corpus, "session"});
   WriteLog({corpus, "coordinator_log"});
   WritePushRecords({corpus, "push_record"});
   WriteShardLife({corpus, "shard_life"});

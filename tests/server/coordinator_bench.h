@@ -75,6 +75,7 @@ class CoordinatorBench {
     return count;
   }
   void Forget() { out_ = {}; }
+  const Outbox& out() const { return out_; }
   std::string Notices() const {
     std::string all;
     for (const Notice& notice : out_.notices) all += notice.text + "\n";

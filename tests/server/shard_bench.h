@@ -58,7 +58,10 @@ class ShardBench {
     core.window_blocks = options_.window_blocks;
     core.block_elements = options_.block_elements;
     core.config_hash = 11;
-    core.connect = [](const std::string& endpoint) { return PeerOf(static_cast<ShardIndex>(endpoint.back() - '0')); };
+    core.connect = [](const std::string& endpoint) {
+      return endpoint.empty() ? PeerId{}
+                              : PeerOf(static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16
+    };
     if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
     core.parts = disk.List();
     shard = std::make_unique<Shard>(std::move(core), metrics);
@@ -112,6 +115,7 @@ class ShardBench {
   bool Silent() const { return out_.envelopes.empty(); }
   void Forget() { out_.Clear(); }
   const std::vector<Notice>& notices() const { return out_.notices; }
+  const Outbox& out() const { return out_; }
 
   // ---- the coordinator
   Reset MakeReset(std::uint64_t to_generation = 1) const {

@@ -253,7 +253,9 @@ TEST_CASE("the coordinator's refusal and a Shutdown end a shard; a Shutdown of a
   ShardBench refused;
   refused.Start().FromCoordinator(Error{Code::kRefused, {}, {}, {}, {}, 0, "another runs"});
   CHECK(refused.shard->shut_down());
-  CHECK(refused.notices().at(0).text == "another runs");
+  CHECK(refused.notices().at(0).text == "the coordinator refuses this shard: another runs");
+  CHECK(refused.shard->refusal().code() == Code::kRefused);
+  CHECK(refused.shard->refusal().message() == refused.notices().at(0).text);
   ShardBench bench;
   bench.FromCoordinator(bench.MakeReset(3));
   bench.FromCoordinator(capstan::Shutdown{Term{1}, Generation{2}});

@@ -125,7 +125,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
 void Session::On(PeerId, const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kRefused) {
     ended_ = true;
-    events_.push_back(Failed{Refused(error.message)});
+    events_.push_back(Failed{Refused("the coordinator refuses this worker: " + error.message)});
   } else if (error.code == Code::kStale) {  // a coordinator that does not know us: its memory of sessions is new
     session_ = {};
     join_retry_.Restart();
@@ -208,7 +208,8 @@ void Session::EnterGeneration(const View& view, Instant now) {
   group_ = GroupState::kNone;
   group_text_.clear();
   group_known_ = false;
-  for (auto& [shard, link] : links_) {
+  for (const auto& entry : links_) {
+    const ShardLink& link = entry.second;
     const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
       return address.endpoint == link.address.endpoint;
     });

@@ -1,0 +1,205 @@
+// A coordinator under attack: what strangers, workers and shards say crashes nothing, makes it keep a bounded number of
+// members and answer with a bounded number of messages, and where it gives a job up, it says with whom. What strangers
+// and workers say does not keep a job of sound shards from its end.
+#include <algorithm>
+
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/snapshot_section.h"
+#include "common/messages/error.h"
+#include "common/messages/shard_orders.h"
+#include "server/followers.h"
+#include "server/membership.h"
+#include "tests/fuzz/peer_script.h"
+#include "tests/fuzz/target.h"
+#include "tests/server/coordinator_bench.h"
+
+namespace capstan::fuzz {
+namespace {
+
+using namespace server;
+using State = Coordinator::State;
+
+class AttackedCoordinator {
+ public:
+  explicit AttackedCoordinator(std::string_view bytes)
+      : script_(bytes, {1, {50, 51, 60}, {0, 1, 2}, {0}, {1, 2}}), flags_(script_.Below(256)), bench_(2, 2, mode()) {
+    if ((flags_ & 4) != 0 && HasGlobalSteps(mode())) bench_.config.optimizer.kind = OptimizerKind::kLamb;
+    if ((flags_ & 8) != 0) bench_.config.snapshot.every_steps = 1;
+    if ((flags_ & 32) != 0 && mode() == Mode::kAsync) bench_.config.job.acknowledge = Acknowledge::kDurable;
+    if (shards_are_sound()) bench_.config.limits.stall = 0;
+    bench_.Run();
+  }
+
+  void Run() {
+    while (script_.Goes()) {
+      bench_.Forget();
+      Act();
+      Check();
+    }
+    if (shards_are_sound() && mode() == Mode::kSync && (flags_ & 4) == 0) EndsAsWithoutThem();
+  }
+
+ private:
+  Mode mode() const {
+    static constexpr Mode kModes[] = {Mode::kSync, Mode::kAsync, Mode::kBounded, Mode::kAllReduce};
+    return kModes[flags_ & 3];
+  }
+  bool shards_are_sound() const { return (flags_ & 16) != 0; }
+
+  void Act() {
+    const std::uint64_t action = script_.Below(8);
+    const PeerId from = Somebody();
+    if (shards_are_sound() && action > 4) return;
+    switch (action) {
+      case 0: return Say(from, script_.Frame());
+      case 1: return Say(from, script_.Any());
+      case 2: return Say(from, script_.Near(AsWorker()));
+      case 3: return Say(from, script_.Near(AsShard(static_cast<ShardIndex>(script_.Below(2)))));
+      case 4: return bench_.Tick(script_.Pause());
+      case 5: return SayAsShard(static_cast<ShardIndex>(script_.Below(2)));
+      case 6: return LiveOn();
+      default: return Operate();
+    }
+  }
+  // Two strangers and a worker, or a shard as well.
+  PeerId Somebody() {
+    const PeerId peers[] = {CoordinatorBench::kStranger, PeerId{4000}, CoordinatorBench::PeerOf(bench_.MakeJoin("w0")),
+                            bench_.shards[0].peer, bench_.shards[1].peer};
+    return peers[script_.Below(shards_are_sound() ? 3 : 5)];
+  }
+  void Say(PeerId from, std::optional<Message> message) {
+    if (!message || TakesAShardsPlace(message->header)) return;
+    bench_.Send(from, std::move(message->header));
+  }
+  // A later life of a shard may come from anywhere: nobody tells it from a sound one yet.
+  bool TakesAShardsPlace(const Header& header) const {
+    const auto* hello = header.As<Hello>();
+    return shards_are_sound() && hello != nullptr && hello->shard < bench_.shards.size() &&
+           hello->incarnation > bench_.shards[hello->shard].hello.incarnation;
+  }
+  void SayAsShard(ShardIndex shard) { Say(bench_.shards[shard].peer, script_.Near(AsShard(shard))); }
+  Header AsWorker() {
+    const std::string name = script_.Flag() ? "w0" : "w9";
+    const Join join = bench_.MakeJoin(name, script_.Below(3));
+    switch (script_.Below(4)) {
+      case 0: return join;
+      case 1: return bench_.MakeLeave(join);
+      default: {
+        Beat beat = bench_.MakeBeat(join);
+        if (beat.session.value == 0) beat.session = SessionId{script_.Below(4)};
+        beat.generation = bench_.coordinator->generation();
+        beat.step = bench_.coordinator->step();
+        beat.group = static_cast<GroupState>(script_.Below(5));
+        beat.group_text = "address";
+        beat.barrier = script_.Below(3);
+        beat.missing = {static_cast<ShardIndex>(script_.Below(3))};
+        return beat;
+      }
+    }
+  }
+  Header AsShard(ShardIndex shard) {
+    const std::uint64_t step = bench_.coordinator->step().value;
+    const Generation generation = bench_.coordinator->generation();
+    const Incarnation incarnation = bench_.shards[shard].hello.incarnation;
+    switch (script_.Below(8)) {
+      case 0: return HelloOf(shard);
+      case 1: return bench_.MakePrepared(shard, step, 1.0, static_cast<std::uint32_t>(script_.Below(3)));
+      case 2: return Committed{shard, incarnation, generation, Step{step - script_.Below(2)}};
+      case 3: return ResetDone{shard, incarnation, generation, 0};
+      case 4: return ResetBad{shard, incarnation, generation, "its disk is full"};
+      case 5: return bench_.MakeDone(shard, step);
+      default: {
+        Progress progress{shard, incarnation, generation, {step + script_.Below(3), step + script_.Below(3)}, {}};
+        for (SlotIndex slot = 0; slot < 2; ++slot) progress.reports.push_back({Step{step + 1}, ReportOf(slot)});
+        return progress;
+      }
+    }
+  }
+  Hello HelloOf(ShardIndex shard) {
+    Hello hello = bench_.shards[shard].hello;
+    hello.term = Term{bench_.coordinator->term().value + script_.Below(2)};
+    hello.generation = bench_.coordinator->generation();
+    hello.serving = script_.Flag();
+    if (script_.Flag()) hello.job = {1, 2};
+    if (script_.Flag()) hello.parts = {CoordinatorBench::PartOf({hello.generation, hello.version}, shard)};
+    if (script_.Flag()) hello.incarnation = hello.incarnation.Next();
+    if (!script_.Flag()) return hello;
+    hello.version = Version{bench_.coordinator->step().value};
+    hello.last_commit = Commit{hello.term, hello.generation, Step{hello.version.value - 1}, 0, StepAction::kApply, {}};
+    hello.prepared = bench_.MakePrepared(shard, hello.version.value);
+    return hello;
+  }
+  static SlotReport ReportOf(SlotIndex slot) {
+    SlotReport report;
+    report.slot = slot;
+    report.samples = 1;
+    return report;
+  }
+  // The shards and workers of a job that wants to go on.
+  void LiveOn() {
+    bench_.ShardsEchoTerm();
+    for (const char* name : {"w0", "w1"}) bench_.Joins(name);
+    for (ShardIndex shard : {0U, 1U}) {
+      if (!bench_.TakeFromShard<Reset>(shard).empty()) bench_.AnswerReset(shard);
+    }
+    if (bench_.coordinator->state() == State::kRunning && mode() == Mode::kSync) {
+      bench_.DoStep(bench_.coordinator->step().value);
+    }
+  }
+  void Operate() {
+    switch (script_.Below(6)) {
+      case 0: return bench_.Live();  // a coordinator is started again on what the former one has logged
+      case 1: return bench_.coordinator->RequestStop(bench_.now);
+      case 2: return bench_.coordinator->Shutdown();
+      case 3: return bench_.coordinator->WorkerDied("w0", bench_.now, &died_);
+      case 4: bench_.accept_rollback = true; return bench_.Live();
+      default:
+        if (bench_.coordinator->state() == State::kFinished) bench_.Conclude();
+    }
+  }
+
+  void Check() {
+    const Coordinator& coordinator = *bench_.coordinator;
+    // A member hears a few views at most of what one message changes, a shard a few orders; a turn of LiveOn is 20.
+    CheckAnswers(bench_.out(), 20 * 8 * (coordinator.worker_count() + bench_.shards.size() + 1));
+    CheckAnswers(died_, 8 * (coordinator.worker_count() + 1));
+    died_.Clear();
+    Require(coordinator.worker_count() <= Membership::kWorkersMax, "the members are bounded");
+    Require(coordinator.follower_count() <= Followers::kFollowersMax, "the readers are bounded");
+    Require(bench_.coordinator->TakeRecords().size() <= bench_.config.job.steps,
+            "a message ends a job's steps at most");
+    (void)coordinator.WaitingFor(bench_.now);
+    (void)coordinator.ReaderView();
+    if (coordinator.state() != State::kFailed) return;
+    const std::string& why = coordinator.failure().message();
+    const auto names = [&](const char* whom) { return why.find(whom) != std::string::npos; };
+    Require(names("server ") || names("shard ") || names("worker") || names("slot ") || names("\"w"),
+            "\"" + why + "\" names a peer");
+  }
+
+  // The job of the sound shards, with what has been said to it behind it.
+  void EndsAsWithoutThem() {
+    for (int turn = 0; turn < 80 && bench_.coordinator->state() != State::kFinished; ++turn) {
+      LiveOn();
+      bench_.Forget();
+      bench_.Tick(std::chrono::milliseconds(500));
+    }
+    Require(bench_.coordinator->state() == State::kFinished, "a job of sound shards ends");
+    Require(bench_.coordinator->step() == Step{bench_.config.job.steps}, "with its last step");
+  }
+
+  PeerScript script_;
+  const std::uint64_t flags_;
+  CoordinatorBench bench_;
+  Outbox died_;
+};
+
+void RunCoordinator(std::string_view bytes) { AttackedCoordinator(bytes).Run(); }
+
+const Registered coordinator_target({"coordinator", RunCoordinator});
+
+}  // namespace
+}  // namespace capstan::fuzz

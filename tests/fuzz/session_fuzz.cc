@@ -1,0 +1,180 @@
+// A worker's session under attack: what coordinator, shards and strangers say crashes nothing and hands the program no
+// work and no weights that are none. A session that ends says with whom.
+#include "tests/client/session_bench.h"
+#include "tests/fuzz/peer_script.h"
+#include "tests/fuzz/target.h"
+#include "worker/client/slot_sums.h"
+
+namespace capstan::fuzz {
+namespace {
+
+using namespace client;
+
+constexpr std::size_t kBlocks = 4;
+
+class AttackedSession {
+ public:
+  explicit AttackedSession(std::string_view bytes)
+      : script_(bytes, {1, {50, 51, 49}, {0, 1, 2, 4}, {16, 0, 8}, {1, 2}}),
+        mode_(kModes[script_.Below(3)]),
+        bench_(mode_, kBlocks) {
+    bench_.Declare();
+    if (script_.Flag()) bench_.FromCoordinator(bench_.MakeView({0, 1}));
+  }
+
+  void Run() {
+    while (script_.Goes()) {
+      bench_.Forget();
+      Act();
+      TakeEvents();
+      // Each of the two shards is asked for what it owes, and every push that is not staged goes out again.
+      CheckAnswers(bench_.out(), 64 + 4 * pushed_);
+      Require(bench_.session->unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
+      (void)bench_.session->WaitingFor();
+    }
+  }
+
+ private:
+  static constexpr Mode kModes[] = {Mode::kSync, Mode::kAsync, Mode::kAllReduce};
+
+  void Act() {
+    const std::uint64_t action = script_.Below(8), from = script_.Below(4);
+    switch (action) {
+      case 0: return Say(from, script_.Frame());
+      case 1: return Say(from, script_.Any());
+      case 2: return Say(3, script_.Near(AsCoordinator()));
+      case 3: {
+        const auto shard = static_cast<ShardIndex>(script_.Below(2));
+        return Say(shard, script_.Near(AsShard(shard)));
+      }
+      case 4: return bench_.Tick(script_.Pause());
+      case 5: return Help();
+      default: return Work();
+    }
+  }
+  // Two shards, a stranger, the coordinator.
+  void Say(std::uint64_t from, std::optional<Message> message) {
+    if (!message) return;
+    if (from == 3) return bench_.FromCoordinator(std::move(message->header));
+    bench_.FromShard(static_cast<ShardIndex>(from == 2 ? 7 : from), std::move(message->header),
+                     std::move(message->payload));
+  }
+  Header AsCoordinator() {
+    if (script_.Below(8) == 0) return Error{Code::kStale, {}, {}, {}, {}, 0, "join again"};
+    View view = bench_.MakeView({}, bench_.session->generation().value + script_.Below(2));
+    for (SlotIndex slot = 0; slot < SessionBench::kSlots; ++slot) {
+      if (script_.Flag()) view.slots.push_back(slot);
+    }
+    view.step = Step{bench_.session->step().value + script_.Below(2)};
+    view.barrier = script_.Below(3);
+    view.group_epoch = script_.Below(3);
+    view.founder = script_.Below(8) == 1;
+    view.phase = script_.Below(8) == 1 ? JobPhase::kDone : JobPhase::kRunning;
+    if (script_.Flag()) view.group = {{SessionId{7}, "w", "here"}, {SessionId{8}, "v", script_.Flag() ? "there" : ""}};
+    return view;
+  }
+  Header AsShard(ShardIndex shard) {
+    const std::uint64_t step = bench_.session->step().value + script_.Below(2);
+    const BlockIndex block = shard + 2 * static_cast<BlockIndex>(script_.Below(2));
+    switch (script_.Below(6)) {
+      case 0: return bench_.MakeCoverage(shard, step, {{block, {0, 1}}}, {shard});
+      case 1: return bench_.MakeStaged(shard, step, {{block, {0, 1}}});
+      case 2: {
+        Weights weights = bench_.MakeWeights(block, step, {});
+        weights.tentative = script_.Flag();
+        return weights;
+      }
+      case 3: return bench_.MakeError(shard, static_cast<Code>(script_.Below(9)), step);
+      case 4: return Assigned{bench_.session->generation(), Incarnation{50 + shard}, shard, {block}, Step{step}};
+      default: {
+        Published published;
+        published.generation = published.made_in = bench_.session->generation();
+        published.incarnation = Incarnation{50 + shard};
+        published.version = Version{step};
+        return published;
+      }
+    }
+  }
+  // Something sound, so that the session gets on.
+  void Help() {
+    const std::uint64_t step = bench_.session->step().value;
+    switch (script_.Below(4)) {
+      case 0: return bench_.Ready();
+      case 1: return bench_.NothingCovered(step);
+      case 2: return bench_.SendAllWeights(step);
+      default: return bench_.StageAll(step, {0, 1});
+    }
+  }
+  // What the program does on it.
+  void Work() {
+    static constexpr PushWay kWays[] = {PushWay::kNow, PushWay::kHeld};
+    switch (script_.Below(8)) {
+      case 0: return bench_.Barrier();
+      case 1: return SayGroup();
+      case 2: return Give();
+      case 3: return bench_.session->ReleasePushes(work_.round, bench_.now, &out_);
+      case 4: return bench_.session->SumsMade(work_.round, bench_.now);
+      default:
+        if (work_.slots.empty()) return;
+        const SlotIndex slot = work_.slots[script_.Below(work_.slots.size())];
+        const PushWay way = kWays[script_.Below(2)];
+        for (BlockIndex block = kBlocks; block-- > 0;) bench_.Push(work_, {slot, slot + 1}, block, 1, way);
+        pushed_ += kBlocks;
+        bench_.EndSlot(work_, slot);
+    }
+  }
+  void SayGroup() {
+    const auto state = static_cast<GroupState>(script_.Below(5));
+    bench_.session->SayGroup(bench_.session->generation(), state, "here", bench_.now, &out_);
+    bench_.session->SayLocalGroup(epoch_, state, "here", bench_.now, &out_);
+  }
+  void Give() {
+    if (mode_ != Mode::kAllReduce) return;
+    const Slice weights = bench_.Values(kBlocks * SessionBench::kBlockElements, 1.0F);
+    bench_.session->Give(work_.round, {weights}, {0, 1, 2, 3}, bench_.now, &out_);
+  }
+
+  void TakeEvents() {
+    CheckAnswers(out_, 64 + 4 * pushed_);
+    out_.Clear();
+    for (const Session::WorkReady& ready : bench_.Events<Session::WorkReady>()) TakeWork(ready.work);
+    for (const Session::WeightsArrived& weights : bench_.Events<Session::WeightsArrived>()) {
+      Require(weights.block < kBlocks, "weights are of a block of the catalog");
+      Require(weights.payload.size == SessionBench::kBlockElements * sizeof(float), "weights are a block's");
+    }
+    for (const Session::LocalGroup& group : bench_.Events<Session::LocalGroup>()) {
+      epoch_ = group.epoch;
+      const auto size = static_cast<int>(group.members.size());
+      Require(group.rank >= 0 && (size == 0 || group.rank < size), "a rank is one of the group's");
+    }
+    for (const Session::GroupKnown& group : bench_.Events<Session::GroupKnown>()) {
+      Require(group.rank >= 0 && group.rank < static_cast<int>(group.members.size()), "a rank is one of the group's");
+    }
+    for (const Session::Failed& failed : bench_.Events<Session::Failed>()) TakeFailure(failed.status.message());
+  }
+  void TakeWork(const capstan::client::Work& work) {
+    const SlotSums sums(work.slots, work.slot_count);  // aborts on slots that are not the job's
+    Require(!sums.slots().empty(), "work has slots");
+    Require(work.group.empty() || work.rank < static_cast<int>(work.group.size()), "a rank is one of the group's");
+    work_ = work;
+  }
+  static void TakeFailure(const std::string& why) {
+    const auto names = [&](const char* whom) { return why.find(whom) != std::string::npos; };
+    Require(names("the coordinator") || names("shard ") || names("the job "), "\"" + why + "\" names a peer");
+  }
+
+  PeerScript script_;
+  const Mode mode_;
+  SessionBench bench_;
+  Outbox out_;
+  capstan::client::Work work_;
+  std::uint64_t epoch_ = 0;
+  std::size_t pushed_ = 0;
+};
+
+void RunSession(std::string_view bytes) { AttackedSession(bytes).Run(); }
+
+const Registered session_target({"session", RunSession});
+
+}  // namespace
+}  // namespace capstan::fuzz
