@@ -78,6 +78,7 @@ endfunction()
 # capstan_default_tests(): the target default_tests, all that is built by default but what runs once. After all targets.
 function(capstan_default_tests)
   add_custom_target(default_tests)
+  add_dependencies(default_tests kernels_emulated_test) # of which gpu_check_test runs some cases
   capstan_add_default_targets(${PROJECT_SOURCE_DIR})
 endfunction()
 
