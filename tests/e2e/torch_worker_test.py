@@ -427,7 +427,9 @@ class ExampleTest(TorchJobTest):
             one = self.digest_at_end(launch, "one", [worker])
             right = float(worker.output.split("held out: ")[1].split()[0])
         self.assertGreater(right, 85)
-        self.assertEqual(self.digest_of_two(self.digits(self.python)), one)
+        digits = self.digits(self.python)
+        self.assertEqual(self.digest_of_two(digits), one)
+        self.assertEqual(self.digest_with_a_killed_server(digits), one, "steps that are done again drop other numbers")
 
     def test_they_are_the_plain_scripts_but_for_four_lines(self):
         """The lines that README.md shows, of the digits."""
