@@ -413,7 +413,7 @@ class ExampleTest(TorchJobTest):
     def job(self, run, workers):
         """The slots do not depend on how many processes there are."""
         settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
-                    "limits.join=40", f"job.steps={self.STEPS}"]
+                    f"limits.join={harness.DEADLINE}", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 
