@@ -12,8 +12,9 @@ set(CAPSTAN_ASAN
   async_test cli_test encoding_test hostile_test kernels_emulated_test loops_test monitoring_test program_state_test
   server_update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_async sim_test_bounded
   sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
-  worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_test
-  worker_device_reducer_test worker_device_test worker_nn_test worker_train_local_test worker_train_test)
+  worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
+  worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_train_local_test
+  worker_train_test)
 # And under TSan: loops, the client, collectives and the transport.
 set(CAPSTAN_TSAN
   async_test client_test common_mailbox_test common_transport_contract_test common_zmq_transport_test loops_test
