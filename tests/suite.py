@@ -24,6 +24,8 @@ TESTS_AT_ONCE = str(CORES + 1)
 USUAL_SECONDS = 0.1
 # A recovery test cannot choose the moment at which the machine stands still. At most so many are given a second try.
 SECOND_TRIES_MAX = 2
+# What tests of recovery do at random, or again and again, --all does so many times.
+ROUNDS_OF_ALL = "3"
 # A failure that says this is never tried again: weights that differ.
 WRONG_BITS = re.compile("other weights than|[0-9a-f]{64}' != '[0-9a-f]{64}")
 
@@ -300,6 +302,8 @@ def main():
     seed = random.SystemRandom().randrange(1 << 32) if arguments.all else seed_of_commit()
     os.environ.setdefault("CAPSTAN_TEST_SEED", str(seed))
     os.environ.setdefault("CAPSTAN_TEST_PATIENCE", str(measure_patience()))
+    if arguments.all:
+        os.environ.setdefault("CAPSTAN_CHAOS_RUNS", ROUNDS_OF_ALL)
     print(f"seed {os.environ['CAPSTAN_TEST_SEED']} (CAPSTAN_TEST_SEED repeats it), limits of "
           f"{os.environ['CAPSTAN_TEST_PATIENCE']} times the usual length", flush=True)
     suite = Suite(words[rest + 1:])

@@ -224,6 +224,8 @@ def has_caught_up(run):
 
 def stop(launch):
     """Ctrl-C for a launcher, or a coordinator that was started by hand. The version of the snapshot that it took then."""
+    if launch.closed:
+        raise AssertionError(f"it ended before it was stopped:\n{launch.output}")
     harness.kill(launch.pid, signal.SIGINT)
     code = launch.wait(harness.DEADLINE + harness.patient(60))  # so long it waits for the snapshot
     said = re.search(r"stopped at step (\d+); the newest snapshot is of version (\d+),", launch.output)

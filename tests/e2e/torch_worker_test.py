@@ -413,7 +413,7 @@ class ExampleTest(TorchJobTest):
     def job(self, run, workers):
         """The slots do not depend on how many processes there are."""
         settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
-                    "limits.join=40", f"job.steps={self.STEPS}"]
+                    f"limits.join={harness.DEADLINE}", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 
@@ -427,7 +427,9 @@ class ExampleTest(TorchJobTest):
             one = self.digest_at_end(launch, "one", [worker])
             right = float(worker.output.split("held out: ")[1].split()[0])
         self.assertGreater(right, 85)
-        self.assertEqual(self.digest_of_two(self.digits(self.python)), one)
+        digits = self.digits(self.python)
+        self.assertEqual(self.digest_of_two(digits), one)
+        self.assertEqual(self.digest_with_a_killed_server(digits), one, "steps that are done again drop other numbers")
 
     def test_they_are_the_plain_scripts_but_for_four_lines(self):
         """The lines that README.md shows, of the digits."""
