@@ -12,7 +12,7 @@
 #include "common/job/metrics_section.h"
 #include "common/job_config.h"
 #include "common/mailbox.h"
-#include "common/messages/membership.h"
+#include "common/messages/shard_address.h"
 #include "monitoring/exporter.h"
 #include "server/coordinator_loop.h"
 #include "server/storage/file_coordinator_log.h"

@@ -2,47 +2,24 @@
 //
 // Kind:   values. One that was moved from holds no message and may only be assigned to or destroyed.
 // Why:    a message's struct is seen by those that write or read it, each with the include of its header in
-//         common/messages/. All of them together are in common/messages.h.
+//         common/messages/. All of them together are in common/messages.h: this header names none, so that a new one
+//         rebuilds few sources.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "common/buffer.h"
-#include "common/messages/forward.h"
 #include "common/status.h"
 #include "common/types.h"
 
 namespace capstan {
 
-template <class... Ts>
-struct TypeList {
-  template <class T>
-  static constexpr bool kHas = (std::is_same_v<T, Ts> || ...);
-  template <class T>
-  static constexpr std::size_t IndexOf() {
-    std::size_t index = 0;
-    (void)((std::is_same_v<T, Ts> || (++index, false)) || ...);
-    return index;
-  }
-  template <template <class...> class Template>
-  using In = Template<Ts...>;
-};
-
-using MessageTypes =
-    TypeList<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello, ResetDone,
-             ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull,
-             Weights, Assign, Assigned, Published, Fetch, Fetched, Error>;
-
-template <class T>
-concept IsMessage = MessageTypes::kHas<T>;
-
 struct AnyMessage;  // the variant of them, in common/messages.h
 
+// T, Ts: messages of common/messages.h; another type does not link.
 class Header {
  public:
-  template <IsMessage T>
+  template <class T>
   Header(T message);
   explicit Header(AnyMessage message);
   Header(const Header& other);
@@ -52,36 +29,36 @@ class Header {
   ~Header();
 
   // Null: it is another message.
-  template <IsMessage T>
+  template <class T>
   const T* As() const {
-    return static_cast<const T*>(Find(MessageTypes::IndexOf<T>()));
+    return Find<T>();
   }
-  template <IsMessage T>
+  template <class T>
   T* As() {
-    return static_cast<T*>(Find(MessageTypes::IndexOf<T>()));
+    return Find<T>();
   }
-  template <IsMessage T>
+  template <class T>
   bool Is() const {
     return As<T>() != nullptr;
   }
   // It is this message.
-  template <IsMessage T>
+  template <class T>
   const T& Get() const {
     CAPSTAN_CHECK(Is<T>());
     return *As<T>();
   }
-  template <IsMessage T>
+  template <class T>
   T& Get() {
     CAPSTAN_CHECK(Is<T>());
     return *As<T>();
   }
 
   // Calls visit(message) where it is one of these; whether it was.
-  template <IsMessage... Ts, class Visit>
+  template <class... Ts, class Visit>
   bool VisitAs(Visit visit) const {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);
   }
-  template <IsMessage... Ts, class Visit>
+  template <class... Ts, class Visit>
   bool VisitAs(Visit visit) {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);
   }
@@ -91,8 +68,9 @@ class Header {
   AnyMessage& any() { return *message_; }
 
  private:
-  // The message, where it is the one of this index in MessageTypes.
-  void* Find(std::size_t index) const;
+  // Null: it is another message.
+  template <class T>
+  T* Find() const;
 
   std::unique_ptr<AnyMessage> message_;
 };

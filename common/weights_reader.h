@@ -19,9 +19,12 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/messages/membership.h"
+#include "common/messages/shard_address.h"
 
 namespace capstan {
+
+struct Error;
+struct Weights;
 
 class WeightsReader {
  public:

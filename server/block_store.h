@@ -14,7 +14,7 @@
 
 #include "common/buffer.h"
 #include "common/catalog.h"
-#include "server/storage/snapshot.h"
+#include "server/storage/block_arrays.h"
 #include "update/block_update.h"
 
 namespace capstan::server {

@@ -13,6 +13,7 @@
 #include "common/messages/membership.h"
 #include "common/messages/shard_orders.h"
 #include "server/admission.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"
 
@@ -124,6 +125,12 @@ void Coordinator::Fail(Status reason, Outbox* out) {
   failure_ = std::move(reason);
   out->Say(Severity::kError, failure_.message());
   SendViews(out);
+}
+
+Coordinator::~Coordinator() = default;
+
+bool Coordinator::IsShard(PeerId from, ShardIndex shard) const {
+  return shard < shards_.size() && shards_[shard].peer == from;
 }
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {

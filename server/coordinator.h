@@ -22,8 +22,9 @@
 
 #include "common/actor.h"
 #include "common/backoff.h"
-#include "common/messages/shard_reports.h"
-#include "common/messages/snapshot_done.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/snapshot_id.h"
+#include "common/messages/step_parameters.h"
 #include "monitoring/metrics.h"
 #include "server/barrier.h"
 #include "server/coordinator_log.h"
@@ -34,6 +35,25 @@
 #include "server/ranks.h"
 #include "update/verdict.h"
 
+namespace capstan {
+struct Beat;
+struct Committed;
+struct GroupMember;
+struct Hello;
+struct Join;
+struct Leave;
+struct PartSource;
+struct PrepareReport;
+struct Prepared;
+struct Progress;
+struct ResetBad;
+struct ResetDone;
+struct ShardAddress;
+struct SnapshotDone;
+struct SnapshotsKept;
+struct View;
+}  // namespace capstan
+
 namespace capstan::server {
 
 class Coordinator {
@@ -43,6 +63,7 @@ class Coordinator {
   // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
               Instant now);
+  ~Coordinator();
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
@@ -91,20 +112,7 @@ class Coordinator {
 
  private:
   static constexpr std::size_t kPartsMax = 4096;  // of a shard; more are not remembered
-  struct ShardState {
-    std::optional<Hello> hello;  // of the newest incarnation
-    PeerId peer;
-    Instant last_heard{};
-    bool fresh = false;                // the hello echoes our own term
-    bool reset_done = false;           // of generation_, by hello's incarnation
-    std::optional<Prepared> prepared;  // of step_ or the next
-    std::optional<Step> committed;     // newest step it has published
-    std::optional<Progress> progress;
-    std::vector<SnapshotPart> parts;  // all that this life was ever heard to have: what is kept does not go away
-    std::string ahead;                // what it was told that is not in our log
-    PeerId rival;                     // another process that claims this index
-    Instant rival_since{};
-  };
+  struct ShardState;                              // coordinator_shard.h
 
   void Replay();
   void Append(LogRecord record);
@@ -123,7 +131,7 @@ class Coordinator {
   void On(const Leave& leave, Instant now, Outbox* out);
 
   // Whether `from` is the process whose Hello for this index was accepted.
-  bool IsShard(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
+  bool IsShard(PeerId from, ShardIndex shard) const;
   // Whether its sums are one for each segment of that shard, and those that the optimizer needs.
   bool Fits(const PrepareReport& report, ShardIndex shard) const;
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
@@ -261,12 +269,8 @@ class Coordinator {
   Step held_;                                // where workers update: the newest version that the shards have
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
-  struct PendingSnapshot {
-    SnapshotId id;
-    std::vector<std::optional<SnapshotDone>> parts;  // by shard
-    Instant since{};
-  };
-  std::optional<PendingSnapshot> snapshot_;
+  struct PendingSnapshot;
+  std::unique_ptr<PendingSnapshot> snapshot_;
   std::optional<Generation> overruled_;  // what shards ahead of the log have seen is left behind; their newest
   SnapshotId given_up_;                  // the newest that could not be written
   Instant last_snapshot_{};  // when the newest one began that exists, or was given up: what is lost on the way is due

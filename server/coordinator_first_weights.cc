@@ -3,6 +3,7 @@
 // of two workers never meet.
 #include "common/job/cluster_section.h"
 #include "server/coordinator.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {

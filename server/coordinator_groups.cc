@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "common/job/cluster_section.h"
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
 #include "server/coordinator.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {

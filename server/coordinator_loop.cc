@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include "common/float_control.h"
+#include "common/messages/shard_address.h"
+#include "common/messages/view.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
 #include "server/coordinator.h"

@@ -26,6 +26,10 @@
 #include "server/outgoing.h"
 #include "server/step_log.h"
 
+namespace capstan {
+struct ShardAddress;
+}  // namespace capstan
+
 namespace capstan::server {
 
 struct CoordinatorLoopOptions {

@@ -1,8 +1,10 @@
 // How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
 #include <algorithm>
 
+#include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
 #include "server/coordinator.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {

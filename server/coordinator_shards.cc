@@ -4,10 +4,11 @@
 #include "common/job/cluster_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
-#include "common/messages/membership.h"
+#include "common/messages/shard_address.h"
 #include "common/messages/shard_orders.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 
 namespace capstan::server {

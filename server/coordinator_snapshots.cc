@@ -7,6 +7,7 @@
 #include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
+#include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
 #include "server/manifests.h"
 
@@ -40,7 +41,8 @@ bool Coordinator::SnapshotDue(Step next, Instant now) {
 }
 
 void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
-  snapshot_ = PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now};
+  snapshot_ = std::make_unique<PendingSnapshot>(
+      PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now});
   pin_backoff_.Restart();
   pin_backoff_.Sent(now);  // a Commit asks first
 }

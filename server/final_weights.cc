@@ -1,5 +1,7 @@
 #include "server/final_weights.h"
 
+#include "common/messages/view.h"
+
 namespace capstan::server {
 
 Result<std::unique_ptr<FinalWeights>> FinalWeights::Create(const View& view, const Catalog* catalog, std::string path,

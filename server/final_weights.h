@@ -14,6 +14,10 @@
 #include "common/transport.h"
 #include "common/weights_reader.h"
 
+namespace capstan {
+struct View;
+}  // namespace capstan
+
 namespace capstan::server {
 
 class FinalWeights {

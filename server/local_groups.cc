@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
+
 namespace capstan::server {
 
 std::map<std::string, std::vector<LocalGroups::Seat>> LocalGroups::SeatsOf(const Membership& members) {

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "common/messages/group.h"
 #include "server/membership.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::server {
 

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "common/messages/group_state.h"
 #include "common/types.h"
+
+namespace capstan {
+enum class GroupState : std::uint8_t;
+}  // namespace capstan
 
 namespace capstan::server {
 
@@ -35,9 +38,9 @@ struct Worker {
   std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
-  std::uint64_t barrier = 0;             // the one it waits for
-  GroupState group = GroupState::kNone;  // allreduce: of the present generation; sync: of `group_epoch`
-  std::string group_text;                // as in its Beat
+  std::uint64_t barrier = 0;  // the one it waits for
+  GroupState group = {};      // kNone; allreduce: of the present generation; sync: of `group_epoch`
+  std::string group_text;     // as in its Beat
   std::uint64_t group_epoch = 0;
 };
 

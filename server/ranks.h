@@ -9,8 +9,12 @@
 #include <map>
 #include <string>
 
-#include "common/messages/forward.h"
+#include "common/status.h"
 #include "server/membership.h"
+
+namespace capstan {
+struct Join;
+}  // namespace capstan
 
 namespace capstan::server {
 

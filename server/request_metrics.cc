@@ -2,9 +2,13 @@
 
 #include <optional>
 
+#include "common/messages/assign.h"
 #include "common/messages/commit.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/error.h"
-#include "common/messages/pushes.h"
+#include "common/messages/membership.h"
+#include "common/messages/pull.h"
+#include "common/messages/push.h"
 #include "common/messages/shard_orders.h"
 
 namespace capstan::server {

@@ -6,14 +6,24 @@
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/assign.h"
+#include "common/messages/commit.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/error.h"
+#include "common/messages/fetch.h"
 #include "common/messages/fetched.h"
+#include "common/messages/hello.h"
 #include "common/messages/limits.h"
-#include "common/messages/pushes.h"
+#include "common/messages/prepared.h"
+#include "common/messages/push.h"
+#include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "common/metrics_check.h"
 #include "server/admission.h"
+#include "server/parked_pull.h"
 #include "server/snapshot_load.h"
 
 namespace capstan::server {
@@ -239,7 +249,9 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
 }
 
 Staged& Shard::AckFor(PeerId from, Step step) {
-  Staged& ack = acks_[{from, step}];
+  std::unique_ptr<Staged>& held = acks_[{from, step}];
+  if (held == nullptr) held = std::make_unique<Staged>();
+  Staged& ack = *held;
   ack.step = step;
   return ack;
 }
@@ -251,7 +263,8 @@ void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
 void Shard::Flush(Instant now, Outbox* out) {
   StartAppend(now);
   if (PullsAreBounded(options_.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
-  for (auto& [key, ack] : acks_) {
+  for (auto& [key, held] : acks_) {
+    Staged& ack = *held;
     ack.generation = generation_;
     ack.incarnation = options_.incarnation;
     ack.shard = options_.shard;
@@ -509,7 +522,7 @@ Hello Shard::MakeHello() const {
   hello.version = serving() ? version_ : Version{0};
   hello.parts = parts_;
   hello.newest_kept = life_.newest_kept;
-  hello.last_commit = last_commit_;
+  if (last_commit_ != nullptr) hello.last_commit = *last_commit_;
   if (prepared_) hello.prepared = MakePrepared();
   hello.config_hash = options_.config_hash;
   hello.endpoint = options_.endpoint;

@@ -27,12 +27,8 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/messages/commit.h"
-#include "common/messages/pull.h"
 #include "common/messages/slot_report.h"
-#include "common/messages/snapshot_done.h"
 #include "common/messages/snapshot_id.h"
-#include "common/messages/staged.h"
 #include "common/messages/step_parameters.h"
 #include "monitoring/metrics.h"
 #include "server/block_store.h"
@@ -44,6 +40,28 @@
 #include "server/step_program_state.h"
 #include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
+
+namespace capstan {
+struct Assign;
+struct Commit;
+struct CoverageQuery;
+struct EndSlot;
+struct Fetch;
+struct Hello;
+struct Pin;
+struct Ping;
+struct Prepared;
+struct Progress;
+struct Pull;
+struct Push;
+struct Rates;
+struct Redo;
+struct Reset;
+struct Shutdown;
+struct SnapshotDone;
+struct SnapshotsKept;
+struct Staged;
+}  // namespace capstan
 
 namespace capstan::server {
 
@@ -85,7 +103,8 @@ class Shard {
   std::uint64_t logged_records() const { return next_record_ - 1; }
   Version version() const { return version_; }
   Term term() const { return term_; }
-  const std::optional<Commit>& last_commit() const { return last_commit_; }
+  // Null: none in what is served.
+  const Commit* last_commit() const { return last_commit_.get(); }
   std::uint32_t attempt() const { return attempt_; }
   bool prepared() const { return prepared_; }
   std::uint64_t hash_mismatches() const { return hash_mismatches_; }
@@ -111,12 +130,7 @@ class Shard {
     std::vector<std::uint64_t> last;  // async: newest sequence number applied, per slot
     std::uint64_t updates = 0;        // async: of this block
   };
-  struct ParkedPull {
-    PeerId peer;
-    Pull pull;
-    Instant since{};
-    std::vector<BlockIndex> sent;  // tentatively, of the present attempt
-  };
+  struct ParkedPull;  // parked_pull.h
   struct AnsweredPull {
     PeerId peer;
     SessionId session;
@@ -256,9 +270,9 @@ class Shard {
     std::shared_ptr<std::atomic<bool>> cancelled;
   };
   std::optional<Writing> writing_;
-  std::optional<SnapshotDone> snapshot_done_;  // the newest of this generation
-  bool snapshot_settled_ = false;              // the coordinator has taken note of it
-  std::size_t peer_reads_ = 0;                 // under way
+  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest of this generation
+  bool snapshot_settled_ = false;                // the coordinator has taken note of it
+  std::size_t peer_reads_ = 0;                   // under way
   FirstWeights first_weights_;
   bool first_pin_waits_ = false;                                         // version 0 is to be kept when it is whole
   std::map<std::pair<PeerId, Step>, std::vector<BlockIndex>> assigned_;  // to be acknowledged
@@ -301,12 +315,12 @@ class Shard {
   StepProgramState program_state_, next_program_state_;     // sync: that came with reports_ and next_reports_
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
-  std::optional<Commit> last_commit_;
+  std::unique_ptr<const Commit> last_commit_;
 
   std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
   std::vector<ParkedPull> parked_;
   std::vector<AnsweredPull> answered_;  // that waited for the present version, and what they have of it
-  std::map<std::pair<PeerId, Step>, Staged> acks_;
+  std::map<std::pair<PeerId, Step>, std::unique_ptr<Staged>> acks_;
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;
   bool shut_down_ = false;

@@ -1,9 +1,11 @@
 // How a shard counts pushes without global steps: each slot's in their order, and what the coordinator hears of them.
 #include <algorithm>
 
-#include "common/messages/pushes.h"
+#include "common/messages/end_slot.h"
+#include "common/messages/push.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/staged.h"
 #include "server/shard.h"
 
 namespace capstan::server {

@@ -5,7 +5,8 @@
 #include <span>
 
 #include "common/hash.h"
-#include "common/messages/pushes.h"
+#include "common/messages/assign.h"
+#include "server/parked_pull.h"
 #include "server/shard.h"
 
 namespace capstan::server {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/encoding.h"
+#include "common/messages/staged.h"
 #include "server/admission.h"
 #include "server/shard.h"
 #include "server/snapshot_load.h"

@@ -23,6 +23,7 @@
 #include "server/shard_options.h"
 #include "server/storage/push_log_thread.h"
 #include "server/storage/shard_disk_thread.h"
+#include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
 

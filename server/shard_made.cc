@@ -1,7 +1,7 @@
 // How a shard gets the versions that workers make, in mode allreduce: those that are to be kept, block by block, as
 // part of the step that makes them. All workers have the same; the first one of each array counts.
 #include "common/hash.h"
-#include "common/messages/pushes.h"
+#include "common/messages/assign.h"
 #include "server/shard.h"
 
 namespace capstan::server {

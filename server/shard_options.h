@@ -12,7 +12,7 @@
 #include "common/job/mode.h"
 #include "common/messages/snapshot_id.h"
 #include "common/types.h"
-#include "server/storage/shard_disk.h"
+#include "server/storage/shard_life.h"
 #include "update/optimizer.h"
 
 namespace capstan::server {

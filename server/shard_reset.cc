@@ -1,8 +1,12 @@
 // How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
 // forgotten.
 #include "common/encoding.h"
+#include "common/messages/commit.h"
 #include "common/messages/limits.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/staged.h"
+#include "server/parked_pull.h"
 #include "server/shard.h"
 #include "server/snapshot_load.h"
 

@@ -2,7 +2,10 @@
 // coordinator keeps newer ones.
 #include <algorithm>
 
+#include "common/messages/fetch.h"
 #include "common/messages/fetched.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "server/admission.h"
 #include "server/shard.h"
 #include "server/snapshot_load.h"
@@ -13,11 +16,11 @@ namespace {
 
 SnapshotId IdOf(const SnapshotDone& done) { return {done.generation, done.version}; }
 
-Fetched NoBlock(const Fetch& fetch, std::string why) {
+Fetched NoBlock(const StoredBlock& wanted, std::string why) {
   Fetched none;
-  none.snapshot = fetch.snapshot;
-  none.part = fetch.part;
-  none.block = fetch.block;
+  none.snapshot = wanted.snapshot;
+  none.part = wanted.part;
+  none.block = wanted.block;
   none.failure = std::move(why);
   return none;
 }
@@ -79,7 +82,7 @@ SnapshotImage Shard::MakeImage(SnapshotId id) const {
 }
 
 void Shard::FinishSnapshot(SnapshotDone done, Instant now, Outbox* out) {
-  snapshot_done_ = std::move(done);
+  snapshot_done_ = std::make_unique<SnapshotDone>(std::move(done));
   snapshot_settled_ = false;
   snapshot_backoff_.Restart();
   SendSnapshotDone(now, out);
@@ -116,15 +119,16 @@ void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
 }
 
 void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
+  const StoredBlock wanted{fetch.snapshot, fetch.part, fetch.block};
   const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const SnapshotPart& part) {
-    return part.id == fetch.snapshot && part.part == fetch.part;
+    return part.id == wanted.snapshot && part.part == wanted.part;
   });
   if (!here) {
-    return out->Send(from, NoBlock(fetch, "that part is not here"));
+    return out->Send(from, NoBlock(wanted, "that part is not here"));
   }
   if (peer_reads_ >= kPeerReadsMax) return;  // it will be asked for again
   ++peer_reads_;
-  work_.push_back(ReadForPeer{from, fetch});
+  work_.push_back(ReadForPeer{from, wanted});
 }
 
 // ---- what came of the disk's work ----------------------------------------------------------------------------------
@@ -163,13 +167,13 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
 void Shard::On(PeerRead result, Instant, Outbox* out) {
   --peer_reads_;
   if (!result.status.ok()) {
-    return out->Send(result.peer, NoBlock(result.fetch, result.status.message()));
+    return out->Send(result.peer, NoBlock(result.wanted, result.status.message()));
   }
   for (std::uint32_t array = 0; array < result.arrays.size(); ++array) {
     Fetched fetched;
-    fetched.snapshot = result.fetch.snapshot;
-    fetched.part = result.fetch.part;
-    fetched.block = result.fetch.block;
+    fetched.snapshot = result.wanted.snapshot;
+    fetched.part = result.wanted.part;
+    fetched.block = result.wanted.block;
     fetched.array = array;
     fetched.updates = result.entry.updates;
     fetched.last = result.entry.last;

@@ -6,8 +6,10 @@
 // gets Published again, and no block twice: what was lost is asked for by a pull that waits for nothing.
 #include <algorithm>
 
+#include "common/messages/commit.h"
 #include "common/messages/weights.h"
 #include "server/admission.h"
+#include "server/parked_pull.h"
 #include "server/shard.h"
 
 namespace capstan::server {

@@ -1,9 +1,12 @@
 // What a shard reports of a prepared step, and what it makes of the verdict.
 #include <utility>
 
+#include "common/messages/commit.h"
+#include "common/messages/prepared.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
 #include "server/admission.h"
+#include "server/parked_pull.h"
 #include "server/shard.h"
 
 namespace capstan::server {
@@ -59,7 +62,7 @@ void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   version_ = version_.Next();
   parameters_ = commit.next;
   NoteHeld();
-  last_commit_ = commit;
+  last_commit_ = std::make_unique<const Commit>(commit);
   BeginStep();
   metrics_->version.Set(static_cast<double>(version_.value));
   if (parameters_.snapshot) PinSnapshot({generation_, version_}, now, out);

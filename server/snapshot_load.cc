@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "common/messages/fetch.h"
 #include "common/messages/fetched.h"
 
 namespace capstan::server {

@@ -18,8 +18,12 @@
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
-#include "common/messages/shard_orders.h"
+#include "common/messages/reset.h"
 #include "server/storage/shard_disk.h"
+
+namespace capstan {
+struct Fetched;
+}  // namespace capstan
 
 namespace capstan::server {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "common/job/optimizer_section.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/prepared.h"
 
 namespace capstan {
 

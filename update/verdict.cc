@@ -11,7 +11,7 @@
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/loss_scale.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/prepared.h"
 #include "common/metrics_check.h"
 #include "update/schedule.h"
 #include "update/trust_ratios.h"

@@ -14,11 +14,12 @@
 
 #include "common/catalog.h"
 #include "common/job/forward.h"
-#include "common/messages/forward.h"
 #include "common/messages/slot_report.h"
 #include "common/messages/step_parameters.h"
 
 namespace capstan {
+
+struct Prepared;
 
 // What a committed step looked like: one line of metrics.jsonl.
 struct StepRecord {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/storage/snapshot.h"
 #include "server/storage/verified_read.h"
 
 namespace capstan::cli {

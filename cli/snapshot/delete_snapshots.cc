@@ -9,6 +9,7 @@
 #include "server/manifests.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "server/storage/shard_life.h"
 
 namespace capstan::cli {
 

@@ -9,6 +9,7 @@
 #include "cli/snapshot/job_catalog.h"
 #include "common/job/optimizer_section.h"
 #include "common/safetensors.h"
+#include "server/storage/snapshot.h"
 #include "server/storage/verified_read.h"
 
 namespace capstan::cli {

@@ -23,6 +23,8 @@
 #include "server/admission.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "server/storage/shard_life.h"
+#include "server/storage/snapshot.h"
 #include "update/optimizer.h"
 #include "update/verdict.h"
 

@@ -11,16 +11,18 @@
 
 namespace capstan {
 
+struct StagedNode {
+  BlockIndex block = 0;
+  Node node;
+  bool operator==(const StagedNode&) const = default;
+};
+
 struct Staged {
   Generation generation;
   Incarnation incarnation;
   ShardIndex shard = 0;
   Step step;
-  struct Entry {
-    BlockIndex block = 0;
-    Node node;
-    bool operator==(const Entry&) const = default;
-  };
+  using Entry = StagedNode;
   std::vector<Entry> held;            // nodes held (or already applied); cumulative for those named
   std::vector<SlotIndex> ended;       // slots whose EndSlot is held
   std::vector<std::uint64_t> clocks;  // modes without global steps, in answer to a CoverageQuery: per slot, the newest

@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "server/storage/owned_slice.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/snapshot_store.h"
 #include "server/storage/verified_read.h"
 
 namespace capstan::server {
@@ -72,9 +73,9 @@ DiskResult Do(LoadSnapshot work, SnapshotStore* store) {
 }
 
 Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header, PeerRead* result) {
-  const SnapshotHeader::Block* entry = header.Find(result->fetch.block);
+  const SnapshotHeader::Block* entry = header.Find(result->wanted.block);
   if (entry == nullptr) {
-    return Invalid(NameOfPart(header.id, header.part) + " has no block " + std::to_string(result->fetch.block));
+    return Invalid(NameOfPart(header.id, header.part) + " has no block " + std::to_string(result->wanted.block));
   }
   std::vector<Slice> arrays;
   for (std::uint32_t i = 0; i < header.array_count; ++i) {
@@ -88,8 +89,8 @@ Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header
 }
 
 Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
-  CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->fetch.snapshot, result->fetch.part));
-  if (result->fetch.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
+  CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->wanted.snapshot, result->wanted.part));
+  if (result->wanted.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
   result->arrays.push_back(SliceOf(EncodeSnapshotHeader(header)));
   result->entry.hashes[0] = Hash64(result->arrays[0].bytes());
   return {};
@@ -98,7 +99,7 @@ Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
 DiskResult Do(ReadForPeer work, SnapshotStore* store) {
   PeerRead result;
   result.peer = work.peer;
-  result.fetch = work.fetch;
+  result.wanted = work.wanted;
   result.status = ReadPartForPeer(*store, &result);
   return result;
 }

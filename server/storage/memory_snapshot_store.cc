@@ -5,6 +5,9 @@
 #include <string>
 
 #include "common/hash.h"
+#include "common/messages/snapshot_id.h"
+#include "server/storage/shard_life.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::server {
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/storage/shard_life.h"
+#include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 
 namespace capstan::server {

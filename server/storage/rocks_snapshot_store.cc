@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/storage/rocks_folder.h"
+#include "server/storage/shard_life.h"
 
 namespace capstan::server {
 

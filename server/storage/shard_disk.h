@@ -13,14 +13,15 @@
 #include <variant>
 #include <vector>
 
-#include "common/messages/fetch.h"
 #include "common/messages/snapshot_id.h"
 #include "common/messages/step_parameters.h"
 #include "common/status.h"
+#include "server/storage/shard_life.h"
 #include "server/storage/snapshot.h"
-#include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
+
+class SnapshotStore;
 
 struct RememberLife {
   ShardLife life;
@@ -50,10 +51,17 @@ struct LoadSnapshot {
   std::vector<LoadTarget> targets;  // in catalog order
 };
 
-// Another shard asks for a block, or for a part's header.
+// A block of a snapshot's part; kFetchHeader: the part's header.
+struct StoredBlock {
+  SnapshotId snapshot;
+  ShardIndex part = 0;
+  BlockIndex block = 0;
+};
+
+// Another shard asks for it.
 struct ReadForPeer {
   PeerId peer;
-  Fetch fetch;
+  StoredBlock wanted;
 };
 
 struct RemoveParts {
@@ -82,7 +90,7 @@ struct SnapshotLoaded {
 
 struct PeerRead {
   PeerId peer;
-  Fetch fetch;
+  StoredBlock wanted;
   Status status;
   SnapshotHeader::Block entry;  // of a header: its hash alone
   std::vector<Slice> arrays;    // of the block; or the header, encoded

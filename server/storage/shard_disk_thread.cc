@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "server/storage/snapshot_store.h"
+
 namespace capstan::server {
 
 namespace {

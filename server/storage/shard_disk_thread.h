@@ -14,6 +14,7 @@
 
 #include "monitoring/trace.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/snapshot_store.h"
 #include "server/storage/work_thread.h"
 
 namespace capstan::server {

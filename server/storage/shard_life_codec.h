@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/status.h"
-#include "server/storage/snapshot.h"
+#include "server/storage/shard_life.h"
 
 namespace capstan::server {
 

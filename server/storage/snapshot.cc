@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "common/hash.h"
-#include "common/messages/shard_reports.h"
 
 namespace capstan::server {
 

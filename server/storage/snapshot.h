@@ -14,10 +14,9 @@
 #include "common/messages/snapshot_id.h"
 #include "common/messages/step_parameters.h"
 #include "common/types.h"
+#include "server/storage/block_arrays.h"
 
 namespace capstan::server {
-
-inline constexpr std::size_t kBlockArraysMax = 3;  // weights and two optimizer states
 
 struct SnapshotHeader {
   JobId job;
@@ -51,17 +50,6 @@ struct SnapshotHeader {
 struct SnapshotImage {
   SnapshotHeader header;                                   // without hashes
   std::vector<std::array<Slice, kBlockArraysMax>> arrays;  // by position in header.blocks
-};
-
-// What a shard's directory must remember over its death, beside its snapshots.
-struct ShardLife {
-  JobId job;  // null: of no job yet
-  ShardIndex shard = 0;
-  Incarnation incarnation;
-  Term term;
-  Generation generation;
-  SnapshotId newest_kept;
-  bool operator==(const ShardLife&) const = default;
 };
 
 }  // namespace capstan::server

@@ -13,9 +13,18 @@
 #include <vector>
 
 #include "common/status.h"
-#include "server/storage/snapshot.h"
+#include "common/types.h"
+
+namespace capstan {
+struct SnapshotId;
+struct SnapshotPart;
+}  // namespace capstan
 
 namespace capstan::server {
+
+struct ShardLife;
+struct SnapshotHeader;
+struct SnapshotImage;
 
 class SnapshotReader {
  public:

@@ -1,6 +1,8 @@
 #include "server/storage/verified_read.h"
 
 #include "common/hash.h"
+#include "common/messages/snapshot_id.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::server {
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 
 namespace capstan::server {

@@ -1,4 +1,7 @@
 // A session in a barrier: which number it waits for, what it hears meanwhile, and when it goes on.
+#include "common/messages/membership.h"
+#include "common/messages/push.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

@@ -10,6 +10,9 @@
 #include "common/hash.h"
 #include "common/job/mode.h"
 #include "common/messages/error.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "common/messages/weights.h"
 #include "worker/client/session.h"
 

@@ -1,4 +1,8 @@
 // A worker that brings the job's first weights.
+#include "common/messages/assign.h"
+#include "common/messages/membership.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

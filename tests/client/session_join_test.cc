@@ -1,5 +1,9 @@
 // How a session comes into a job, follows it, and ends.
+#include "common/messages/end_slot.h"
 #include "common/messages/limits.h"
+#include "common/messages/membership.h"
+#include "common/messages/push.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

@@ -1,4 +1,10 @@
 // Workers of one machine that add up their pushes: what a session holds meanwhile, and when it sends it after all.
+#include "common/messages/end_slot.h"
+#include "common/messages/group_state.h"
+#include "common/messages/membership.h"
+#include "common/messages/push.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

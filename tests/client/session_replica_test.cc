@@ -1,5 +1,10 @@
 // Mode allreduce in a session: rounds without weights, the group's addresses, and versions that are given away.
+#include "common/messages/assign.h"
+#include "common/messages/group_state.h"
+#include "common/messages/membership.h"
 #include "common/messages/pull.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 

@@ -1,6 +1,12 @@
 // Rounds of a synchronous job: what is asked, what is kept, what is sent again.
+#include "common/messages/end_slot.h"
+#include "common/messages/membership.h"
 #include "common/messages/pull.h"
+#include "common/messages/push.h"
+#include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
 
@@ -361,9 +367,9 @@ TEST_CASE("strangers, and kinds that are not for a worker, change nothing", "[cl
   from(PeerId{77}, done);
   from(SessionBench::PeerOf(0), done);
   from(PeerId{77}, Error{Code::kRefused, {}, {}, {}, {}, 0, ""});
-  from(SessionBench::PeerOf(0), Commit{});
+  from(SessionBench::PeerOf(0), Shutdown{});
   from(kCoordinator, Staged{});
-  from(kCoordinator, Hello{});
+  from(kCoordinator, Committed{});
   bench.Tick();
   CHECK(bench.NoEvents());
 }

@@ -1,4 +1,5 @@
 // Tentative weights in a session: held until their version is published, and dropped when they are not its own.
+#include "common/messages/end_slot.h"
 #include "common/messages/pull.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"

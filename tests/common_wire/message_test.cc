@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/messages/commit.h"
-#include "common/messages/error.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 
 using namespace capstan;
@@ -19,14 +19,14 @@ TEST_CASE("a header is the message that it was made of and no other", "[message]
 }
 
 TEST_CASE("a copy of a header is changed by itself", "[message]") {
-  Error error;
-  error.message = "first";
-  Header header = error, copy = header;
-  copy.Get<Error>().message = "second";
-  CHECK(header.Get<Error>().message == "first");
+  ResetBad bad;
+  bad.reason = "first";
+  Header header = bad, copy = header;
+  copy.Get<ResetBad>().reason = "second";
+  CHECK(header.Get<ResetBad>().reason == "first");
   header = copy;
   copy = Ping{};
-  CHECK(header.Get<Error>().message == "second");
+  CHECK(header.Get<ResetBad>().reason == "second");
   CHECK(copy.Is<Ping>());
 }
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "common/messages/pull.h"
-#include "common/messages/pushes.h"
+#include "common/messages/push.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
 #include "common/zmq_transport.h"

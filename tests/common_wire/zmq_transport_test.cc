@@ -1,5 +1,6 @@
 // What strangers can do to a ZeroMQ transport: bytes and frames that none of ours would send.
 #include "common/zmq_transport.h"
+#include "common/messages/push.h"
 
 #include <arpa/inet.h>
 #include <malloc.h>
@@ -13,9 +14,7 @@
 
 #include "common/header_seal.h"
 #include "common/messages/error.h"
-#include "common/messages/pushes.h"
 #include "common/messages/shard_orders.h"
-#include "common/messages/shard_reports.h"
 #include "common/wire_codec.h"
 #include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"

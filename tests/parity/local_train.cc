@@ -10,7 +10,7 @@
 #include "common/encoding.h"
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/prepared.h"
 #include "server/block_store.h"
 #include "tests/parity/local_job.h"
 #include "update/verdict.h"

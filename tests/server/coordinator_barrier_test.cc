@@ -1,5 +1,6 @@
 // Workers that wait for each other: who is waited for, when they go on, and what a restart of the coordinator changes.
 #include "common/job/cluster_section.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -3,6 +3,12 @@
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
+#include "common/messages/commit.h"
+#include "common/messages/membership.h"
+#include "common/messages/prepared.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/view.h"
 
 namespace capstan::server {
 
@@ -27,6 +33,74 @@ void CoordinatorBench::Run() {
   for (std::uint32_t i = 0; i < config.cluster.workers; ++i) Joins("w" + std::to_string(i));
   for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
   Forget();
+}
+
+View CoordinatorBench::ViewOf(const Join& join) {
+  const std::vector<View> views = Take<View>(PeerOf(join));
+  if (!views.empty()) sessions_[PeerOf(join)] = views.back().session;
+  return views.empty() ? View{} : views.back();
+}
+
+Beat CoordinatorBench::MakeBeat(const Join& join) {
+  ViewOf(join);
+  Beat beat;
+  beat.session = sessions_[PeerOf(join)];
+  beat.nonce = join.nonce;
+  return beat;
+}
+
+Leave CoordinatorBench::MakeLeave(const Join& join) {
+  ViewOf(join);
+  return {sessions_[PeerOf(join)], join.nonce, "test"};
+}
+
+void CoordinatorBench::AnswerReset(ShardIndex shard) {
+  Hello& hello = shards[shard].hello;
+  hello.serving = true;
+  hello.generation = coordinator->generation();
+  const std::vector<RecoverRecord> recovered = Logged<RecoverRecord>();
+  hello.version = recovered.empty() ? Version{} : recovered.back().snapshot.version;
+  hello.last_commit.reset();
+  hello.prepared.reset();
+  Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
+}
+
+void CoordinatorBench::Commits(ShardIndex shard, const Commit& commit) {
+  Hello& hello = shards[shard].hello;
+  hello.version = Version{commit.step.value + 1};
+  hello.last_commit = commit;
+  hello.prepared.reset();
+  Send(shards[shard].peer, Committed{shard, hello.incarnation, hello.generation, commit.step});
+}
+
+void CoordinatorBench::DoStep(std::uint64_t step) {
+  for (ShardIndex i = 0; i < shards.size(); ++i) Prepares(i, step);
+  for (ShardIndex i = 0; i < shards.size(); ++i) {
+    const std::vector<Commit> commits = TakeFromShard<Commit>(i);
+    if (!commits.empty()) Commits(i, commits.back());
+  }
+}
+
+SnapshotDone CoordinatorBench::MakeDone(ShardIndex shard, std::uint64_t version) const {
+  SnapshotDone done{shard,
+                    shards[shard].hello.incarnation,
+                    coordinator->term(),
+                    coordinator->generation(),
+                    Version{version},
+                    {},
+                    0,
+                    0,
+                    {}};
+  done.parameters.updates = version;
+  done.parameters.learning_rate = 0.25F;
+  done.parameters.snapshot = true;
+  done.digest = DigestOf({done.generation, done.version}, shard);
+  done.bytes = 1000;
+  return done;
+}
+
+void CoordinatorBench::Keeps(ShardIndex shard, std::uint64_t version) {
+  Send(shards[shard].peer, MakeDone(shard, version));
 }
 
 Prepared CoordinatorBench::MakePrepared(ShardIndex shard, std::uint64_t step, double square,

@@ -8,9 +8,15 @@
 #include <vector>
 
 #include "common/job_config.h"
+#include "common/messages/hello.h"
 #include "common/messages/membership.h"
-#include "common/messages/snapshot_done.h"
 #include "server/coordinator.h"
+
+namespace capstan {
+struct Prepared;
+struct SnapshotDone;
+struct View;
+}  // namespace capstan
 
 namespace capstan::server {
 
@@ -99,22 +105,9 @@ class CoordinatorBench {
     return join;
   }
   // The newest view sent to a worker; nothing: none since the last one was taken.
-  View ViewOf(const Join& join) {
-    const std::vector<View> views = Take<View>(PeerOf(join));
-    if (!views.empty()) sessions_[PeerOf(join)] = views.back().session;
-    return views.empty() ? View{} : views.back();
-  }
-  Beat MakeBeat(const Join& join) {
-    ViewOf(join);
-    Beat beat;
-    beat.session = sessions_[PeerOf(join)];
-    beat.nonce = join.nonce;
-    return beat;
-  }
-  Leave MakeLeave(const Join& join) {
-    ViewOf(join);
-    return {sessions_[PeerOf(join)], join.nonce, "test"};
-  }
+  View ViewOf(const Join& join);
+  Beat MakeBeat(const Join& join);
+  Leave MakeLeave(const Join& join);
 
   // ---- shards
   void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
@@ -125,16 +118,7 @@ class CoordinatorBench {
       SayHello(i);
     }
   }
-  void AnswerReset(ShardIndex shard) {
-    Hello& hello = shards[shard].hello;
-    hello.serving = true;
-    hello.generation = coordinator->generation();
-    const std::vector<RecoverRecord> recovered = Logged<RecoverRecord>();
-    hello.version = recovered.empty() ? Version{} : recovered.back().snapshot.version;
-    hello.last_commit.reset();
-    hello.prepared.reset();
-    Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
-  }
+  void AnswerReset(ShardIndex shard);
   // A job that runs, with workers "w0", "w1", ...
   void Run();
   Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const;
@@ -142,21 +126,9 @@ class CoordinatorBench {
     shards[shard].hello.prepared = MakePrepared(shard, step, square, attempt);
     Send(shards[shard].peer, *shards[shard].hello.prepared);
   }
-  void Commits(ShardIndex shard, const Commit& commit) {
-    Hello& hello = shards[shard].hello;
-    hello.version = Version{commit.step.value + 1};
-    hello.last_commit = commit;
-    hello.prepared.reset();
-    Send(shards[shard].peer, Committed{shard, hello.incarnation, hello.generation, commit.step});
-  }
+  void Commits(ShardIndex shard, const Commit& commit);
   // A whole step, on all shards.
-  void DoStep(std::uint64_t step) {
-    for (ShardIndex i = 0; i < shards.size(); ++i) Prepares(i, step);
-    for (ShardIndex i = 0; i < shards.size(); ++i) {
-      const std::vector<Commit> commits = TakeFromShard<Commit>(i);
-      if (!commits.empty()) Commits(i, commits.back());
-    }
-  }
+  void DoStep(std::uint64_t step);
   // A new process takes a shard's place, with these parts in its directory.
   void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
     Hello& hello = shards[shard].hello;
@@ -169,28 +141,12 @@ class CoordinatorBench {
     hello.term = coordinator->term();
     SayHello(shard);
   }
-  SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const {
-    SnapshotDone done{shard,
-                      shards[shard].hello.incarnation,
-                      coordinator->term(),
-                      coordinator->generation(),
-                      Version{version},
-                      {},
-                      0,
-                      0,
-                      {}};
-    done.parameters.updates = version;
-    done.parameters.learning_rate = 0.25F;
-    done.parameters.snapshot = true;
-    done.digest = DigestOf({done.generation, done.version}, shard);
-    done.bytes = 1000;
-    return done;
-  }
+  SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const;
   static std::uint64_t DigestOf(SnapshotId id, ShardIndex part) {
     return id.generation.value * 10000 + id.version.value * 100 + part;
   }
   static SnapshotPart PartOf(SnapshotId id, ShardIndex part) { return {id, part, DigestOf(id, part)}; }
-  void Keeps(ShardIndex shard, std::uint64_t version) { Send(shards[shard].peer, MakeDone(shard, version)); }
+  void Keeps(ShardIndex shard, std::uint64_t version);
   template <class T>
   std::vector<T> Logged() const {
     std::vector<T> records;

@@ -2,6 +2,11 @@
 // goes back.
 #include "common/job/job_section.h"
 #include "common/job_config.h"
+#include "common/messages/hello.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

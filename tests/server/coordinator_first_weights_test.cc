@@ -2,6 +2,8 @@
 #include "common/job/job_section.h"
 #include "common/job/snapshot_section.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,7 +1,11 @@
 // Mode allreduce in the coordinator: groups of workers, and what a change of them costs.
 #include "common/job/job_section.h"
 #include "common/job/snapshot_section.h"
-#include "common/messages/shard_orders.h"
+#include "common/messages/commit.h"
+#include "common/messages/prepared.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

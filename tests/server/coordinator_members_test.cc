@@ -3,7 +3,12 @@
 #include "common/job/limits_section.h"
 #include "common/job_config.h"
 #include "common/messages/error.h"
+#include "common/messages/hello.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_address.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,5 +1,6 @@
 // Workers that come with a rank: each has its own slot, which nobody else is given.
 #include "common/messages/error.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -4,7 +4,14 @@
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job/snapshot_section.h"
+#include "common/messages/commit.h"
 #include "common/messages/error.h"
+#include "common/messages/hello.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/view.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

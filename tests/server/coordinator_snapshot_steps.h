@@ -6,7 +6,9 @@
 
 #include "common/job/job_section.h"
 #include "common/job/snapshot_section.h"
-#include "common/messages/shard_orders.h"
+#include "common/messages/commit.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_reports.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,4 +1,6 @@
 // When a snapshot exists, and how long it stays.
+#include "common/messages/shard_orders.h"
+#include "common/messages/snapshot_done.h"
 #include "tests/server/coordinator_snapshot_steps.h"
 
 namespace capstan::server {

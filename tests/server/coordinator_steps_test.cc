@@ -3,8 +3,14 @@
 
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
+#include "common/messages/commit.h"
 #include "common/messages/error.h"
+#include "common/messages/hello.h"
+#include "common/messages/prepared.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
 

@@ -1,4 +1,6 @@
 // Programs that read a job without taking part in it: what the coordinator tells them, and which arrays a shard gives.
+#include "common/messages/pull.h"
+#include "common/messages/view.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
@@ -113,7 +115,7 @@ TEST_CASE("a pull may be of the optimizer's state, of the same version as the we
   bench.Start();
   for (std::uint64_t step : {0U, 1U}) {
     bench.CompleteStep(step, 1.0F);
-    bench.FromCoordinator(bench.MakeCommit(step));
+    bench.Commits(step);
   }
   bench.Forget();
   Pull pull = bench.MakePull(2, {0, 2});
@@ -140,7 +142,7 @@ TEST_CASE("a pull of state waits for its version as one of weights does", "[serv
   bench.FromWorker(pull);
   CHECK(bench.Silent());
   bench.CompleteStep(0, 2.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Weights>().at(0).array == 1);
   CHECK(*reinterpret_cast<const float*>(bench.payloads.back().data) == 4.0F);  // the sum of squares
   pull.array = UINT32_MAX;

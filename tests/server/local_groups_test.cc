@@ -4,6 +4,8 @@
 
 #include "common/job/allreduce_section.h"
 #include "common/job/job_section.h"
+#include "common/messages/group.h"
+#include "common/messages/view.h"
 #include "server/slot_assignment.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"

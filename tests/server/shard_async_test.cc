@@ -1,5 +1,7 @@
 // A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
+#include "common/messages/end_slot.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -218,7 +220,7 @@ TEST_CASE("async: steps are neither prepared nor committed", "[server][async]") 
   bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
   bench.FromWorker(bench.MakeEnd(1, 0));
   CHECK(!bench.shard->prepared());
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
   CHECK(bench.shard->version() == Version{0});
   CHECK(bench.WeightOf(0) == -1.0F);

@@ -12,12 +12,20 @@
 #include "common/hash.h"
 #include "common/job/mode.h"
 #include "common/job/optimizer_kind.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/error.h"
-#include "common/messages/pushes.h"
+#include "common/messages/pull.h"
+#include "common/messages/push.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/staged.h"
 #include "server/shard.h"
 #include "server/storage/memory_push_log.h"
 #include "server/storage/memory_snapshot_store.h"
+
+namespace capstan {
+struct Commit;
+}  // namespace capstan
 
 namespace capstan::server {
 
@@ -149,20 +157,12 @@ class ShardBench {
     out_.Clear();
     return *this;
   }
-  Commit MakeCommit(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply) const {
-    Commit commit{Term{1}, generation, Step{step}, attempt, action, {}};
-    commit.next.learning_rate = 1.0F;
-    commit.next.updates = step + 1;
-    return commit;
-  }
+  Commit MakeCommit(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply) const;
   Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip, std::vector<float> trust_ratios = {}) const {
     return {Term{1}, generation, Step{step}, attempt, clip, std::move(trust_ratios)};
   }
-  Commit MakeSnapshotCommit(std::uint64_t step) const {
-    Commit commit = MakeCommit(step);
-    commit.next.snapshot = true;
-    return commit;
-  }
+  void Commits(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply);
+  Commit MakeSnapshotCommit(std::uint64_t step) const;
   Pin MakePin(std::uint64_t version) const { return {Term{1}, generation, Version{version}}; }
   SnapshotsKept MakeKept(std::vector<SnapshotId> kept, SnapshotId settled) const {
     return {Term{1}, generation, std::move(kept), settled};

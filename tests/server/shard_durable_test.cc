@@ -1,6 +1,8 @@
 // A shard that acknowledges durably: what it admits is logged, then applied, then acknowledged; and what it finds
 // again.
+#include "common/messages/reset.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"

@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "common/encoding.h"
+#include "common/messages/pull.h"
+#include "common/messages/push.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -69,7 +71,7 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
     bench.FromWorker(bench.MakeEnd(0, 0, 1));
     bench.FromWorker(bench.MakeEnd(0, 1, 2));
     REQUIRE(bench.shard->prepared());
-    bench.FromCoordinator(bench.MakeCommit(0));
+    bench.Commits(0);
     // Descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic goes a tenth of the way.
     CHECK(bench.WeightOf(0) == 3.0F);
     CHECK(bench.WeightOf(1) == -3.0F * kStatisticMomentum);
@@ -92,7 +94,7 @@ TEST_CASE("sums above leaves come as fp32, beside leaves of 16 bits", "[server][
     bench.StageAs(bench.EncodingOf(block), block, {2, 3}, 1, -4.0F);
   }
   for (const SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot, slot == 0 ? 2 : 1));
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(0) == 13.0F / 4);  // descent with rate 1 by the mean
   CHECK(bench.WeightOf(2) == 13.0F / 4);
 }
@@ -104,7 +106,7 @@ TEST_CASE("what is pulled after a Redo is what the Redo made", "[server][shard][
   }
   for (const SlotIndex slot : {0U, 1U}) bench.FromWorker(bench.MakeEnd(0, slot, 1));
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   Encoding arrived{};
   CHECK(bench.PullAs(Encoding::kBf16, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
   CHECK(bench.PullAs(Encoding::kFp32, 1, 0, &arrived) == std::vector<float>(4, 2.0F));

@@ -2,6 +2,10 @@
 #include <cstring>
 #include <limits>
 
+#include "common/messages/assign.h"
+#include "common/messages/reset.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"

@@ -1,6 +1,9 @@
 // Hyper-parameters that come with the pushes: whose count, what is said to others, and that they are kept as long as
 // they are needed.
+#include "common/messages/prepared.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/staged.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
@@ -35,12 +38,12 @@ TEST_CASE("each group's tensors are updated with its own hyper-parameters of the
   ShardBench bench(Groups());
   bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(0) == -0.5F);
   CHECK(bench.WeightOf(1) == -2.0F);
   bench.hyper = GroupRates(1.0, 0.0);  // those of the step before are forgotten
   bench.CompleteStep(1, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(1));
+  bench.Commits(1);
   CHECK(bench.WeightOf(0) == -1.5F);
   CHECK(bench.WeightOf(1) == -2.0F);
 }
@@ -61,7 +64,7 @@ TEST_CASE("the first set of a step counts; another is invalid and names both slo
   CHECK_THAT(Refusal(&bench), Contains("group 2"));
   bench.hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(1) == -2.0F);
 }
 
@@ -80,7 +83,7 @@ TEST_CASE("Redo updates again with the set of the step", "[server][hyper]") {
   bench.Start().hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 4.0F);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.25F));
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   CHECK(bench.WeightOf(0) == -0.5F);
   CHECK(bench.WeightOf(1) == -2.0F);
 }

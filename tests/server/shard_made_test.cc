@@ -1,4 +1,9 @@
 // Mode allreduce on a shard: steps whose weights the workers make, and versions that they give.
+#include "common/messages/assign.h"
+#include "common/messages/commit.h"
+#include "common/messages/prepared.h"
+#include "common/messages/pull.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_reports.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"

@@ -1,6 +1,10 @@
 // A shard and the state that a program keeps from step to step.
+#include "common/messages/commit.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/limits.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/prepared.h"
+#include "common/messages/pull.h"
+#include "common/messages/reset.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -104,7 +108,7 @@ TEST_CASE("the end of a slot of the next step keeps its state for then; a new ge
   End(&bench, 0, 0, "0");
   End(&bench, 0, 1, "0");
   End(&bench, 1, 0, "1");
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Forget();
   End(&bench, 1, 1, "other");
   CHECK_THAT(StateRefusal(&bench),

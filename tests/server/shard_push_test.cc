@@ -1,6 +1,10 @@
 // Rules of staging on a shard: PROTOCOL 3, push by push.
+#include "common/messages/end_slot.h"
 #include "common/messages/limits.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/prepared.h"
+#include "common/messages/pull.h"
+#include "common/messages/push.h"
+#include "common/messages/staged.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
 
@@ -75,7 +79,7 @@ TEST_CASE("a push of a step that is over is acknowledged and changes nothing; on
           "[server][shard]") {
   ShardBench bench;
   bench.Start().CompleteStep(0, 3.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   REQUIRE(bench.shard->version() == Version{1});
   const std::uint64_t digest = bench.shard->Digest();
   bench.Forget();
@@ -164,7 +168,7 @@ TEST_CASE("a node inside a held one is acknowledged and ignored; a node takes th
   for (BlockIndex block : {0U, 1U}) bench.Stage(0, block, kLeaf2, 1, 4.0F);
   bench.Stage(0, 2, {0, 3}, 4, 16.0F);
   for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   for (std::size_t local : {0U, 1U, 2U}) CHECK(bench.WeightOf(local) == -4.0F);  // (12 + 1 * 4) / 4 samples
 }
 
@@ -196,7 +200,7 @@ TEST_CASE("two results for one node are counted and told, and the first is kept"
   bench.Stage(0, 0, kLeaf0, 1, 1.0F, ShardBench::kOther);
   CHECK(bench.shard->hash_mismatches() == 1);
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(0) == -1.0F);
 }
 
@@ -214,7 +218,7 @@ TEST_CASE("nothing that arrives after a block is complete changes its sum or its
   const std::vector<Prepared> prepared = bench.Take<Prepared>(ShardBench::kCoordinator);
   REQUIRE(prepared.size() == 1);
   CHECK(prepared[0].report.block_samples == std::vector<std::uint64_t>{3, 3, 3});
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   for (std::size_t local : {0U, 1U, 2U}) CHECK(bench.WeightOf(local) == -4.0F);
 }
 
@@ -250,7 +254,7 @@ TEST_CASE("coverage names nodes, ended slots, and whether the step has passed", 
   coverage = bench.Coverage(0);      // prepared: still all there
   CHECK(coverage.held.size() == 6);  // per block [0, 2) and [2, 3): the last addition is the update's
   CHECK(coverage.ended.size() == 3);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   coverage = bench.Coverage(0);
   CHECK(coverage.full);
   CHECK(coverage.passed);
@@ -283,7 +287,7 @@ TEST_CASE("a slot of the next step may end before this shard has heard of the Co
   bench.Forget();
   bench.FromWorker(bench.MakeEnd(1, 0, 5));
   CHECK(bench.Take<Staged>().at(0).ended == std::vector<SlotIndex>{0});
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Coverage(1).ended == std::vector<SlotIndex>{0});
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
   CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).at(0).report.slots.at(0).samples == 5);

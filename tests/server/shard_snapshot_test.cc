@@ -1,5 +1,9 @@
 // What a shard keeps, when it says so, and what it begins with when it is told to go back.
+#include "common/messages/commit.h"
+#include "common/messages/hello.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -35,7 +39,7 @@ void KeepStep(ShardBench* bench, std::uint64_t step, float value) {
 }
 void DoStep(ShardBench* bench, std::uint64_t step, float value) {
   bench->CompleteStep(step, value);
-  bench->FromCoordinator(bench->MakeCommit(step));
+  bench->Commits(step);
   bench->Forget();
 }
 
@@ -284,7 +288,7 @@ TEST_CASE("a shard in the middle of a step goes back, and forgets what it had of
   bench.generation = Generation{2};
   CHECK(bench.shard->Digest() == digest);
   CHECK(bench.shard->staged_bytes() == 0);
-  CHECK(!bench.shard->last_commit());
+  CHECK(bench.shard->last_commit() == nullptr);
   CHECK(bench.Coverage(1).held.empty());
   Commit late = bench.MakeCommit(1);
   late.generation = Generation{1};
@@ -372,7 +376,7 @@ TEST_CASE("nothing is served, and no Reset answered, before the disk has read an
   bench.FromWorker(bench.MakePull(1, {0}));
   CHECK(bench.Refused(Code::kBusy));
   bench.FromCoordinator(bench.MakePin(1));
-  bench.FromCoordinator(bench.MakeCommit(1));
+  bench.Commits(1);
   bench.Tick(seconds(1));
   CHECK(bench.Silent());
   bench.FromCoordinator(Ping{Term{1}, Generation{2}});

@@ -1,5 +1,6 @@
 // From Prepared to Commit on a shard, its pulls, and its lives.
 #include "common/messages.h"
+#include "common/messages/commit.h"
 #include "common/messages/limits.h"
 #include "common/messages/membership.h"
 #include "common/messages/shard_reports.h"
@@ -33,7 +34,7 @@ TEST_CASE("a step is prepared when all blocks and all home slots are there, and 
 
   bench.Tick(std::chrono::milliseconds(300));
   CHECK(bench.Take<Prepared>(kCoordinator).size() == 1);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Tick(std::chrono::seconds(30));
   CHECK(bench.Take<Prepared>(kCoordinator).empty());
   CHECK(bench.WeightOf(0) == -3.0F);
@@ -70,7 +71,7 @@ TEST_CASE("a shard without blocks and home slots prepares every step at once", "
   bench.FromCoordinator(bench.MakeReset());
   CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
   CHECK(bench.Take<Prepared>(kCoordinator).size() == 1);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Committed>(kCoordinator).size() == 1);
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).step == Step{1});
 }
@@ -79,12 +80,12 @@ TEST_CASE("a Commit counts once, for the attempt that was prepared, and is answe
           "[server][shard]") {
   ShardBench bench;
   bench.Start();
-  bench.FromCoordinator(bench.MakeCommit(0));  // nothing is prepared
+  bench.Commits(0);  // nothing is prepared
   CHECK(bench.Silent());
   bench.CompleteStep(0, 2.0F);
   bench.Forget();
-  bench.FromCoordinator(bench.MakeCommit(0, 1));  // another attempt
-  bench.FromCoordinator(bench.MakeCommit(1));     // another step
+  bench.Commits(0, 1);  // another attempt
+  bench.Commits(1);     // another step
   Commit other = bench.MakeCommit(0);
   other.generation = Generation{2};
   bench.FromCoordinator(other);
@@ -109,13 +110,13 @@ TEST_CASE("skip publishes the next version as the same blocks", "[server][shard]
   ShardBench bench;
   bench.Start().CompleteStep(0, 2.0F);
   const std::byte* before = bench.shard->store().Weights(0).data;
-  bench.FromCoordinator(bench.MakeCommit(0, 0, StepAction::kSkip));
+  bench.Commits(0, 0, StepAction::kSkip);
   CHECK(bench.shard->version() == Version{1});
   CHECK(bench.shard->store().Weights(0).data == before);
   CHECK(bench.WeightOf(0) == 0.0F);
   CHECK(bench.metrics->steps_skipped.value() == 1);
   bench.CompleteStep(1, 3.0F);
-  bench.FromCoordinator(bench.MakeCommit(1));
+  bench.Commits(1);
   CHECK(bench.WeightOf(0) == -3.0F);
 }
 
@@ -129,7 +130,7 @@ TEST_CASE("slots without samples count for nothing; a step without any sample is
     bench.Stage(0, block, {2, 3}, 0, 0.0F);
   }
   for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(0) == -6.0F);
   bench.Forget();
   bench.CompleteStep(1, 0.0F, 0);
@@ -137,7 +138,7 @@ TEST_CASE("slots without samples count for nothing; a step without any sample is
   CHECK(prepared.report.segment_squares == std::vector<double>{0.0, 0.0, 0.0});
   CHECK(prepared.report.block_samples == std::vector<std::uint64_t>{0, 0, 0});
   bench.FromCoordinator(bench.MakeRedo(1, 1, 0.5F));  // no sound coordinator asks for it
-  bench.FromCoordinator(bench.MakeCommit(1, 1, StepAction::kSkip));
+  bench.Commits(1, 1, StepAction::kSkip);
   CHECK(bench.shard->version() == Version{2});
   CHECK(bench.WeightOf(0) == -6.0F);
 }
@@ -166,13 +167,13 @@ TEST_CASE("Redo prepares again from the kept sum, with the factor, and only that
   CHECK(bench.metrics->steps_redone.value() == 1);
   bench.Tick(std::chrono::seconds(1));
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).attempt == 1);
-  bench.FromCoordinator(bench.MakeCommit(0, 0));
+  bench.Commits(0, 0);
   CHECK(bench.shard->version() == Version{0});
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   CHECK(bench.shard->version() == Version{1});
   for (std::size_t local : {0U, 1U, 2U}) CHECK(bench.WeightOf(local) == -2.0F);
   bench.CompleteStep(1, 8.0F);  // the factor was that step's alone
-  bench.FromCoordinator(bench.MakeCommit(1));
+  bench.Commits(1);
   CHECK(bench.WeightOf(0) == -10.0F);
 }
 
@@ -182,7 +183,7 @@ TEST_CASE("what one block's samples are says nothing about another block's Redo"
   bench.Stage(0, 0, kLeaf0, 2, 8.0F);
   bench.FromWorker(bench.MakeEnd(0, 0));
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   CHECK(bench.WeightOf(0) == -4.0F);
   CHECK(bench.WeightOf(1) == 0.0F);
 }
@@ -194,7 +195,7 @@ TEST_CASE("a coordinator of a lower term is ignored, whatever it says", "[server
   CHECK(bench.Take<Hello>(kCoordinator).at(0).term == Term{5});
   bench.Forget();
   bench.FromCoordinator(Ping{Term{4}, Generation{1}});
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
   bench.FromCoordinator(bench.MakeReset(2));
   bench.FromCoordinator(Rates{Term{4}, Generation{1}, Step{9}, {}});
@@ -269,7 +270,7 @@ TEST_CASE("the coordinator's refusal and a Shutdown end a shard; a Shutdown of a
 TEST_CASE("the same Reset again is answered and loses nothing", "[server][shard]") {
   ShardBench bench;
   bench.Start().CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
   bench.Forget();
   bench.FromCoordinator(bench.MakeReset());
@@ -301,7 +302,7 @@ TEST_CASE("a new generation starts from version 0 with nothing of the old one", 
   bench.Start();
   const std::uint64_t fresh = bench.shard->Digest();
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
   bench.FromWorker(bench.MakeEnd(1, 0));
   bench.FromWorker(bench.MakePull(2, {0}));  // waits
@@ -311,7 +312,7 @@ TEST_CASE("a new generation starts from version 0 with nothing of the old one", 
   CHECK(done.generation == Generation{2});
   CHECK(done.digest == fresh);
   CHECK(bench.shard->version() == Version{0});
-  CHECK(!bench.shard->last_commit());
+  CHECK(bench.shard->last_commit() == nullptr);
   CHECK(bench.shard->staged_bytes() == 0);
   bench.FromCoordinator(Ping{Term{1}, Generation{2}});
   const Hello hello = bench.Take<Hello>(kCoordinator).at(0);
@@ -337,7 +338,7 @@ TEST_CASE("a Reset that cannot be served is answered so, and what was served goe
     CHECK(bench.shard->generation() == Generation{1});
   }
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.WeightOf(0) == -1.0F);
 }
 
@@ -381,7 +382,7 @@ TEST_CASE("Hello tells a new coordinator what is prepared, at which attempt", "[
 TEST_CASE("a pull is answered with the published weights, whole and hashed", "[server][shard]") {
   ShardBench bench;
   bench.Start().CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Forget();
   bench.FromWorker(bench.MakePull(1, {2, 0}));
   const std::vector<Weights> weights = bench.Take<Weights>();
@@ -404,11 +405,11 @@ TEST_CASE("a pull waits until its version is published", "[server][shard]") {
   bench.FromWorker(bench.MakePull(1, {1}), {}, ShardBench::kOther);
   bench.CompleteStep(0, 1.0F);
   CHECK(bench.Take<Weights>().empty());
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Weights>().at(0).block == 0);
   CHECK(bench.Take<Weights>(ShardBench::kOther).at(0).block == 1);
   bench.CompleteStep(1, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(1));
+  bench.Commits(1);
   CHECK(bench.Take<Weights>().empty());  // once
 }
 
@@ -418,7 +419,7 @@ TEST_CASE("a pull of a version that is gone is stale and names the present step;
   bench.Start();
   for (std::uint64_t step : {0U, 1U}) {
     bench.CompleteStep(step, 1.0F);
-    bench.FromCoordinator(bench.MakeCommit(step));
+    bench.Commits(step);
   }
   bench.Forget();
   bench.FromWorker(bench.MakePull(1, {0}));
@@ -457,7 +458,7 @@ TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shar
   CHECK(bench.Silent());
   CHECK(bench.metrics->waiting_pulls.value() == static_cast<double>(Shard::kWaitingPullsMax));
   bench.CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Weights>(PeerId{1000}).at(0).block == 1);
   CHECK(bench.Take<Weights>(PeerId{1001}).at(0).block == 0);
   CHECK(bench.metrics->waiting_pulls.value() == 0.0);
@@ -466,13 +467,13 @@ TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shar
 TEST_CASE("weights that were handed out stay as they were while later steps are published", "[server][shard]") {
   ShardBench bench;
   bench.Start().CompleteStep(0, 1.0F);
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.FromWorker(bench.MakePull(1, {0}));
   const Weights weights = bench.Take<Weights>().at(0);
   const Slice held = bench.payloads.back();
   for (std::uint64_t step = 1; step < 5; ++step) {
     bench.CompleteStep(step, 1.0F);
-    bench.FromCoordinator(bench.MakeCommit(step));
+    bench.Commits(step);
   }
   CHECK(bench.WeightOf(0) == -5.0F);
   CHECK(Hash64(held.bytes()) == weights.payload_hash);

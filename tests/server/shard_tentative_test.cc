@@ -1,4 +1,7 @@
 // Tentative weights of a shard: what goes out before the verdict, and what makes it void.
+#include "common/messages/commit.h"
+#include "common/messages/pull.h"
+#include "common/messages/push.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -80,7 +83,7 @@ TEST_CASE("what did not go out before the Commit follows Published", "[server][t
   bench.Start().FromWorker(Waiting(bench, 1, {0, 1}, {1, 2}));
   bench.CompleteStep(0, 1.0F);
   CHECK(Tentative(&bench) == Blocks{1, 2});
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Published>().size() == 1);
   const std::vector<Weights> weights = bench.Take<Weights>();
   REQUIRE(weights.size() == 1);
@@ -97,7 +100,7 @@ TEST_CASE("nobody else gets tentative weights", "[server][tentative]") {
   bench.FromWorker(bench.MakePull(1, {2}), {}, PeerId{4});
   bench.CompleteStep(0, 1.0F);
   for (PeerId peer : {ShardBench::kWorker, ShardBench::kOther, PeerId{4}}) CHECK(bench.Take<Weights>(peer).empty());
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Weights>().size() == 1);
   CHECK(bench.Take<Published>().empty());
   CHECK(bench.Take<Published>(ShardBench::kOther).empty());
@@ -123,7 +126,7 @@ TEST_CASE("another attempt goes out anew, and leaves what is on its way as it wa
   }
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));  // repeated
   CHECK(Tentative(&bench).empty());
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   CHECK(bench.Take<Published>().at(0).attempt == 1);
   CHECK(bench.WeightOf(0) == -2.0F);
 }
@@ -132,11 +135,11 @@ TEST_CASE("after a step that was redone nothing goes out before the next one is"
   ShardBench bench;
   bench.Start().CompleteStep(0, 4.0F);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
-  bench.FromCoordinator(bench.MakeCommit(0, 1));
+  bench.Commits(0, 1);
   bench.FromWorker(Waiting(bench, 2, {0}, {0}));
   bench.CompleteStep(1, 1.0F);
   CHECK(Tentative(&bench).empty());
-  bench.FromCoordinator(bench.MakeCommit(1));  // it was not, this time
+  bench.Commits(1);  // it was not, this time
   CHECK(bench.Take<Published>().size() == 1);
   CHECK(bench.Take<Weights>().size() == 1);
   bench.FromWorker(Waiting(bench, 3, {0}, {0}));
@@ -162,7 +165,7 @@ TEST_CASE("a skipped step says so, and who held what was prepared of it asks for
   bench.Start().FromWorker(Waiting(bench, 1, {0, 1, 2}, {0, 1}));
   bench.CompleteStep(0, 4.0F);
   CHECK(Tentative(&bench) == Blocks{0, 1});
-  bench.FromCoordinator(bench.MakeCommit(0, 0, StepAction::kSkip));
+  bench.Commits(0, 0, StepAction::kSkip);
   const std::vector<Published> published = bench.Take<Published>();
   REQUIRE(published.size() == 1);
   CHECK(published[0].action == StepAction::kSkip);
@@ -212,7 +215,7 @@ TEST_CASE("a pull that crosses Published gets it again, and nothing twice but wh
   for (BlockIndex block : {0U, 1U}) StageBlock(&bench, 0, block, 1.0F);
   for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
   bench.Forget();
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   bench.Forget();
   const Pull late = Waiting(bench, 1, {0, 2}, {0, 1, 2});  // of before Published
   for (int i = 0; i < 2; ++i) {
@@ -263,7 +266,7 @@ TEST_CASE("nothing tentative outlives its generation", "[server][tentative]") {
   bench.generation = Generation{2};
   bench.CompleteStep(0, 2.0F);
   CHECK(Tentative(&bench).empty());
-  bench.FromCoordinator(bench.MakeCommit(0));
+  bench.Commits(0);
   CHECK(bench.Take<Published>().empty());
 }
 

@@ -1,3 +1,4 @@
+#include "common/messages/view.h"
 #include "tests/catch.h"
 
 #include "tests/server/coordinator_bench.h"

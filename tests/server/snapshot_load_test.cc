@@ -1,6 +1,8 @@
 // A snapshot is loaded by another number of shards than wrote it: blocks come from whoever has them.
 #include <algorithm>
 
+#include "common/messages/commit.h"
+#include "common/messages/fetch.h"
 #include "common/messages/fetched.h"
 #include "common/messages/shard_reports.h"
 #include "server/snapshot_load.h"

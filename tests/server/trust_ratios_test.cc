@@ -1,5 +1,7 @@
 // Trust ratios: from a block's squares to the verdict, to Redo, and to the next version of a shard's blocks.
 #include "update/trust_ratios.h"
+#include "common/messages/commit.h"
+#include "common/messages/prepared.h"
 
 #include <cmath>
 #include <limits>
@@ -287,14 +289,14 @@ TEST_CASE("a shard reports squares of weights and directions, and scales each te
   const Prepared last = bench.Take<Prepared>(kCoordinator).at(0);
   CHECK(last.attempt == 2);
   CHECK(last.report == clipped);
-  bench.FromCoordinator(bench.MakeCommit(0, 2));
+  bench.Commits(0, 2);
   CHECK(bench.WeightOf(0) == -2.0F);
   CHECK(bench.WeightOf(1) == -4.0F);
   CHECK(bench.WeightOf(2) == -8.0F);
   bench.CompleteStep(1, 0.0F);  // momentum alone; the ratios and the factor were that step's
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.weight_squares == std::vector<double>{16.0, 64.0, 128.0});
   bench.FromCoordinator(bench.MakeRedo(1, 1, 1.0F, {3.0F, 3.0F, 3.0F}));
-  bench.FromCoordinator(bench.MakeCommit(1, 1));
+  bench.Commits(1, 1);
   CHECK(bench.WeightOf(0) == -3.0F);
   CHECK(bench.WeightOf(2) == -12.0F);
 }

@@ -1,4 +1,5 @@
 #include "update/verdict.h"
+#include "common/messages/prepared.h"
 
 #include <cmath>
 #include <limits>
@@ -9,7 +10,6 @@
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/loss_scale.h"
-#include "common/messages/shard_reports.h"
 #include "common/random.h"
 #include "tests/catch.h"
 #include "update/schedule.h"

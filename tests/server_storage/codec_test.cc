@@ -1,3 +1,4 @@
+#include "common/messages/limits.h"
 #include "server/storage/log_record_codec.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_life_codec.h"

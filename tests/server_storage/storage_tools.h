@@ -14,7 +14,7 @@
 #include "common/random.h"
 #include "server/coordinator_log.h"
 #include "server/storage/shard_disk.h"
-#include "tests/common_wire/message_fields.h"
+#include "tests/common_wire/fields.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::server {
@@ -167,7 +167,7 @@ inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   header.part %= header.part_count;
   header.slot_count = 1 + static_cast<SlotIndex>(random.Below(9));
   header.ended.resize(random.Below(2) * header.slot_count);
-  for (Progress::Entry& entry : header.reports) {
+  for (StepReport& entry : header.reports) {
     entry.report.slot %= header.slot_count;
     entry.report.gradient_squares = 0.0;  // of a mode whose reports are never stored
     entry.report.replica_hash = 0;

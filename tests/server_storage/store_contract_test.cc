@@ -181,7 +181,9 @@ TEMPLATE_TEST_CASE("a peer gets a part's header and its blocks, verified", "[ser
   TestType stores;
   const auto store = stores.Create();
   const auto written = WriteOne(store.get(), IdOf(1, 10));
-  const auto read = [&](Fetch fetch) { return std::get<PeerRead>(CarryOut(ReadForPeer{{5}, fetch}, store.get())); };
+  const auto read = [&](StoredBlock wanted) {
+    return std::get<PeerRead>(CarryOut(ReadForPeer{{5}, wanted}, store.get()));
+  };
   const PeerRead head = read({IdOf(1, 10), kShard, kFetchHeader});
   REQUIRE(head.status.ok());
   REQUIRE(head.arrays.size() == 1);

@@ -6,6 +6,8 @@
 #include "common/encoding.h"
 #include "common/messages.h"
 #include "server/admission.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {
@@ -23,6 +25,8 @@ Checks::Checks(const ClusterOptions& options, Outcome* outcome)
   }
   for (std::uint32_t kind = 0; kind < options_.given_kinds; ++kind) founders_.push_back(options_.given_from + kind);
 }
+
+Checks::~Checks() = default;
 
 void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>& shards,
                  const std::vector<SimDisk>& disks) {
@@ -63,7 +67,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (generation == shard.generation() && shard.version() > version) SeePublished(shard, shards);
   generation = shard.generation();
   version = shard.version();
-  if (const auto& commit = shard.last_commit()) SeeCommit(*commit);
+  if (const Commit* commit = shard.last_commit()) SeeCommit(*commit);
   if (replicas_) return;  // they know what is to be held, and of which bits
   SeeWeights(shard);
   const std::uint64_t digest = shard.Digest();
@@ -208,8 +212,10 @@ void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index
 // All Commits of one (generation, step) are equal but for the term.
 void Checks::SeeCommit(Commit commit) {
   commit.term = {};
-  const auto [known, added] = commits_.try_emplace({commit.generation, commit.step}, commit);
-  if (!added && !(known->second == commit)) Fail("two different commits of one step");
+  std::unique_ptr<const Commit>& known = commits_[{commit.generation, commit.step}];
+  const bool added = known == nullptr;
+  if (added) known = std::make_unique<const Commit>(commit);
+  if (!added && !(*known == commit)) Fail("two different commits of one step");
   SeeUpdates(commit.step.Next(), commit.next.updates);
   if (!added || options_.program_state == ClusterOptions::ProgramState::kNone) return;
   ++outcome_->counts["commits with a program state"];

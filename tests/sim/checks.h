@@ -11,19 +11,29 @@
 #include <tuple>
 #include <vector>
 
-#include "common/messages/pushes.h"
 #include "monitoring/metrics.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "server/storage/shard_life.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/replica_checks.h"
+
+namespace capstan {
+class Header;
+struct Commit;
+struct Push;
+}  // namespace capstan
+
+namespace capstan::server {
+class Coordinator;
+class Shard;
+}  // namespace capstan::server
 
 namespace capstan::sim {
 
 class Checks {
  public:
   Checks(const ClusterOptions& options, Outcome* outcome);
+  ~Checks();
 
   // `shards`: null where one is dead.
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
@@ -79,7 +89,7 @@ class Checks {
   const Catalog catalog_;
   std::unique_ptr<ReplicaChecks> replicas_;
   std::vector<std::uint32_t> founders_;  // kinds of first weights that this job may have begun with
-  std::map<std::pair<Generation, Step>, Commit> commits_;
+  std::map<std::pair<Generation, Step>, std::unique_ptr<const Commit>> commits_;
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state
   std::map<std::pair<Version, BlockIndex>, std::vector<float>> published_;              // sync: weights
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard

@@ -2,7 +2,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/messages/assign.h"
+#include "common/messages/hello.h"
+#include "common/messages/push.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "common/messages/weights.h"
 #include "tests/sim/cluster_state.h"
 
 namespace capstan::sim {
@@ -90,14 +97,7 @@ void Cluster::Damage(Message* message) {
 }
 
 Tampering Cluster::MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message) {
-  Tampering tampering;
-  tampering.world = &Look();
-  tampering.from = from;
-  tampering.to = to;
-  tampering.message = message;
-  tampering.seen = &mutant_seen_;
-  tampering.numbers = &mutant_numbers_;
-  return tampering;
+  return {&Look(), from, to, nullptr, false, message, false, {}, {}, &mutant_seen_, &mutant_numbers_};
 }
 
 void Cluster::SendForged(const Tampering& tampering) {

@@ -4,6 +4,9 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "common/messages/snapshot_id.h"
+#include "server/storage/shard_life.h"
+#include "server/storage/snapshot.h"
 
 namespace capstan::sim {
 

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/messages/snapshot_id.h"
+#include "server/storage/shard_life.h"
+#include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/push_log.h"

@@ -6,6 +6,8 @@
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
 
 namespace capstan::sim {
 

@@ -5,6 +5,8 @@
 
 #include "common/messages.h"
 #include "server/admission.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
 #include "tests/sim/addresses.h"
 
 namespace capstan::sim {

@@ -12,13 +12,17 @@
 #include <tuple>
 #include <vector>
 
-#include "common/messages/pushes.h"
-#include "common/messages/weights.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/reduction_tree.h"
+#include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/mutants.h"
+
+namespace capstan {
+struct Published;
+struct Push;
+struct Weights;
+}  // namespace capstan
 
 namespace capstan::sim {
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "server/shard.h"
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {

@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "common/hash.h"
-#include "common/messages/membership.h"
-#include "common/messages/pushes.h"
-#include "common/messages/shard_orders.h"
-#include "common/messages/weights.h"
+#include "common/messages.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/mutant_hooks.h"
 

@@ -14,10 +14,13 @@
 #include <vector>
 
 #include "common/job/mode.h"
-#include "common/messages/shard_orders.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/message.h"
 #include "tests/sim/addresses.h"
+
+namespace capstan::server {
+class Coordinator;
+class Shard;
+}  // namespace capstan::server
 
 namespace capstan::sim {
 
@@ -64,7 +67,7 @@ struct Tampering {
   std::uint64_t from = 0, to = 0;
   const server::Coordinator* receiver = nullptr;  // of a delivery to a coordinator, perhaps one that was replaced
   bool from_zombie = false;                       // a send of a coordinator that was replaced
-  Message message{Ping{}, {}};
+  Message message;
   bool drop = false;
   std::vector<Message> before;  // forged: delivered first, from the same sender
   struct Forged {

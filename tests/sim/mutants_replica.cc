@@ -1,8 +1,14 @@
 // Broken rules of mode allreduce.
+#include "common/messages/assign.h"
+#include "common/messages/commit.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/membership.h"
-#include "common/messages/pushes.h"
-#include "common/messages/shard_orders.h"
+#include "common/messages/reset.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/view.h"
 #include "common/messages/weights.h"
+#include "server/coordinator.h"
+#include "server/shard.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"
 

@@ -5,6 +5,9 @@
 //         left something; a flawed log loses or repeats what it promised.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "common/random.h"
 #include "server/storage/memory_push_log.h"
 #include "tests/sim/mutants.h"

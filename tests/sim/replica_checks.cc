@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/messages/commit.h"
+#include "server/shard.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {
@@ -32,6 +34,10 @@ ReplicaChecks::ReplicaChecks(const ClusterOptions& options, const Catalog& catal
       config_(MakeConfig(options)),
       fail_(std::move(fail)),
       replica_(catalog, config_) {}
+
+bool ReplicaChecks::Holds(const server::Shard& shard) {
+  return shard.last_commit() == nullptr || shard.last_commit()->next.held;
+}
 
 void ReplicaChecks::See(const std::vector<const Shard*>& shards, const RingBoard& board) {
   bool all = true;
@@ -75,7 +81,7 @@ Arrays ReplicaChecks::Stored(const std::vector<const Shard*>& shards) const {
 
 // The first shard that publishes a version tells that it is committed.
 void ReplicaChecks::SeeCommit(const Shard& shard, const RingBoard& board) {
-  const auto& commit = shard.last_commit();
+  const Commit* commit = shard.last_commit();
   if (!commit || truths_.contains({shard.history(), shard.version()})) return;
   const auto before = truths_.find({shard.history(), Version{commit->step.value}});
   if (before == truths_.end()) return fail_("a step was committed on a version that is not known");

@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "server/coordinator.h"
-#include "server/shard.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/ring_board.h"
 #include "worker/train/replica/replica.h"
+
+namespace capstan::server {
+class Shard;
+}  // namespace capstan::server
 
 namespace capstan::sim {
 
@@ -46,7 +48,7 @@ class ReplicaChecks {
   void CheckSlots(const RingPart& all, Step step);
   Truth Make(const Truth& before, const std::map<int, RingPart>& parts, Step step, StepAction action);
   Arrays Stored(const std::vector<const server::Shard*>& shards) const;
-  static bool Holds(const server::Shard& shard) { return !shard.last_commit() || shard.last_commit()->next.held; }
+  static bool Holds(const server::Shard& shard);
 
   const ClusterOptions& options_;
   const Catalog& catalog_;

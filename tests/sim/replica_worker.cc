@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/job_config.h"
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {

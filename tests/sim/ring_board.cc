@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/messages/group.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 

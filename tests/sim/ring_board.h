@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "common/catalog.h"
-#include "common/messages/group.h"
 #include "tests/sim/cluster.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::sim {
 

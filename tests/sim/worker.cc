@@ -7,6 +7,7 @@
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "common/messages/group.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 

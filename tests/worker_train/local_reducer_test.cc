@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/mailbox.h"
+#include "common/messages/group_state.h"
 #include "tests/catch.h"
 #include "worker/train/device_meeting.h"
 #include "worker/train/local/local_reducer.h"

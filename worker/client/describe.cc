@@ -5,6 +5,7 @@
 #include "common/job/limits_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/slot_report.h"
 
 namespace capstan::client {
 

@@ -15,6 +15,7 @@
 #include "common/job_config.h"
 #include "common/loss_scale.h"
 #include "common/messages/limits.h"
+#include "common/messages/slot_report.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"

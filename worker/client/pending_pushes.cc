@@ -36,9 +36,9 @@ void PendingPushes::DropThrough(Step passed) {
   }
 }
 
-std::optional<PendingPushes::Round> PendingPushes::oldest() const {
+std::optional<PendingRound> PendingPushes::oldest() const {
   if (rounds_.empty()) return std::nullopt;
-  return Round{rounds_.begin()->first, rounds_.begin()->second.step};
+  return PendingRound{rounds_.begin()->first, rounds_.begin()->second.step};
 }
 
 void PendingPushes::TurnedAway(std::size_t credit) {

@@ -9,18 +9,21 @@
 #include <set>
 
 #include "common/buffer.h"
-#include "common/messages/pushes.h"
+#include "common/messages/push.h"
+#include "worker/client/push_way.h"
 
 namespace capstan::client {
-
-// kHeld: another worker of this machine is to push it, in a sum; it stays here in case that it does not.
-enum class PushWay : std::uint8_t { kNow, kHeld };
 
 struct PendingPush {
   Push header;
   Slice payload;
   std::uint64_t round = 0;
   PushWay way = PushWay::kNow;
+};
+
+struct PendingRound {
+  std::uint64_t round = 0;
+  Step step;
 };
 
 class PendingPushes {
@@ -39,12 +42,8 @@ class PendingPushes {
   // Whether something is left that this worker is to send.
   bool any_own() const { return pushes_.size() > held_.size(); }
 
-  struct Round {
-    std::uint64_t round = 0;
-    Step step;
-  };
   // The oldest round that something is left of.
-  std::optional<Round> oldest() const;
+  std::optional<PendingRound> oldest() const;
 
   // Calls send(push) for what was not sent yet and lies below `credit`. Whether there was any.
   template <class F>

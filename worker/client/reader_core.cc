@@ -9,6 +9,7 @@
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
 #include "common/messages/error.h"
+#include "common/messages/membership.h"
 
 namespace capstan::client {
 

@@ -26,7 +26,7 @@
 #include "common/actor.h"
 #include "common/catalog.h"
 #include "common/job/optimizer_kind.h"
-#include "common/messages/membership.h"
+#include "common/messages/view.h"
 #include "common/weights_reader.h"
 
 namespace capstan::client {

@@ -4,9 +4,18 @@
 #include <type_traits>
 
 #include "common/hash.h"
+#include "common/messages/assign.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/error.h"
+#include "common/messages/group_state.h"
 #include "common/messages/limits.h"
+#include "common/messages/membership.h"
+#include "common/messages/slot_report.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "common/messages/weights.h"
+#include "worker/client/pending_end.h"
+#include "worker/client/shard_link.h"
 
 namespace capstan::client {
 
@@ -31,7 +40,9 @@ bool IsSound(const View& view) {
 
 }  // namespace
 
-Session::Session(SessionOptions options) : options_(std::move(options)), join_retry_(options_.nonce) {}
+Session::Session(SessionOptions options)
+    : options_(std::move(options)), links_(std::make_unique<ShardLinks>()), join_retry_(options_.nonce) {}
+Session::~Session() = default;
 
 bool Session::Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
   return std::find(slots.begin(), slots.end(), slot) != slots.end();
@@ -68,13 +79,13 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
 
 std::size_t Session::unstaged_pushes() const {
   std::size_t count = 0;
-  for (const auto& [shard, link] : links_) count += link.pushes.size();
+  for (const auto& [shard, link] : *links_) count += link.pushes.size();
   return count;
 }
 
-std::optional<PendingPushes::Round> Session::OldestPush() const {
-  std::optional<PendingPushes::Round> oldest;
-  for (const auto& [shard, link] : links_) {
+std::optional<PendingRound> Session::OldestPush() const {
+  std::optional<PendingRound> oldest;
+  for (const auto& [shard, link] : *links_) {
     const auto own = link.pushes.oldest();
     if (own && (!oldest || own->round < oldest->round)) oldest = own;
   }
@@ -82,7 +93,7 @@ std::optional<PendingPushes::Round> Session::OldestPush() const {
 }
 
 Session::ShardLink* Session::LinkOf(PeerId peer) {
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     if (link.peer == peer) return &link;
   }
   return nullptr;
@@ -146,8 +157,8 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     events_.push_back(Joined{session_});
   }
   const std::vector<SlotIndex> before = view_ ? view_->slots : std::vector<SlotIndex>();
-  const bool had_view = view_.has_value();
-  view_ = view;
+  const bool had_view = view_ != nullptr;
+  view_ = std::make_unique<View>(view);
   // A group adds up what it was formed for: who deals its slots anew begins another generation.
   if (Replicated() && had_view && view.generation == generation_) view_->slots = before;
   slots_changed_ = slots_changed_ || (had_view && view_->slots != before);
@@ -208,25 +219,25 @@ void Session::EnterGeneration(const View& view, Instant now) {
   group_ = GroupState::kNone;
   group_text_.clear();
   group_known_ = false;
-  for (const auto& entry : links_) {
+  for (const auto& entry : *links_) {
     const ShardLink& link = entry.second;
     const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
       return address.endpoint == link.address.endpoint;
     });
     if (!stays) options_.disconnect(link.peer);
   }
-  links_.clear();
+  links_->clear();
   placement_ = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(view.shards.size()));
   for (const ShardAddress& address : view.shards) {
-    ShardLink& link = links_[address.shard];
+    ShardLink& link = (*links_)[address.shard];
     link.address = address;
     link.peer = options_.connect(address.endpoint);
     link.retry = Backoff(options_.nonce ^ address.shard, options_.first_retry);
     link.last_heard = now;
   }
   position_in_shard_.assign(placement_.size(), 0);
-  for (BlockIndex block = 0; block < placement_.size(); ++block) links_[placement_[block]].blocks.push_back(block);
-  for (auto& [shard, link] : links_) {
+  for (BlockIndex block = 0; block < placement_.size(); ++block) (*links_)[placement_[block]].blocks.push_back(block);
+  for (auto& [shard, link] : *links_) {
     const std::size_t count = link.blocks.size();
     for (std::size_t i = 0; i < count; ++i) position_in_shard_[link.blocks[i]] = count - 1 - i;
   }
@@ -236,7 +247,7 @@ void Session::VoidRound() {
   if (announced_) events_.push_back(WorkVoid{round_});
   announced_ = false;
   round_state_ = RoundState::kNone;
-  for (auto& [shard, link] : links_) link.pull.LetGo();
+  for (auto& [shard, link] : *links_) link.pull.LetGo();
   ++round_;  // what the application still sends for the old one is dropped
 }
 
@@ -255,7 +266,7 @@ void Session::GiveFirstWeights(Instant now, Outbox* out) {
     return;
   }
   first_weights_.Begin(generation_, *catalog_, placement_);
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     link.retry.Restart();
     SendFirstWeights(&link, now, out, false);
   }
@@ -320,7 +331,8 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
       const auto [clock, added] = learned_clocks_.try_emplace(slot, staged.clocks[slot]);
       if (!added) clock->second = std::min(clock->second, staged.clocks[slot]);
     }
-    const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.covered; });
+    const bool all =
+        std::all_of(links_->begin(), links_->end(), [](const auto& entry) { return entry.second.covered; });
     if (!all) return;
     for (const auto& [slot, clock] : learned_clocks_) {
       if (Has(view_->slots, slot)) clocks_.try_emplace(slot, clock);
@@ -345,7 +357,7 @@ void Session::SettleStaged(ShardLink* link, const Staged& staged) {
 
 // `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
 void Session::DropPassed(ShardIndex shard, Step passed) {
-  links_[shard].pushes.DropThrough(passed);
+  (*links_)[shard].pushes.DropThrough(passed);
   std::erase_if(ends_, [&](const PendingEnd& end) { return end.shard == shard && end.header.step <= passed; });
 }
 
@@ -369,7 +381,7 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   if (round != round_ || !announced_ || block >= placement_.size()) return;
   if (Synchronous() && Covered(block, node)) return;
   const ShardIndex shard = placement_[block];
-  ShardLink& link = links_[shard];
+  ShardLink& link = (*links_)[shard];
   PendingPush push;
   const Encoding encoding = node.IsLeaf() ? EncodingOf(block) : Encoding::kFp32;
   push.header = {generation_, link.address.incarnation, session_,  PushStep(), node, block, samples, payload_hash,
@@ -394,8 +406,8 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, std::string progra
   if (!Synchronous()) clocks_[report.slot] = PushStep().value;
   if (Synchronous() && !Has(done_slots_, report.slot)) done_slots_.push_back(report.slot);
   if (Synchronous() && Has(covered_ends_, report.slot)) return;
-  const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_.size());
-  ShardLink& link = links_[shard];
+  const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_->size());
+  ShardLink& link = (*links_)[shard];
   PendingEnd end{
       {generation_, link.address.incarnation, session_, PushStep(), std::move(report), std::move(program_state)},
       shard};
@@ -435,7 +447,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.group = Replicated() ? group_ : local_.group;
   beat.group_text = Replicated() ? group_text_ : local_.text;
   beat.group_epoch = local_.epoch;
-  for (const auto& [shard, link] : links_) {
+  for (const auto& [shard, link] : *links_) {
     if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
   }
   out->Send(options_.coordinator, std::move(beat));
@@ -465,7 +477,7 @@ void Session::Tick(Instant now, Outbox* out) {
     SendBeat(now, out);
   }
   LookAfterHeld(now, out);
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     Probe(&link, now, out);
     if (!link.retry.Due(now)) continue;
     link.retry.Sent(now);
@@ -510,7 +522,7 @@ std::string Session::WaitingFor() const {
   if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) return "the coordinator (silent)";
   if (generation_.value == 0) return "the job to start";
   std::string who = in_barrier_ && !barrier_missing_.empty() ? barrier_missing_ + " in a barrier" : "";
-  for (const auto& [shard, link] : links_) {
+  for (const auto& [shard, link] : *links_) {
     if (!AwaitsShard(link)) continue;
     const std::string what = first_weights_.owes(shard) ? " (to take the first weights)"
                              : AwaitsWeights(link)      ? " (for version " + std::to_string(step_.value) + ")"

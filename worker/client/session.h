@@ -12,6 +12,8 @@
 //         They are published ones: what comes before its version is published waits in ShardPull.
 #pragma once
 
+#include <capstan/hyper_parameters.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,15 +26,27 @@
 #include "common/backoff.h"
 #include "common/catalog.h"
 #include "common/job/mode.h"
-#include "common/messages/membership.h"
-#include "common/messages/pushes.h"
-#include "common/messages/staged.h"
+#include "common/messages/group.h"
+#include "common/reduction_tree.h"
 #include "worker/client/first_weights.h"
-#include "worker/client/pending_pushes.h"
-#include "worker/client/shard_pull.h"
+#include "worker/client/push_way.h"
 #include "worker/client/step_terms.h"
 
+namespace capstan {
+enum class GroupState : std::uint8_t;
+struct Assigned;
+struct Error;
+struct Published;
+struct SlotReport;
+struct Staged;
+struct StagedNode;
+struct View;
+struct Weights;
+}  // namespace capstan
+
 namespace capstan::client {
+
+struct PendingRound;
 
 struct SessionOptions {
   std::string name;         // of this worker within the job
@@ -132,6 +146,7 @@ class Session {
                              GroupKnown, LocalGroup, StepLeft, Finished, Failed>;
 
   explicit Session(SessionOptions options);
+  ~Session();
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
@@ -173,22 +188,9 @@ class Session {
 
  private:
   enum class RoundState { kNone, kAskingCoverage, kPulling, kComputing };
-  struct PendingEnd {
-    capstan::EndSlot header;
-    ShardIndex shard = 0;
-  };
-  struct ShardLink {
-    ShardAddress address;
-    PeerId peer;
-    std::uint32_t credit = 0;  // for pushes of credit_step
-    Step credit_step;
-    std::vector<BlockIndex> blocks;  // in catalog order
-    ShardPull pull;                  // of `blocks`, in this round
-    bool covered = false;            // its coverage of this round is known
-    Backoff retry;
-    Instant last_heard{}, next_probe{};
-    PendingPushes pushes;  // not staged yet
-  };
+  struct PendingEnd;  // pending_end.h
+  struct ShardLink;   // shard_link.h
+  struct ShardLinks;  // these by shard
 
   void On(const View& view, Instant now, Outbox* out);
   void On(PeerId from, const Error& error, Instant now, Outbox* out);
@@ -229,7 +231,7 @@ class Session {
   bool Covered(BlockIndex block, Node node) const;
   bool AllStaged() const;
   bool AwaitsMachine() const;
-  std::optional<PendingPushes::Round> OldestPush() const;
+  std::optional<PendingRound> OldestPush() const;
   // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
   bool ChooseSyncWork(Instant now, Outbox* out);
   bool ChooseAsyncWork(Instant now, Outbox* out);
@@ -255,7 +257,7 @@ class Session {
 
   JobId job_;
   SessionId session_;
-  std::optional<View> view_;
+  std::unique_ptr<View> view_;
   bool slots_changed_ = false;  // since the last view of a running job
   bool ended_ = false;
   bool left_ = false;
@@ -273,7 +275,7 @@ class Session {
     bool weights_complete = false;
   };
   std::optional<StepBefore> step_before_;
-  std::vector<Staged::Entry> covered_;  // what shards held before we began
+  std::vector<StagedNode> covered_;  // what shards held before we began
   std::vector<SlotIndex> covered_ends_;
   float loss_scale_ = 1.0F;                    // of step_
   std::uint64_t updates_ = 0;                  // of step_; sync
@@ -282,7 +284,7 @@ class Session {
   bool stop_ = false;                          // the last version has been seen: only the coordinator's word is awaited
   std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
   std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
-  std::map<ShardIndex, ShardLink> links_;
+  const std::unique_ptr<ShardLinks> links_;
   std::vector<PendingEnd> ends_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   FirstWeights first_weights_;
@@ -296,12 +298,12 @@ class Session {
   // Of generation_: a view names nobody any more once its group is to be another.
   std::vector<GroupMember> members_;  // without addresses
   int rank_ = 0;                      // of this worker there
-  GroupState group_ = GroupState::kNone;
+  GroupState group_ = {};             // kNone
   std::string group_text_;
   bool group_known_ = false;  // has been said
   struct Local {
     std::uint64_t epoch = 0;
-    GroupState group = GroupState::kNone;
+    GroupState group = {};  // kNone
     std::string text;
     bool known = false;          // addresses have been said
     std::uint64_t released = 0;  // round: nothing of it is held

@@ -1,7 +1,12 @@
 // What a session does where workers of one machine add up their pushes: who they are, and what is held meanwhile.
 #include <algorithm>
 
+#include "common/messages/end_slot.h"
+#include "common/messages/group_state.h"
+#include "common/messages/view.h"
+#include "worker/client/pending_end.h"
 #include "worker/client/session.h"
+#include "worker/client/shard_link.h"
 
 namespace capstan::client {
 
@@ -37,7 +42,7 @@ void Session::HearOfLocalGroup(Instant now, Outbox* out) {
 
 void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   if (announced_) local_.released = std::max(local_.released, round);  // of others nothing more is taken
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     if (!link.pushes.any_held()) continue;
     link.pushes.Release(round);
     SendAllowed(&link, now, out, false);
@@ -53,12 +58,12 @@ void Session::SumsMade(std::uint64_t round, Instant now) {
 void Session::LookAfterHeld(Instant now, Outbox* out) {
   if (!local_.held_moved || now - *local_.held_moved < kHeldAsk) return;
   const bool any =
-      std::any_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_held(); });
+      std::any_of(links_->begin(), links_->end(), [](const auto& entry) { return entry.second.pushes.any_held(); });
   if (!any) return local_.held_moved.reset();
   if (now - *local_.held_moved >= kHeldMax) return ReleasePushes(round_, now, out);
   if (now < local_.next_question) return;
   local_.next_question = now + kHeldAsk;
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     if (!link.pushes.any_held()) continue;
     out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
   }
@@ -67,7 +72,7 @@ void Session::LookAfterHeld(Instant now, Outbox* out) {
 // What is held is another worker's to send: this one waits for others.
 bool Session::AllStaged() const {
   return ends_.empty() &&
-         std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pushes.any_own(); });
+         std::none_of(links_->begin(), links_->end(), [](const auto& entry) { return entry.second.pushes.any_own(); });
 }
 
 // It has done its slots, and waits for the gradients of other workers, to push their sums.

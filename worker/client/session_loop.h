@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/mailbox.h"
+#include "common/messages/slot_report.h"
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "worker/client/session.h"
@@ -57,7 +58,7 @@ struct SumsMadeCommand {
 };
 struct LocalGroupCommand {
   std::uint64_t epoch = 0;
-  GroupState state = GroupState::kNone;
+  GroupState state = {};  // kNone
   std::string text;
 };
 struct EndSlotCommand {
@@ -76,7 +77,7 @@ struct GiveCommand {
 };
 struct GroupCommand {
   Generation generation;
-  GroupState state = GroupState::kNone;
+  GroupState state = {};  // kNone
   std::string text;
 };
 struct BarrierCommand {};

@@ -3,7 +3,11 @@
 #include <algorithm>
 
 #include "common/hash.h"
+#include "common/messages/assign.h"
+#include "common/messages/group_state.h"
+#include "common/messages/view.h"
 #include "worker/client/session.h"
+#include "worker/client/shard_link.h"
 
 namespace capstan::client {
 
@@ -39,7 +43,7 @@ void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::ve
   if (round != round_ || !announced_) return;
   made_ = {step_, std::move(arrays), {}};
   for (BlockIndex block : blocks) made_.owed.Add(placement_[block], block);
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     if (!made_.owed.owes(shard)) continue;
     link.retry.Restart();
     SendMade(&link, now, out, false);

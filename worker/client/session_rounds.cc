@@ -1,8 +1,12 @@
 // What a session computes next: the step, its slots, and the weights for them.
 #include <algorithm>
 
+#include "common/messages/end_slot.h"
 #include "common/messages/pull.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "worker/client/session.h"
+#include "worker/client/shard_link.h"
 
 namespace capstan::client {
 
@@ -84,7 +88,7 @@ void Session::ChooseAgain() {
   if (!Synchronous()) return VoidRound();
   if (announced_ || !step_before_) return;
   round_state_ = RoundState::kNone;
-  for (auto& [shard, link] : links_) link.pull.LetGo();
+  for (auto& [shard, link] : *links_) link.pull.LetGo();
   step_ = Step{step_.value - 1};
   done_slots_ = std::move(step_before_->done_slots);
   weights_complete_ = step_before_->weights_complete;
@@ -94,7 +98,7 @@ void Session::ChooseAgain() {
 // We may have waited for the next step's weights, and let go of those that came ahead when our slots changed. A shard
 // sends no block twice to who waits, unless coverage was asked for since; a retry alone would bring it a second later.
 void Session::SayNothingIsHeld(Outbox* out) {
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
   }
 }
@@ -104,7 +108,7 @@ void Session::AskCoverage(Instant now, Outbox* out) {
   covered_.clear();
   covered_ends_.clear();
   learned_clocks_.clear();
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     link.covered = false;
     link.retry.Restart();
     link.retry.Sent(now);
@@ -134,7 +138,7 @@ bool Session::Covered(BlockIndex block, Node node) const {
 void Session::BeginPull(Instant now, Outbox* out) {
   round_state_ = RoundState::kPulling;
   announced_ = false;
-  for (auto& [shard, link] : links_) {
+  for (auto& [shard, link] : *links_) {
     link.retry.Restart();
     link.retry.Sent(now);
     if (Replicated()) {
@@ -163,7 +167,7 @@ void Session::SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, 
 }
 
 bool Session::PullComplete() const {
-  return std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.pull.complete(); });
+  return std::all_of(links_->begin(), links_->end(), [](const auto& entry) { return entry.second.pull.complete(); });
 }
 
 void Session::AnnounceWork(float loss_scale) {

@@ -7,6 +7,7 @@
 #include "common/hash.h"
 #include "common/messages/weights.h"
 #include "worker/client/session.h"
+#include "worker/client/shard_link.h"
 
 namespace capstan::client {
 
@@ -88,7 +89,7 @@ void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
 void Session::EndAtStop() {
   stop_ = true;
   round_state_ = RoundState::kNone;
-  for (auto& [shard, link] : links_) link.pull.LetGo();
+  for (auto& [shard, link] : *links_) link.pull.LetGo();
 }
 
 }  // namespace capstan::client

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+#include "common/messages/group.h"
+
 namespace capstan::train {
 
 namespace {

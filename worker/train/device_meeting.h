@@ -9,9 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/messages/group.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/group_device.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::train {
 

@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "common/messages/group.h"
 #include "worker/collective/group.h"
 #include "worker/train/device_meeting.h"
 #include "worker/train/local/bucket_adder.h"
 #include "worker/train/local/local_device.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::train {
 

@@ -9,6 +9,8 @@
 #include "common/encoding.h"
 #include "common/float_control.h"
 #include "common/hash.h"
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 #include "worker/train/buckets.h"

@@ -16,13 +16,16 @@
 
 #include "common/job/collective_kind.h"
 #include "common/job/forward.h"
-#include "common/messages/group.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/collective/device_group.h"
 #include "worker/train/buckets.h"
 #include "worker/train/device_meeting.h"
 #include "worker/train/job_model.h"
 #include "worker/train/replica/group_rendezvous.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::train {
 

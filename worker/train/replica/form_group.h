@@ -11,9 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "common/messages/group.h"
 #include "worker/collective/collective_thread.h"
 #include "worker/train/replica/replica.h"
+
+namespace capstan {
+struct GroupMember;
+}  // namespace capstan
 
 namespace capstan::train {
 

@@ -7,6 +7,7 @@
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/prepared.h"
 
 namespace capstan::train {
 
@@ -29,7 +30,8 @@ Replica::Replica(const Catalog& catalog, const JobConfig& config)
       order_(catalog, 1),
       array_count_(1 + static_cast<std::size_t>(StateCount(config.optimizer.kind))),
       encoding_(EncodingOf(config)),
-      pool_(catalog.element_count() * sizeof(float)) {
+      pool_(catalog.element_count() * sizeof(float)),
+      prepared_(std::make_unique<Prepared>()) {
   const std::uint64_t count = catalog.element_count();
   BufferPool narrow_pool(count * BytesPerNumber(encoding_));
   for (Version& version : versions_) {
@@ -41,11 +43,13 @@ Replica::Replica(const Catalog& catalog, const JobConfig& config)
     segments_.push_back({segment.block_offset, segment.count, tensor.decay, 0, tensor.kind, segment.tensor});
   }
   path_ = WritePathFor(count * sizeof(float) * (2 * array_count_ + 1));
-  prepared_.report.segment_squares.assign(segments_.size(), 0.0);
+  prepared_->report.segment_squares.assign(segments_.size(), 0.0);
   if (!TakesTrustRatio(rule_.kind)) return;
-  prepared_.report.weight_squares.assign(segments_.size(), 0.0);
-  prepared_.report.direction_squares.assign(segments_.size(), 0.0);
+  prepared_->report.weight_squares.assign(segments_.size(), 0.0);
+  prepared_->report.direction_squares.assign(segments_.size(), 0.0);
 }
+
+Replica::~Replica() = default;
 
 BlockIn Replica::In(const Block& block) const {
   const Version& version = present();
@@ -62,7 +66,7 @@ BlockOut Replica::Out(const Block& block) const {
 }
 
 TrustSquares Replica::Trust(const Block& block) {
-  PrepareReport& report = prepared_.report;
+  PrepareReport& report = prepared_->report;
   if (report.weight_squares.empty()) return {};
   return {std::span(report.weight_squares).subspan(block.first_segment, block.segment_count),
           std::span(report.direction_squares).subspan(block.first_segment, block.segment_count)};
@@ -96,7 +100,7 @@ void Replica::UpdateBlock(BlockIndex index) {
   const Block& block = catalog_.blocks()[index];
   const StagedInput input{Node{0, kLeaves}, samples_, reinterpret_cast<const std::byte*>(sum_ + block.flat_offset)};
   const std::span<double> squares =
-      std::span(prepared_.report.segment_squares).subspan(block.first_segment, block.segment_count);
+      std::span(prepared_->report.segment_squares).subspan(block.first_segment, block.segment_count);
   ReduceAndUpdate(rules_, Scalars(), std::span(&input, 1), kLeaves, Segments(block), In(block), Out(block), squares,
                   Trust(block));
   NarrowBlock(block, versions_[1 - present_]);
@@ -110,7 +114,7 @@ void Replica::UpdateAgain() {
 }
 
 Replica::Outcome Replica::FinishStep(Step step) {
-  PrepareReport& report = prepared_.report;
+  PrepareReport& report = prepared_->report;
   if (samples_ == 0) {
     for (std::vector<double>* squares : {&report.segment_squares, &report.weight_squares, &report.direction_squares})
       std::ranges::fill(*squares, 0.0);
@@ -118,11 +122,11 @@ Replica::Outcome Replica::FinishStep(Step step) {
   SlotReport all;
   all.samples = samples_;
   report.slots = {all};
-  prepared_.step = step;
+  prepared_->step = step;
   Outcome outcome;
   for (double squares : report.segment_squares) outcome.gradient_squares += squares;
   for (std::uint32_t attempt = 0;; ++attempt) {
-    const Verdict verdict = Decide(config_, catalog_, order_, {&prepared_}, attempt, parameters_);
+    const Verdict verdict = Decide(config_, catalog_, order_, {prepared_.get()}, attempt, parameters_);
     // The coordinator decides whether a gradient that is not finite ends the job.
     outcome.action = verdict.kind == Verdict::Kind::kStop ? StepAction::kSkip : verdict.action;
     if (verdict.kind != Verdict::Kind::kRedo) break;

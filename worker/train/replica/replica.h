@@ -9,15 +9,20 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/buffer.h"
 #include "common/catalog.h"
 #include "common/job_config.h"
-#include "common/messages/shard_reports.h"
+#include "common/messages/step_parameters.h"
 #include "update/block_update.h"
 #include "update/verdict.h"
+
+namespace capstan {
+struct Prepared;
+}  // namespace capstan
 
 namespace capstan::train {
 
@@ -25,6 +30,7 @@ class Replica {
  public:
   // `catalog` outlives it.
   Replica(const Catalog& catalog, const JobConfig& config);
+  ~Replica();
 
   // All tensors one behind the other; of the present version.
   const float* weights() const { return present().arrays[0].As<const float>(); }
@@ -93,7 +99,7 @@ class Replica {
   const float* sum_ = nullptr;
   float clip_ = 1.0F;
   std::vector<float> trust_ratios_;
-  Prepared prepared_;  // of the one shard that this is
+  std::unique_ptr<Prepared> prepared_;  // of the one shard that this is
 };
 
 }  // namespace capstan::train

@@ -11,6 +11,8 @@
 #include "common/job/allreduce_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
+#include "common/messages/group.h"
+#include "common/messages/group_state.h"
 #include "common/metrics_check.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"

@@ -1,0 +1,39 @@
+// ShardState, PendingSnapshot: what a coordinator knows of each shard, and of the snapshot that they take.
+//
+// Kind:   values; parts of the Coordinator, for its sources only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/messages/hello.h"
+#include "common/messages/prepared.h"
+#include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
+#include "server/coordinator.h"
+
+namespace capstan::server {
+
+struct Coordinator::ShardState {
+  std::optional<Hello> hello;  // of the newest incarnation
+  PeerId peer;
+  Instant last_heard{};
+  bool fresh = false;                // the hello echoes our own term
+  bool reset_done = false;           // of generation_, by hello's incarnation
+  std::optional<Prepared> prepared;  // of step_ or the next
+  std::optional<Step> committed;     // newest step it has published
+  std::optional<Progress> progress;
+  std::vector<SnapshotPart> parts;  // all that this life was ever heard to have: what is kept does not go away
+  std::string ahead;                // what it was told that is not in our log
+  PeerId rival;                     // another process that claims this index
+  Instant rival_since{};
+};
+
+struct Coordinator::PendingSnapshot {
+  SnapshotId id;
+  std::vector<std::optional<SnapshotDone>> parts;  // by shard
+  Instant since{};
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,10 @@
+// How many arrays a block has.
+#pragma once
+
+#include <cstddef>
+
+namespace capstan::server {
+
+inline constexpr std::size_t kBlockArraysMax = 3;  // weights and two optimizer states
+
+}  // namespace capstan::server

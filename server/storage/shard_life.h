@@ -1,0 +1,22 @@
+// ShardLife: the numbers of a shard's life that its directory keeps.
+//
+// Kind:   a value.
+#pragma once
+
+#include "common/messages/snapshot_id.h"
+#include "common/types.h"
+
+namespace capstan::server {
+
+// What a shard's directory must remember over its death, beside its snapshots.
+struct ShardLife {
+  JobId job;  // null: of no job yet
+  ShardIndex shard = 0;
+  Incarnation incarnation;
+  Term term;
+  Generation generation;
+  SnapshotId newest_kept;
+  bool operator==(const ShardLife&) const = default;
+};
+
+}  // namespace capstan::server

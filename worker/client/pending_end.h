@@ -1,0 +1,16 @@
+// PendingEnd: the end of a slot that a shard has not acknowledged yet.
+//
+// Kind:   a value; part of the Session, for its sources only.
+#pragma once
+
+#include "common/messages/end_slot.h"
+#include "worker/client/session.h"
+
+namespace capstan::client {
+
+struct Session::PendingEnd {
+  capstan::EndSlot header;
+  ShardIndex shard = 0;
+};
+
+}  // namespace capstan::client
