@@ -22,7 +22,7 @@
 namespace capstan {
 
 // A section is used with the include of its header in common/job/. Only a JobConfig that is not const may be written to;
-// the compiler does not see that, because the sections are references, so tests/tidy lists the files that write to one.
+// the compiler does not see that, because the sections are references.
 class JobConfig {
   struct Sections;
   const std::unique_ptr<Sections> sections_;

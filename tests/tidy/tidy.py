@@ -74,9 +74,6 @@ CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fst
 
 PRODUCT = ["common/*", "kernels/*", "monitoring/*", "server/*", "worker/*", "bench/*", "cli/*"]
 
-# A section of a JobConfig, by the name that such a variable has.
-SECTION = r"\b\w*config_?(\(\))?(\.|->)(job|model|data|optimizer|schedule|cluster|worker|snapshot|limits|allreduce|metrics)\b"
-
 # Words in code (comments and strings do not count): rule, pattern, where it is banned, files that may, why.
 WORDS = [
     ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b", PRODUCT + ["examples/*", "tests/*"], [],
@@ -92,10 +89,6 @@ WORDS = [
      ["cli/*", "tests/tier.h"], "draw from common/random.h, keyed by the seed"),
     ("core clock", r"\b(steady_clock|system_clock|high_resolution_clock)::now\b|\bclock_gettime\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)",
      CORES, NOT_CORES, "a core is handed the time"),
-    ("job file", SECTION + r"((\.\w+)*(\[[^\]\n]*\])?\s*([-+*/|&]?=(?!=)|\+\+|--)|"
-     r"(\.\w+)+(\.|->)(reset|clear|push_back|emplace\w*|assign|resize|swap|insert|erase)\()|&" + SECTION + r"(?!\.)",
-     PRODUCT, ["common/job_config*.cc", "worker/train/replica/replica.cc", "cli/launch_command.cc", "cli/snapshot/import_weights.cc"],
-     "a JobConfig is written to where it is read: a const one does not hold its sections const"),
 ]
 
 # Conditional compilation: the files that may.
