@@ -14,17 +14,18 @@ namespace capstan::bench {
 std::span<const Bench> AllBenches() {
   static const std::array<Bench, 6> kBenches = {{
       {"allreduce",
-       "an array reduced among worker processes, beside Gloo's own ring and plain sockets",
+       "an array reduced among worker processes, next to Gloo's own ring and plain sockets",
        {},
        [](const Parts& parts) { return MeasureAllReduce({.parts = parts}); }},
-      {"apply", "a shard's fused reduce-and-update pass, beside the memory bandwidth", [] { return MeasureApply({}); }},
+      {"apply", "a shard's fused reduce-and-update pass, next to the memory bandwidth",
+       [] { return MeasureApply({}); }},
       {"memory", "resident bytes per parameter of a shard and of a worker", [] { return MeasureMemory({}); }},
-      {"push-pull", "gradients out and weights in, beside raw ZeroMQ and a bare key-value server",
+      {"push-pull", "gradients out and weights in, next to raw ZeroMQ and a bare key-value server",
        [] { return MeasurePushPull({}); }},
-      {"snapshot", "a snapshot on disk while a job trains, beside a raw write and beside the steps without one",
+      {"snapshot", "a snapshot on disk while a job trains, next to a raw write and to the steps without one",
        [] { return MeasureSnapshot({}); }},
       {"train",
-       "tokens and samples a second, beside PyTorch",
+       "tokens and samples a second, next to PyTorch",
        {},
        [](const Parts& parts) { return MeasureTraining({.parts = parts}); }},
   }};

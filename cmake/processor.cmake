@@ -17,6 +17,11 @@ function(capstan_check_processor)
       return runs ? 0 : 1;
     }
   ]])
+  if(NOT CAPSTAN_PROCESSOR_COMPILED)
+    message(FATAL_ERROR "A small program that asks which instructions this machine's processor has cannot be built: "
+                        "CMakeFiles/CMakeError.log (CMakeConfigureLog.yaml of newer CMakes) in the build folder says why. "
+                        "-DCAPSTAN_CHECK_PROCESSOR=OFF leaves the check out.")
+  endif()
   if(NOT CAPSTAN_PROCESSOR_EXIT STREQUAL 0)
     unset(CAPSTAN_PROCESSOR_EXIT CACHE) # the next configuration, of another machine perhaps, looks again
     message(FATAL_ERROR "This machine's processor lacks AVX2, FMA, BMI1 or BMI2, without which capstan does not run (Intel: "

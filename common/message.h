@@ -1,6 +1,6 @@
 // Header, Message, Envelope: one of the protocol's messages, for all that only carry it.
 //
-// Kind:   values. One that was moved from holds no message and may only be assigned to or destroyed.
+// Kind:   values. One that was moved from holds no message: it is none of them, and any() and Get() are forbidden.
 // Why:    a message's struct is seen by those that write or read it, each with the include of its header in
 //         common/messages/. All of them together are in common/messages.h: this header names none, so that a new one
 //         rebuilds few sources.

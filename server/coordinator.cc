@@ -446,7 +446,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   BackUpSlowWorkers(now, out);
   PassBarrierWhenComplete(out);  // whoever was missing may have left
   CheckDeadlines(now, out);
-  metrics_->waiting_seconds.Set(state_ == State::kFinished ? 0.0 : ToSeconds(now - last_progress_));
+  const bool waits = state_ != State::kFinished || AwaitsLastSnapshot();
+  metrics_->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);
   metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
   const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
   const auto seen =
@@ -498,6 +499,10 @@ std::string Coordinator::WaitingFor(Instant now) const {
     if (shards_[i].reset_done || !shards_[i].hello) continue;
     AddName(&who, ShardName(i, per_server) + ResettingText());
   }
+  if (AwaitsLastSnapshot()) {
+    AddMissingParts(&who);
+    return who;
+  }
   if (std::string missing = ranks_.Missing(slot_count_, members_, now); !missing.empty()) AddName(&who, missing);
   const std::size_t wanted = options_.config.cluster.workers;
   if (state_ != State::kRunning && members_.size() < wanted) {
@@ -520,7 +525,9 @@ std::string Coordinator::WaitingFor(Instant now) const {
 }
 
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  if (state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed || stop_requested_) return;
+  const bool last = AwaitsLastSnapshot();
+  const bool ended = state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed;
+  if (!last && (ended || stop_requested_)) return;
   const LimitsSection& limits = options_.config.limits;
   const Instant waited = now - last_progress_;
   const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
@@ -528,8 +535,10 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   const double limit = gathering ? limits.join : limits.stall;
   const std::string waiting = WaitingFor(now);
   if (limit > 0 && waited >= Seconds(limit)) {
-    Fail(Timeout(std::string(gathering ? "the job did not start within " : "no step was committed for ") +
-                 WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
+    const char* const what = gathering ? "the job did not start within "
+                             : last    ? "the last snapshot was not complete after "
+                                       : "no step was committed for ";
+    Fail(Timeout(what + WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
          out);
   } else if (waited >= Seconds(limits.report) && now >= next_report_) {
     next_report_ = now + Seconds(limits.report);

@@ -4,7 +4,7 @@
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
 // Limits: Membership::kWorkersMax workers; the shard count of the job file.
 // Fails:  the job fails, with a message that says whom it waited for, after limits.join while gathering and
-//         limits.stall without a committed step.
+//         limits.stall without a committed step or, after the last one, without a part of the last snapshot.
 // Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered its own term; what some
 //         shard has published is sent again verbatim, so nothing is decided twice.
 //
@@ -77,6 +77,8 @@ class Coordinator {
   bool concluded() const { return concluded_; }
   // Whether the newest version is kept on disk as far as the job asks for it, or cannot be.
   bool SnapshotsSettled() const;
+  // Whether the last step is committed and the last snapshot neither exists nor is given up.
+  bool AwaitsLastSnapshot() const;
   // The newest snapshot; none yet: generation 0.
   SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
   const std::vector<ManifestRecord>& manifests() const { return manifests_; }
@@ -184,6 +186,8 @@ class Coordinator {
   void SendPins(Instant now, Outbox* out);
   void CommitSnapshot(Instant now, Outbox* out);
   SnapshotsKept MakeSnapshotsKept() const;
+  // Adds the shards that have not written their part of the last snapshot.
+  void AddMissingParts(std::string* names) const;
   // The newest snapshot that is kept or given up.
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);

@@ -1,4 +1,4 @@
-// CoordinatorOptions: what a Coordinator is given when it begins to live; CoordinatorState: how far it has come.
+// CoordinatorOptions: the settings that a Coordinator is made with; CoordinatorState: how far it has come.
 //
 // Kind:   values.
 #pragma once

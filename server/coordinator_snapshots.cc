@@ -52,6 +52,10 @@ bool Coordinator::SnapshotsSettled() const {
          Settled() >= SnapshotId{generation_, Version{step_.value}};
 }
 
+bool Coordinator::AwaitsLastSnapshot() const {
+  return state_ == State::kFinished && !concluded_ && !shutting_down_ && !SnapshotsSettled();
+}
+
 void Coordinator::RequestStop(Instant now) {
   if (stop_requested_) return;
   stop_requested_ = true;
@@ -121,6 +125,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
     Advance(now, out);
     return;
   }
+  if (state_ == State::kFinished && !snapshot_->parts[done.shard]) last_progress_ = now;
   snapshot_->parts[done.shard] = done;
   Remember({id, done.shard, done.digest}, &shard);
   const auto& parts = snapshot_->parts;
@@ -163,6 +168,13 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
 void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) {
   const bool known = std::find(shard->parts.begin(), shard->parts.end(), part) != shard->parts.end();
   if (!known && shard->parts.size() < kPartsMax) shard->parts.push_back(part);
+}
+
+void Coordinator::AddMissingParts(std::string* names) const {
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    if (snapshot_ && snapshot_->parts[i]) continue;
+    AddName(names, ShardName(i, options_.config.cluster.shards_per_server) + " (writing the last snapshot)");
+  }
 }
 
 SnapshotsKept Coordinator::MakeSnapshotsKept() const {

@@ -263,7 +263,7 @@ void Coordinator::PassBarrierWhenComplete(Outbox* out) {
   SendViews(out);
 }
 
-// Whether who asks may end, once the last step is committed. Readers may: the last version is there. A shard that is
+// Whether this worker, or a reader (null), may end once the last step is committed. A reader may: the last version is there. A shard that is
 // lost before the last snapshot exists takes steps back, for which workers are needed: they stay.
 bool Coordinator::IsOverFor(const Worker* worker) const { return worker == nullptr || concluded_ || shutting_down_; }
 

@@ -1,4 +1,4 @@
-// ShardOptions: what a Shard is given when it begins to live.
+// ShardOptions: the settings that a Shard is made with.
 //
 // Kind:   values.
 #pragma once

@@ -1,4 +1,4 @@
-// What a test needs of Catch2, of version 2 (one header) or 3 (a library). The runner is Catch2::Catch2WithMain.
+// The parts of Catch2 that tests need, of version 2 (one header) or 3 (a library). The runner is Catch2::Catch2WithMain.
 //
 // Why:      The versions have other headers and other names for the same things. Tests are written with those of version 2,
 //           and with EventListenerBase of version 3.

@@ -1,4 +1,4 @@
-// What a test does when this machine lacks what the test compares with.
+// ComparedWithNothing: the line of a test that has nothing to compare with on this machine.
 #pragma once
 
 #include <cstdio>

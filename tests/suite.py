@@ -206,16 +206,16 @@ class Suite:
         return self.results.run(self.stages, f"{preset}: tests", preset, *selection, *self.ctest_arguments)
 
     def default(self):
-        if not self.build("release", "default_tests"):
+        if not self.build("release", "capstan_default_tests"):
             return
         if self.ctest_arguments:  # a choice of the caller's: no more is built than it needs
             self.test("release", "-LE", "^once$")
             return
-        self.background = [BackgroundBuild("asan", "asan_tests")]
+        self.background = [BackgroundBuild("asan", "capstan_asan_tests")]
         self.test("release", "-LE", "^once$")
         if not self.background[0].wait(self.stages):
             return
-        self.background.append(BackgroundBuild("tsan", "tsan_tests"))
+        self.background.append(BackgroundBuild("tsan", "capstan_tsan_tests"))
         self.test("asan", "-L", "^(once|asan)$")
         if self.background[1].wait(self.stages):
             self.test("tsan", "-L", "^tsan$")
@@ -234,9 +234,9 @@ class Suite:
             self.test(preset)
 
     def quick(self):
-        if not self.build("dev", "default_tests"):
+        if not self.build("dev", "capstan_default_tests"):
             return
-        self.stages.run("dev: unit tests", ["cmake", "--build", "--preset", "dev", f"-j{CORES}", "--target", "once_tests"])
+        self.stages.run("dev: unit tests", ["cmake", "--build", "--preset", "dev", f"-j{CORES}", "--target", "capstan_once_tests"])
         stamps = Stamps("dev")
         due = stamps.due()
         if not due:

@@ -51,13 +51,13 @@ endfunction()
 # capstan_tier_targets(NAME): builds a program, which may have a test of its name, in the tiers of that test.
 function(capstan_tier_targets name)
   if(name IN_LIST CAPSTAN_ONCE)
-    add_dependencies(once_tests ${name})
+    add_dependencies(capstan_once_tests ${name})
   endif()
   if(name IN_LIST CAPSTAN_ONCE OR name IN_LIST CAPSTAN_ASAN)
-    add_dependencies(asan_tests ${name})
+    add_dependencies(capstan_asan_tests ${name})
   endif()
   if(name IN_LIST CAPSTAN_TSAN)
-    add_dependencies(tsan_tests ${name})
+    add_dependencies(capstan_tsan_tests ${name})
   endif()
 endfunction()
 
@@ -76,10 +76,10 @@ function(capstan_check_tiers)
   endforeach()
 endfunction()
 
-# capstan_default_tests(): the target default_tests, all that is built by default but what runs once. After all targets.
+# capstan_default_tests(): the target of that name, all that is built by default but what runs once. After all targets.
 function(capstan_default_tests)
-  add_custom_target(default_tests)
-  add_dependencies(default_tests kernels_emulated_test) # of which gpu_check_test runs some cases
+  add_custom_target(capstan_default_tests)
+  add_dependencies(capstan_default_tests kernels_emulated_test) # of which gpu_check_test runs some cases
   capstan_add_default_targets(${PROJECT_SOURCE_DIR})
 endfunction()
 
@@ -89,7 +89,7 @@ function(capstan_add_default_targets directory)
     get_target_property(type ${target} TYPE)
     get_target_property(excluded ${target} EXCLUDE_FROM_ALL)
     if(type MATCHES "LIBRARY|EXECUTABLE" AND NOT type STREQUAL INTERFACE_LIBRARY AND NOT excluded AND NOT target IN_LIST CAPSTAN_ONCE)
-      add_dependencies(default_tests ${target})
+      add_dependencies(capstan_default_tests ${target})
     endif()
   endforeach()
   get_property(folders DIRECTORY ${directory} PROPERTY SUBDIRECTORIES)

@@ -21,7 +21,7 @@ struct SlotReport {
   double validation_loss_sum = 0.0;  // this slot's share of the validation set, with the weights of this step
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
-  std::vector<Metric> metrics;  // what the program measured beside
+  std::vector<Metric> metrics;  // further figures that the program measured
   // allreduce: what this slot's worker has of the whole step, the same bits on all of them: the sum of squares of the
   // averaged gradient before clipping, and a hash of that and of some block of the weights that it made.
   double gradient_squares = 0.0;

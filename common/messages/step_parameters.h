@@ -21,7 +21,7 @@ struct StepParameters {
   std::string program_state;
   // allreduce: the version that this step makes is to be given to the shards, as part of the step.
   bool keep = false;
-  // Whether the shards have the blocks of the version that this step begins with; false in allreduce alone.
+  // Whether the shards have the blocks of the version that this step begins with; false in allreduce only.
   bool held = true;
   bool operator==(const StepParameters&) const = default;
 };

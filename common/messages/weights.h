@@ -44,7 +44,7 @@ struct Weights {
   std::uint32_t array = 0;
   Encoding encoding = Encoding::kFp32;
   std::uint64_t updates = 0;  // sync: that the version has had; async: that this block has
-  std::string program_state;  // of the version; with the weights of block 0 alone
+  std::string program_state;  // of the version; only with the weights of block 0
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// Any bytes as a request to the exporter: no answer, or one whose head is made of the exporter's own words alone.
+// Any bytes as a request to the exporter: no answer, or one whose head is made of the exporter's own words only.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -98,7 +98,7 @@ std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::strin
   return numbers;
 }
 
-// What scrapes see of a histogram while it is written.
+// The state of a histogram that scrapes see while it is written.
 struct Seen {
   std::uint64_t first = 0, last = 0;  // its count
   std::string wrong;                  // the first answer whose numbers do not fit together

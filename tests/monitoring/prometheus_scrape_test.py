@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,11 +22,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-PATIENCE = int(os.environ.get('CAPSTAN_TEST_PATIENCE', '1'))
-WAIT_SECONDS = 80 * PATIENCE  # for one scrape of every target, and for one value
-ALL_SECONDS = 240 * PATIENCE  # for the whole test
-# A loopback address of this process only: nobody else takes a port there.
-HOST = '127.{}.{}.{}'.format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'e2e'))
+import harness
+
+WAIT_SECONDS = harness.patient(80)  # for one scrape of every target, and for one value
+ALL_SECONDS = harness.patient(240)  # for the whole test
 
 PLANTED = {
     'capstan_server_pushes_total{outcome="staged"}': 7,
@@ -70,7 +69,7 @@ def running(command, **options):
     finally:
         child.terminate()
         try:
-            child.wait(10 * PATIENCE)
+            child.wait(harness.patient(10))
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
@@ -92,19 +91,13 @@ def check_text(address):
     print(f'{address}: {sum(not line.startswith("#") for line in text.splitlines())} series, promtool has no remark')
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
 def start_prometheus(stack, folder, addresses):
     config = os.path.join(folder, 'prometheus.yml')
     with open(config, 'w') as file:  # JSON is YAML
         json.dump({'global': {'scrape_interval': '1s', 'scrape_timeout': '1s'},
                    'scrape_configs': [{'job_name': 'capstan', 'static_configs': [{'targets': addresses}]}]}, file)
     subprocess.run(['promtool', 'check', 'config', config], check=True, capture_output=True, timeout=WAIT_SECONDS)
-    web = f'{HOST}:{free_port()}'
+    web = harness.free_address()
     log = stack.enter_context(open(os.path.join(folder, 'log'), 'w'))
     child = stack.enter_context(running(
         ['prometheus', f'--config.file={config}', f'--storage.tsdb.path={folder}/data', f'--web.listen-address={web}',

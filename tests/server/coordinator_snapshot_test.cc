@@ -1,4 +1,5 @@
 // When a snapshot exists, and how long it stays.
+#include "common/job/limits_section.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/snapshot_done.h"
 #include "tests/server/coordinator_snapshot_steps.h"
@@ -234,6 +235,50 @@ TEST_CASE("async: shards are asked when the slowest slot's clock, or the time, s
   CHECK(timed.Count<Pin>() == 0);
   timed.Pass(seconds(2), {timed.MakeJoin("w0")});
   CHECK(timed.TakeFromShard<Pin>(0).at(0).version == Version{1});
+}
+
+TEST_CASE("after the last step the shards that have no part of the last snapshot are named, and limits.stall holds",
+          "[server][snapshot][deadline]") {
+  CoordinatorBench bench = Bench();
+  bench.config.job.steps = 2;
+  bench.config.limits.stall = 60;
+  bench.config.limits.lease = 1000;
+  bench.Run();
+  for (int i = 0; i < 2; ++i) DoStep(&bench);
+  REQUIRE(bench.coordinator->state() == State::kFinished);
+  bench.coordinator->RequestStop(bench.now);  // it waits for the same
+  bench.Pass(seconds(40));
+  CHECK(Mentions(bench.Notices(), "server 0 (writing the last snapshot), server 1 (writing the last snapshot)"));
+  CHECK(!Mentions(bench.Notices(), "not joined"));
+  bench.Keeps(0, 2);
+  bench.Forget();
+  bench.Pass(seconds(50));
+  bench.Keeps(0, 2);  // said again: no progress
+  bench.Pass(seconds(9));
+  CHECK(bench.coordinator->state() == State::kFinished);
+  CHECK(Mentions(bench.Notices(), "server 1 (writing the last snapshot)"));
+  CHECK(!Mentions(bench.Notices(), "server 0 (writing the last snapshot)"));
+  CHECK(bench.metrics->waiting_seconds.value() >= 58);
+  bench.Pass(seconds(2));
+  REQUIRE(bench.coordinator->state() == State::kFailed);
+  CHECK(
+      Mentions(bench.coordinator->failure().message(), "the last snapshot was not complete after 60 s; waited for: "));
+}
+
+TEST_CASE("a job with its last snapshot waits for nobody", "[server][snapshot][deadline]") {
+  CoordinatorBench bench = Bench();
+  bench.config.job.steps = 2;
+  bench.config.limits.stall = 60;
+  bench.config.limits.lease = 1000;
+  bench.Run();
+  for (int i = 0; i < 2; ++i) DoStep(&bench);
+  for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 2);
+  REQUIRE(bench.coordinator->SnapshotsSettled());
+  bench.Forget();
+  bench.Pass(seconds(100));
+  CHECK(bench.Notices().empty());
+  CHECK(bench.coordinator->state() == State::kFinished);
+  CHECK(bench.metrics->waiting_seconds.value() == 0);
 }
 
 }  // namespace

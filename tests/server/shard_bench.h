@@ -287,7 +287,7 @@ class ShardBench {
   MemoryPushLog own_log_;
 };
 
-// What most tests of a shard name: its peers, and the leaves of a job of two slots.
+// Names that most tests of a shard use: its peers, and the leaves of a job of two slots.
 inline constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker,
                         kOther = ShardBench::kOther;
 inline constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 
@@ -11,7 +12,7 @@ namespace capstan::sim {
 
 namespace {
 
-// What the child process tells, also when it dies of an assertion.
+// The child process writes its result here, also when it dies of an assertion.
 struct Shared {
   std::uint64_t seed;
   char how[160];
@@ -45,7 +46,10 @@ std::optional<Catch> SearchFrom(const Mutant& mutant, RunName name, std::uint64_
   name.seed = shared->seed;
   const std::string how = shared->how;
   munmap(memory, sizeof(Shared));
-  if (WIFSIGNALED(status)) return Catch{name, "an assertion of the product"};
+  if (WIFSIGNALED(status)) {
+    CAPSTAN_CHECK(WTERMSIG(status) == SIGABRT);  // another signal is a fault of the simulator
+    return Catch{name, "an assertion of the product"};
+  }
   if (WEXITSTATUS(status) == kNothing) return std::nullopt;
   return Catch{name, WEXITSTATUS(status) == kFound ? how : "a sanitizer ended the process"};
 }

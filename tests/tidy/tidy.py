@@ -92,7 +92,7 @@ WORDS = [
 ]
 
 # Conditional compilation: the files that may.
-CONDITIONALS = ["worker/client/include/capstan/capstan.h", "tests/catch.h"]
+CONDITIONALS = ["worker/client/include/capstan/capstan.h", "common/toml_document.cc", "tests/catch.h"]
 
 # Compiler flags that would let a compiler, a machine or a scheduler choose the bits of a weight.
 FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsafe-math\S*|-fassociative-math|-ffp-contract=(fast|on)"

@@ -213,7 +213,8 @@ class Client:
         self._handle.call("set_program_state", state, len(state))
 
     def work(self) -> Iterator[Work]:
-        """Rounds until the job is done, each with its weights in place.
+        """Rounds until the job is done, each with its weights in place. The iteration ends when the last snapshot and the
+        final weights are written.
 
         Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
         takes part in a job whose result does not depend on who computes what. It waits as long as the job lives.

@@ -174,7 +174,8 @@ capstan_code capstan_job_file(capstan_client* client, const char** text);
 /* Says what this worker brings. Once, before the first capstan_next_work. */
 capstan_code capstan_declare(capstan_client* client, const capstan_description* description);
 
-/* Gives up whatever round was under way and waits for the next one. */
+/* Gives up whatever round was under way and waits for the next one. work->done is 1 when the job is done: after the last
+ * step the call waits until the last snapshot and the final weights are written. */
 capstan_code capstan_next_work(capstan_client* client, double seconds, capstan_work* work);
 /* All tensors one behind the other, as declared: capstan_element_count floats, to read for tensors that
  * capstan_wait_weights has answered for. The pointer is the same for the life of the handle. */

@@ -129,7 +129,8 @@ class [[gnu::visibility("default")]] Client {
   // Says what this worker brings. Once, before the first NextWork.
   virtual Status Declare(const WorkerDescription& description) = 0;
 
-  // Gives up whatever round was under way and waits for the next one. Nothing when the job is done.
+  // Gives up whatever round was under way and waits for the next one. Nothing when the job is done: after the last step
+  // the call waits until the last snapshot and the final weights are written.
   virtual Result<std::optional<Work>> NextWork(Deadline deadline) = 0;
 
   // All tensors one behind the other, as declared; null before. Valid to read for tensors that WaitWeights has answered
