@@ -23,7 +23,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-PATIENCE = int(os.environ.get('CAPSTAN_TEST_PATIENCE', '1'))
+PATIENCE = int(os.environ.get('CAPSTAN_TEST_PATIENCE', '1')) * int(os.environ.get('CAPSTAN_TEST_SLOWDOWN', '1'))
 WAIT_SECONDS = 80 * PATIENCE  # for one scrape of every target, and for one value
 ALL_SECONDS = 240 * PATIENCE  # for the whole test
 # A loopback address of this process only: nobody else takes a port there.
