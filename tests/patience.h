@@ -6,10 +6,15 @@
 
 namespace capstan::testing {
 
-// CAPSTAN_TEST_PATIENCE, a whole number. Runs under sanitizers and on slow machines set it; without it: 1.
-inline int Patience() {
-  const char* const text = std::getenv("CAPSTAN_TEST_PATIENCE");
+// A whole number, at least 1; 1 where the variable is not set.
+inline int FactorFromEnvironment(const char* name) {
+  const char* const text = std::getenv(name);
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+// CAPSTAN_TEST_PATIENCE, which slow machines set, times CAPSTAN_TEST_SLOWDOWN, which the presets of sanitizers set.
+inline int Patience() {
+  return FactorFromEnvironment("CAPSTAN_TEST_PATIENCE") * FactorFromEnvironment("CAPSTAN_TEST_SLOWDOWN");
 }
 
 }  // namespace capstan::testing

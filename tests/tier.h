@@ -1,11 +1,11 @@
 // Tier: how much a run of the tests tries, and with which seeds.
 //
 //   CAPSTAN_TEST_TIER   quick, default (also where it is not set) or all
-//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds in quick and default; 0 where it is not set
+//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds; without it 0, or in all a fresh number
 //
 // Kind:   functions of the environment.
 // Fails:  throws std::invalid_argument for words and numbers that these variables do not have, so that the test fails.
-// Why:    a red run of quick or default can be repeated; each run of all tries other seeds.
+// Why:    a red run can be repeated; each run of all tries other seeds.
 #pragma once
 
 #include <charconv>
@@ -44,11 +44,10 @@ inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t other
 // with each commit.
 inline int TriesOfTier(int count) { return TestTier() == Tier::kAll ? count : (count + 7) / 8; }
 
-// 32 bits, which it prints: fresh ones in tier all, in the others those of CAPSTAN_TEST_SEED.
+// 32 bits, which it prints: those of CAPSTAN_TEST_SEED, or without it fresh ones in tier all, and 0 in the others.
 inline std::uint32_t TestSeed() {
-  const std::uint32_t seed = TestTier() == Tier::kAll
-                                 ? std::random_device()()
-                                 : static_cast<std::uint32_t>(NumberFromEnvironment("CAPSTAN_TEST_SEED", 0));
+  const std::uint32_t otherwise = TestTier() == Tier::kAll ? std::random_device()() : 0;
+  const auto seed = static_cast<std::uint32_t>(NumberFromEnvironment("CAPSTAN_TEST_SEED", otherwise));
   std::printf("CAPSTAN_TEST_SEED=%u\n", seed);
   return seed;
 }

@@ -120,7 +120,7 @@ class AllReduceNcclTest(NcclJobTest):
     def test_a_worker_that_is_killed_or_stands_still_moves_no_bit(self):
         settings = [*PAIR, f"limits.lease={LEASE}"]
         for _ in range(recovery.CHAOS_RUNS):
-            seed = recovery.seed_of_today()
+            seed = recovery.chaos_seed()
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed} repeats this run's choices")
             rng = random.Random(seed)
             victims = [(rng.choice(BOTH), signal.SIGKILL), (rng.choice(BOTH), signal.SIGSTOP)]

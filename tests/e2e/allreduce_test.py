@@ -103,7 +103,7 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
     def test_random_kills(self):
         for number in range(recovery.CHAOS_RUNS):
             run = f"run{number}"
-            seed = recovery.seed_of_today()
+            seed = recovery.chaos_seed()
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed} repeats this run's choices")
             rng = random.Random(seed)
             with self.begin("--max-restarts", "1000", run=run) as launch:

@@ -11,7 +11,7 @@ SENT = "capstan_worker_group_transmit_bytes_total"  # none where a group has one
 
 
 class CollectiveJob:
-    """Beside harness.JobTest."""
+    """A second base class next to harness.JobTest."""
 
     def page_of(self, address):
         """What a process has counted, by name with labels; empty where nobody answers."""

@@ -44,7 +44,7 @@ class DamageTest(recovery.RecoveryTest):
 
     def setUp(self):
         super().setUp()
-        seed = recovery.seed_of_today()
+        seed = recovery.chaos_seed()
         recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
         self.rng = random.Random(seed)
 
@@ -221,7 +221,7 @@ class DamageTest(recovery.RecoveryTest):
         self.assert_one_line_says(self.assert_goes_on("--accept-rollback"), "rolling back", "the log counts")
 
     def test_a_log_without_the_newest_manifests_is_refused(self):
-        """Of the same generation, so that it is their shards' snapshots alone that are newer. Before a shard made its part
+        """Of the same generation, so that only their shards' snapshots are newer. Before a shard made its part
         of the third snapshot it had been told that the second one is kept: it knows more than a log with one."""
         path, lines = self.log_lines()
         first = next(number for number, line in enumerate(lines) if b"manifest" in line.lower())

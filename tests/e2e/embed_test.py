@@ -132,7 +132,8 @@ class EmbedTest(harness.JobTest):
 
     def launch_own(self, workers, *arguments, language="cpp", run="run", steps=STEPS):
         return self.launch(example(language, "job.toml"), "--set", f"cluster.workers={workers}", "--set", f"job.steps={steps}",
-                           "--set", "limits.lease=3", "--set", "limits.join=30", *arguments, run=run)
+                           "--set", f"limits.lease={harness.patient(3)}", "--set", f"limits.join={harness.patient(30)}",
+                           *arguments, run=run)
 
     @staticmethod
     def address(launch):
@@ -222,7 +223,7 @@ class EmbedTest(harness.JobTest):
 
     def test_a_job_that_was_stopped_goes_on(self):
         undisturbed = self.undisturbed(self)
-        fixed = f"cluster.coordinator=127.0.0.1:{harness.free_port()}"  # where the worker waits for it
+        fixed = f"cluster.coordinator={harness.free_address()}"  # where the worker waits for it
         with self.gate() as held, self.launch_own(1, "--set", fixed, run="stopped") as launch, \
                 self.paced(launch, "w") as worker:
             self.wait_for_steps(KILLED_AT, "stopped")

@@ -109,7 +109,7 @@ class EvaluatorTest(own_workers.OwnWorkersTest):
         with self.job("wrong", 1) as launch, self.python(script, self.address(launch)) as reader:
             self.assertEqual(reader.wait(), 0, reader.output)
             self.assertRegex(reader.output, "^Invalid: the reader is closed")
-        with self.python(script, f"127.0.0.1:{harness.free_port()}") as reader:
+        with self.python(script, harness.free_address()) as reader:
             self.assertEqual(reader.wait(), 0, reader.output)
             self.assertRegex(reader.output, "^Unreachable: no answer from the coordinator")
 

@@ -80,7 +80,7 @@ class FaultsTest(recovery.RecoveryTest):
 
     def run_with(self, *kinds, noticed=lambda made, refused: True):
         """All kinds of faults must come, and be noticed by what was made or refused."""
-        seed = recovery.seed_of_today()
+        seed = recovery.chaos_seed()
         recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
         with self.job_through_proxies(seed) as (head, proxies, network):
             happened = lambda: {kind: sum(proxy.counts[kind] for proxy in proxies) for kind in kinds}
@@ -112,16 +112,16 @@ class FaultsTest(recovery.RecoveryTest):
         self.assertTrue(all(proxy.counts["latency"] for proxy in proxies))
 
     def test_connections_that_break(self):
-        """Whoever has lost one makes another one."""
+        """A process that loses its connection makes another one."""
         self.run_with("reset", "truncate", "blackhole", noticed=lambda made, refused: made > MADE)
 
     def test_flipped_bits(self):
-        """What came damaged is refused, or its connection is made again."""
+        """A damaged message is refused, or its connection is made again."""
         self.run_with("corrupt", noticed=lambda made, refused: refused + made > MADE)
 
     def test_a_flipped_bit_in_a_handshake(self):
         for number in range(recovery.CHAOS_RUNS):
-            seed = recovery.seed_of_today() + number
+            seed = recovery.chaos_seed() + number
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
             with self.job_through_proxies(seed, f"run{number}") as (head, proxies, network):
                 proxy = random.Random(seed).choice(proxies)

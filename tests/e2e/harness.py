@@ -14,14 +14,16 @@ import threading
 import time
 import unittest
 
-PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
+# By slow machines and by slow binaries: the presets of sanitizers set the second.
+PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1")) * int(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
 
 
 def patient(seconds):
-    """A limit in seconds; more where CAPSTAN_TEST_PATIENCE tells that the machine or the binaries are slow."""
+    """A limit in seconds; more where the machine or the binaries are slow."""
     return seconds * PATIENCE
 
 
+OUT_OF_TIME = "(limit of the test)"  # in each failure for which a deadline of a test is the reason; tests/suite looks for it
 DEADLINE = patient(120)  # seconds for anything that should take a few
 ENDLESS = 10**9  # steps of a job that goes on until its test ends it
 # This test process has a loopback address of its own: another test cannot take a port there.
@@ -98,7 +100,7 @@ def poll(condition, what, seconds=DEADLINE):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {seconds} s")
+            raise AssertionError(f"{what} did not happen within {seconds} s {OUT_OF_TIME}")
         threading.Event().wait(0.02)
 
 
@@ -146,7 +148,9 @@ class Process:
         """The first line that contains `text`, of those from number `since` on."""
         found = lambda: next((line for line in self.lines[since:] if text in line), None)
         with self.arrived:
-            if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout) or found() is None:
+            if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout):
+                raise AssertionError(f'{self.name} did not say "{text}" within {timeout} s {OUT_OF_TIME} but:\n{self.output}')
+            if found() is None:
                 raise AssertionError(f'{self.name} did not say "{text}" but:\n{self.output}')
             return found()
 
@@ -155,7 +159,7 @@ class Process:
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {timeout} s; it said:\n{self.output}") from None
+            raise AssertionError(f"{self.name} did not end within {timeout} s {OUT_OF_TIME}; it said:\n{self.output}") from None
         self.reader.join(DEADLINE)
         return code
 

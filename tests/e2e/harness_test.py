@@ -1,10 +1,13 @@
-"""The harness itself: whose id stands in a file, and addresses that are nobody else's."""
+"""The harness itself: processes by their ids, addresses of a test's own, limits that say so, and seeds that repeat."""
 import os
 import socket
 import subprocess
+import types
 import unittest
+from unittest import mock
 
 import harness
+import recovery
 
 
 class PidTest(harness.JobTest):
@@ -46,6 +49,46 @@ class AddressTest(unittest.TestCase):
         self.assertNotEqual(host, "127.0.0.1")
         with socket.socket() as taken:
             taken.bind((host, int(port)))
+
+
+class LimitTest(harness.JobTest):
+    """A limit of a test that ran out says one phrase, and nothing else says it."""
+
+    def start(self, *words):
+        return harness.Process("/usr/bin/env", *words)
+
+    def test_what_did_not_happen_in_time(self):
+        with self.assertRaisesRegex(AssertionError, r"^rain did not happen within 0 s \(limit of the test\)$"):
+            harness.poll(lambda: False, "rain", seconds=0)
+        with self.start("tail", "-f", "/dev/null") as process:
+            with self.assertRaisesRegex(AssertionError, r'^env did not say "a" within 0 s \(limit of the test\) but:'):
+                process.wait_for_line("a", timeout=0)
+            with self.assertRaisesRegex(AssertionError, r"^env did not end within 0 s \(limit of the test\); it said:"):
+                process.wait(timeout=0)
+
+    def test_a_process_that_ended_early_is_no_limit(self):
+        with self.start("echo", "b") as process:
+            with self.assertRaisesRegex(AssertionError, '^env did not say "a" but:\nb$'):
+                process.wait_for_line("a")
+
+
+class ChaosTest(harness.JobTest):
+    def seed(self, **variables):
+        with mock.patch.dict(os.environ, variables):
+            for name in {"CAPSTAN_CHAOS_SEED", "CAPSTAN_TEST_SEED"} - set(variables):
+                os.environ.pop(name, None)
+            return recovery.chaos_seed()
+
+    def test_a_seed_follows_from_what_is_given(self):
+        self.assertEqual(self.seed(CAPSTAN_CHAOS_SEED="7", CAPSTAN_TEST_SEED="8"), 7)
+        self.assertEqual(self.seed(CAPSTAN_TEST_SEED="8"), 9)
+        self.assertEqual(self.seed(CAPSTAN_TEST_SEED="0"), 1)
+        self.assertGreater(len({self.seed() for _ in range(10)}), 1)
+
+    def test_kills_end_with_a_job_that_ends_early(self):
+        os.makedirs(self.path("run", "pids"))
+        self.write("run/metrics.jsonl", '{"step": 49}\n')
+        recovery.kill_until_done(types.SimpleNamespace(closed=True), self.path("run"), 200)
 
 
 if __name__ == "__main__":

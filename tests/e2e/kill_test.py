@@ -58,7 +58,7 @@ class KillTest(recovery.RecoveryTest):
         return kills, clock
 
     def test_random_kills(self):
-        seed = recovery.seed_of_today()
+        seed = recovery.chaos_seed()
         times = {}
         for index in range(recovery.CHAOS_RUNS):
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed + index} repeats the next run's choices")

@@ -75,7 +75,7 @@ class LocalReduceNcclTest(NcclJobTest):
     def test_whoever_is_killed_or_stands_still_the_bits_are_the_same(self):
         settings = ["cluster.workers=3", f"limits.lease={LEASE}"]
         for _ in range(recovery.CHAOS_RUNS):
-            seed = recovery.seed_of_today()
+            seed = recovery.chaos_seed()
             recovery.say(f"CAPSTAN_CHAOS_SEED={seed} repeats this run's choices")
             rng = random.Random(seed)
             victims = [(rng.choice(names(3)), signal.SIGSTOP), (rng.choice(names(3)), signal.SIGKILL),

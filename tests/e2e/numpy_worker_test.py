@@ -154,7 +154,7 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
                     self.assertRegex(self.said_by(address, lines, f"w{index}"), said)
 
     def test_without_a_coordinator_nothing_is_trained(self):
-        address = f"127.0.0.1:{harness.free_port()}"
+        address = harness.free_address()
         self.assertRegex(self.said_by(address, []), "^Unreachable: no answer from the coordinator")
         with self.worker(address, "") as worker:
             self.assertEqual(worker.wait(), 1)

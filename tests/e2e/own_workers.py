@@ -77,7 +77,7 @@ class OwnWorkersTest(harness.JobTest):
 
     def job(self, run, workers, *more):
         """The launch of a job that waits for `workers` of them, with more settings."""
-        settings = [f"cluster.workers={workers}", "cluster.servers=2", f"job.steps={self.STEPS}", "limits.lease=2",
+        settings = [f"cluster.workers={workers}", "cluster.servers=2", f"job.steps={self.STEPS}", f"limits.lease={harness.patient(2)}",
                     f"limits.join={harness.DEADLINE}", *more]
         return self.launch(os.path.join(EXAMPLES, self.EXAMPLE, "job.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)

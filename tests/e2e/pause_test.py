@@ -5,7 +5,7 @@ import signal
 import harness
 import recovery
 
-# Who stands still, and what is said of that after a lease, or for servers and the coordinator after 3 s.
+# The processes that stand still, and the warning after a lease, or for servers and the coordinator after 3 s.
 PAUSES = ((["worker-1"], ['"worker-1" has been silent']), (["server-0"], ["for server 0"]),
           (["coordinator"], ["for the coordinator (process"]),
           (["worker-0", "worker-1", "worker-2"], [f'"worker-{index}" has been silent' for index in range(3)]))
@@ -51,8 +51,9 @@ class PauseTest(recovery.RecoveryTest):
             self.wait_for_steps(launch, 60)
             pid = self.pids()["server-1"]
             harness.kill(self.pids()["server-0"])
+            lines = len(launch.lines)
             harness.kill(pid, signal.SIGSTOP)
-            launch.wait_for_line("for server 1")
+            launch.wait_for_line("for server 1", since=lines)
             harness.kill(pid, signal.SIGCONT)
             self.wait_for_steps(launch, 15)
             self.assert_stops_with_same_bits(launch)

@@ -85,9 +85,12 @@ def say(*words):
     print(*words, flush=True)
 
 
-def seed_of_today():
-    """Printed by who uses it, so that a run can be repeated."""
-    return int(os.environ.get("CAPSTAN_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+def chaos_seed():
+    """Each test prints the seed that it uses, so that a run can be repeated."""
+    if seed := int(os.environ.get("CAPSTAN_CHAOS_SEED", "0")):
+        return seed
+    seed = os.environ.get("CAPSTAN_TEST_SEED")
+    return 1 + int(seed) if seed else random.SystemRandom().randrange(1, 1 << 31)
 
 
 poll = harness.poll
@@ -382,11 +385,11 @@ def kill_one(run, rng):
 
 def kill_until_done(launch, run, steps):
     """Kills of random processes of a job that ends by itself; the last one hits it while it ends, or has ended."""
-    seed = seed_of_today()
+    seed = chaos_seed()
     say(f"CAPSTAN_CHAOS_SEED={seed}")
     rng, wanted, kills = random.Random(seed), 0, []
     done = lambda: max((record["step"] + 1 for record in records(run)), default=0)
-    while wanted < steps:
+    while wanted < steps and not launch.closed:
         wanted = min(done() + rng.randint(1, 60), steps)
         poll(lambda: done() >= wanted or launch.closed, f"{wanted} steps")
         kills.append(kill_one(run, rng))

@@ -125,7 +125,8 @@ class KeptScheduleTest(torch_worker_test.TorchJobTest):
 
     def job(self, run, workers, *more):
         settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=64", f"job.steps={self.STEPS}",
-                    "optimizer.kind=\"adamw\"", "snapshot.every_steps=10", "limits.lease=2", "limits.join=300", *more]
+                    "optimizer.kind=\"adamw\"", "snapshot.every_steps=10", f"limits.lease={harness.patient(2)}",
+                    f"limits.join={harness.patient(300)}", *more]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)
 

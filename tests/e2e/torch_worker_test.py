@@ -81,7 +81,7 @@ class LossCurveTest(TorchJobTest):
             with self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
                 self.digest_at_end(launch, "two", [a, b])
         wanted = self.reference("ddp", seed=5, job_seed=1, optimizer="adamw", steps=STEPS, global_batch=64,
-                                clip_norm=0.0, port=harness.free_port())
+                                clip_norm=0.0, address=harness.free_address())
         print(f"two processes: {self.assert_near(self.losses('two'), wanted, 1e-4):.1e} from DDP")
 
     def test_what_was_trained_goes_on_in_pytorch_alone(self):
@@ -318,7 +318,7 @@ class WrongUseTest(TorchJobTest):
                     self.assertRegex(self.said_by(address, lines, f"w{index}").splitlines()[-1], said)
 
     def test_without_a_coordinator_nothing_is_trained(self):
-        self.assertRegex(self.said_by(f"127.0.0.1:{harness.free_port()}", []), "^Unreachable: no answer")
+        self.assertRegex(self.said_by(harness.free_address(), []), "^Unreachable: no answer")
         self.assertRegex(self.said_by("", []), "^Invalid: no coordinator is named")
 
 
@@ -412,7 +412,7 @@ class ExampleTest(TorchJobTest):
 
     def job(self, run, workers):
         """The slots do not depend on how many processes there are."""
-        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", "limits.lease=2",
+        settings = [f"cluster.workers={workers}", "job.slots=4", "job.global_batch=128", f"limits.lease={harness.patient(2)}",
                     f"limits.join={harness.DEADLINE}", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
                            *(word for setting in settings for word in ("--set", setting)), run=run)

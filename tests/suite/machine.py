@@ -1,0 +1,60 @@
+"""What a run of the tests knows of this machine and this clone."""
+import functools
+import hashlib
+import json
+import math
+import os
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CORES = len(os.sched_getaffinity(0))
+# Seconds that the arithmetic of measure_patience takes on the machine whose limits the tests were written with.
+USUAL_SECONDS = 0.1
+PATIENCE_MAX = 5
+
+
+def build_folder(preset):
+    return os.path.join(ROOT, "build", preset)
+
+
+def seconds_of_arithmetic():
+    """Processor time, which others on this machine do not lengthen much; the load tells of these."""
+    best = math.inf
+    for _ in range(5):
+        began = time.process_time()
+        value = b"capstan"
+        for _ in range(200_000):
+            value = hashlib.sha256(value).digest()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def patience_of(seconds, load):
+    """By how much limits of tests are longer than usual: `load` is the number of processes that want to run now."""
+    slower = seconds / USUAL_SECONDS * (2 if CORES == 1 else 1) + load / CORES
+    return min(PATIENCE_MAX, max(1, math.ceil(slower - 0.5)))
+
+
+def measure_patience():
+    return patience_of(seconds_of_arithmetic(), os.getloadavg()[0])
+
+
+def seed_of_commit():
+    """One seed for all random tests of a commit, so that a red run can be repeated."""
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return 0  # no git
+    return int(commit[:8], 16) if commit else 0
+
+
+@functools.cache
+def test_presets():
+    with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
+        return {preset["name"]: preset for preset in json.load(file)["testPresets"]}
+
+
+def limit_of_a_test(preset):
+    """Seconds: the preset's, which allows for its sanitizer, times the patience."""
+    return test_presets()[preset]["execution"]["timeout"] * int(os.environ["CAPSTAN_TEST_PATIENCE"])

@@ -1,0 +1,130 @@
+"""Stages of a run: commands one after the other, and builds in the background."""
+import ctypes
+import os
+import signal
+import subprocess
+import time
+
+from machine import CORES, ROOT, build_folder
+
+SECONDS_TO_END = 10  # for a command that is interrupted
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+# The build's own children end with it: the shell passes a signal on to its whole group.
+BUILD = """\
+trap 'trap "" TERM; kill 0; exit 143' TERM
+{ cmake --preset "$1" && cmake --build --preset "$1" "-j$2" --target "$3"; } &
+wait $!"""
+
+
+class Interrupted(BaseException):
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+def interrupt(number, _):
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)  # the first one is being obeyed
+    raise Interrupted(number)
+
+
+def obey_signals():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def run(command):
+    """The exit code. The command has a group of its own, which is interrupted as a whole when this process is."""
+    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
+    try:
+        return child.wait()
+    except BaseException:
+        end_group(child, signal.SIGINT)
+        raise
+
+
+def end_group(child, number):
+    """Ends what is left of the child's group: with this signal, or else by force."""
+    if child.poll() is None:
+        os.killpg(child.pid, number)
+        try:
+            child.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def yield_to_others():
+    """Makes the calling process run only where nobody else wants to: in a session of its own, as Linux shares time by
+    session. It ends with its parent."""
+    os.setsid()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.nice(19)
+    try:
+        with open("/proc/self/autogroup", "w", encoding="ascii") as file:
+            file.write("19")
+    except OSError:
+        pass  # a kernel without it shares time by process
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except OSError:
+        pass
+
+
+class Stages:
+    """Runs commands one after the other, and remembers their seconds and how they ended."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+        self.rows = []
+
+    def run(self, name, command):
+        print(f"\n=== {name}", flush=True)
+        began = time.monotonic()
+        code = run(command)
+        self.note(name, began, code)
+        return code
+
+    def note(self, name, began, code):
+        self.rows.append((name, time.monotonic() - began, "ok" if code == 0 else f"FAILED ({code})"))
+
+    def call_unsteady(self, name):
+        self.rows = [(row, seconds, "unsteady" if row == name else how) for row, seconds, how in self.rows]
+
+    def failed(self):
+        return [name for name, _, how in self.rows if how.startswith("FAILED")]
+
+    def print(self):
+        print(f"\n{'stage':28} {'seconds':>8}  result")
+        for name, seconds, how in self.rows:
+            print(f"{name:28} {seconds:8.0f}  {how}")
+        print(f"{'total':28} {time.monotonic() - self.began:8.0f}")
+
+
+class BackgroundBuild:
+    """A build next to the tests. Its output is printed when it is waited for."""
+
+    def __init__(self, preset, target):
+        self.preset = preset
+        os.makedirs(build_folder(preset), exist_ok=True)
+        self.log = os.path.join(build_folder(preset), "background-build.log")
+        with open(self.log, "wb") as log:
+            self.child = subprocess.Popen(["sh", "-c", BUILD, "sh", preset, str(CORES), target], cwd=ROOT, stdout=log,
+                                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, preexec_fn=yield_to_others)
+
+    def wait(self, stages):
+        name = f"{self.preset}: rest of the build"
+        print(f"\n=== {name}", flush=True)
+        began = time.monotonic()
+        code = self.child.wait()
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            lines = log.read().splitlines()
+        print("\n".join(lines if code else lines[-3:]), flush=True)
+        stages.note(name, began, code)
+        return code == 0
+
+    def stop(self):
+        end_group(self.child, signal.SIGTERM)
