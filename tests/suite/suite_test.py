@@ -167,6 +167,7 @@ class SuiteTest(unittest.TestCase):
                     [[name, failed(LATE)] for name in ("kill_test", "damage_test", "pause_test")]):
             code, said = self.run_suite("--preset", "release", runs=[[[name, "fail", output] for name, output in bad]])
             self.assertEqual((code, said.splitlines()[-1]), (1, f"0 passed, {len(bad)} failed, 0 skipped"))
+            self.assertNotIn("second try", said)
 
     def test_no_more_than_two_are_tried_again_in_all_stages_together(self):
         bad = [[name, "fail", failed(LATE)] for name in ("kill_test", "damage_test")]
