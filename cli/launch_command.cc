@@ -105,7 +105,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   }
   Result<JobConfig> loaded = LoadConfig(arguments);
   if (!loaded.ok()) return Fail(loaded.status().message(), kExitUsage);
-  JobConfig config = std::move(*loaded);
+  EditableJobConfig config = *loaded;
   if (Status status = MakePathsAbsolute(&config.data); !status.ok()) return Fail(status.message(), kExitUsage);
   if (arguments.print_config) {
     std::fputs(PrintJobConfig(config).c_str(), stdout);

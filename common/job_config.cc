@@ -123,7 +123,7 @@ class NameCollector {
 
 NameCollector AllNames() {
   NameCollector collector;
-  JobConfig config;
+  EditableJobConfig config;
   job_config::VisitJobConfig(collector, config);
   return collector;
 }
@@ -377,7 +377,7 @@ TomlPlace PlaceOf(const TomlDocument& document, std::string_view section_name, s
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides) {
   CAPSTAN_ASSIGN_OR_RETURN(const TomlDocument document, TomlDocument::Parse(text, file_name, overrides));
-  JobConfig config;
+  EditableJobConfig config;
   KeyReader reader(document);
   job_config::VisitJobConfig(reader, config);
   CAPSTAN_RETURN_IF_ERROR(reader.status());

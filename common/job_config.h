@@ -21,9 +21,9 @@
 
 namespace capstan {
 
-// A section is used with the include of its header in common/job/. Only a JobConfig that is not const may be written to;
-// the compiler does not see that, because the sections are references.
+// A section is used with the include of its header in common/job/.
 class JobConfig {
+ protected:
   struct Sections;
   const std::unique_ptr<Sections> sections_;
 
@@ -42,6 +42,30 @@ class JobConfig {
 
   std::uint32_t shard_count() const;
 
+  const JobSection& job;
+  const ModelSection& model;
+  const DataSection& data;
+  const OptimizerSection& optimizer;
+  const ScheduleSection& schedule;
+  const ClusterSection& cluster;
+  const WorkerSection& worker;
+  const SnapshotSection& snapshot;
+  const LimitsSection& limits;
+  const AllReduceSection& allreduce;
+  const MetricsSection& metrics;
+
+ private:
+  explicit JobConfig(std::unique_ptr<Sections> sections);
+};
+
+// A JobConfig whose sections can be written to, also through a const one: readers take a const JobConfig&.
+class EditableJobConfig : public JobConfig {
+ public:
+  EditableJobConfig();
+  EditableJobConfig(const JobConfig& other);
+  EditableJobConfig(const EditableJobConfig& other);
+  EditableJobConfig& operator=(const EditableJobConfig& other);
+
   JobSection& job;
   ModelSection& model;
   DataSection& data;
@@ -53,9 +77,6 @@ class JobConfig {
   LimitsSection& limits;
   AllReduceSection& allreduce;
   MetricsSection& metrics;
-
- private:
-  explicit JobConfig(std::unique_ptr<Sections> sections);
 };
 
 bool ReducesLocally(const JobConfig& config);

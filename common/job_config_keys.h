@@ -303,7 +303,7 @@ void VisitMetrics(Visitor& v, MetricsSection& s) {
 }
 
 template <class Visitor>
-void VisitJobConfig(Visitor& v, JobConfig& config) {
+void VisitJobConfig(Visitor& v, EditableJobConfig& config) {
   VisitJob(v, config.job);
   VisitModel(v, config.model);
   const When built_in{config.model.built_in(), "a [model] kind other than \"client\""};

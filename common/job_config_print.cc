@@ -107,7 +107,7 @@ class Printer {
 
 std::string PrintJobConfig(const JobConfig& config) {
   Printer printer;
-  JobConfig copy = config;  // visitors take fields by reference
+  EditableJobConfig copy = config;  // visitors take fields by reference
   job_config::VisitJobConfig(printer, copy);
   return printer.Take();
 }
@@ -115,7 +115,7 @@ std::string PrintJobConfig(const JobConfig& config) {
 namespace {
 
 // What the bits of the weights depend on, and nothing else.
-JobConfig TrainingPart(JobConfig config) {
+EditableJobConfig TrainingPart(EditableJobConfig config) {
   config.cluster = {};
   config.worker.device.index.reset();
   config.worker.threads = WorkerSection().threads;
@@ -138,7 +138,7 @@ std::string_view TakeLine(std::string_view* text) {
 }  // namespace
 
 std::uint64_t HashJobConfig(const JobConfig& config) {
-  JobConfig shared = TrainingPart(config);
+  EditableJobConfig shared = TrainingPart(config);
   shared.cluster.servers = config.cluster.servers;
   shared.cluster.shards_per_server = config.cluster.shards_per_server;
   const std::string text = PrintJobConfig(shared);
@@ -146,7 +146,7 @@ std::uint64_t HashJobConfig(const JobConfig& config) {
 }
 
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
-  const auto print = [](JobConfig config) {
+  const auto print = [](EditableJobConfig config) {
     config.data.path = config.data.labels = "";
     if (WorkersUpdate(config.job.mode)) config.job.mode = Mode::kSync;
     config.allreduce = {};

@@ -42,6 +42,28 @@ JobConfig& JobConfig::operator=(const JobConfig& other) {
   return *this;
 }
 
+EditableJobConfig::EditableJobConfig() : EditableJobConfig(JobConfig()) {}
+EditableJobConfig::EditableJobConfig(const EditableJobConfig& other)
+    : EditableJobConfig(static_cast<const JobConfig&>(other)) {}
+EditableJobConfig::EditableJobConfig(const JobConfig& other)
+    : JobConfig(other),
+      job(sections_->job),
+      model(sections_->model),
+      data(sections_->data),
+      optimizer(sections_->optimizer),
+      schedule(sections_->schedule),
+      cluster(sections_->cluster),
+      worker(sections_->worker),
+      snapshot(sections_->snapshot),
+      limits(sections_->limits),
+      allreduce(sections_->allreduce),
+      metrics(sections_->metrics) {}
+
+EditableJobConfig& EditableJobConfig::operator=(const EditableJobConfig& other) {
+  JobConfig::operator=(other);
+  return *this;
+}
+
 bool JobConfig::operator==(const JobConfig& other) const { return *sections_ == *other.sections_; }
 
 const std::string& JobConfig::name() const { return job.name; }

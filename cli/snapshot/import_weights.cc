@@ -221,7 +221,7 @@ Status FillRunDirectory(const std::string& run_dir, const ImportOptions& options
 }  // namespace
 
 Result<Imported> ImportWeights(const ImportOptions& options) {
-  CAPSTAN_ASSIGN_OR_RETURN(JobConfig config, LoadJobConfig(options.job_file, options.overrides));
+  CAPSTAN_ASSIGN_OR_RETURN(EditableJobConfig config, LoadJobConfig(options.job_file, options.overrides));
   CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&config.data));
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, CatalogOfJob(config));
   WeightLayout layout = WeightLayout::kOwn;

@@ -3,6 +3,7 @@
 
 namespace capstan {
 
+class EditableJobConfig;
 class JobConfig;
 struct AllReduceSection;
 struct ClusterSection;

@@ -1,3 +1,4 @@
+#include <type_traits>
 #include <utility>
 
 #include "common/job/limits_section.h"
@@ -7,10 +8,12 @@
 
 using namespace capstan;
 
+static_assert(!std::is_assignable_v<decltype((JobConfig().limits)), LimitsSection>);
+
 TEST_CASE("a copy of a job file's values has sections of its own", "[config]") {
-  JobConfig config;
+  EditableJobConfig config;
   config.schedule.warmup_steps = 3;
-  JobConfig copy = config;
+  EditableJobConfig copy = config;
   CHECK(copy == config);
   copy.schedule.warmup_steps = 4;
   copy.limits.stall = 5;
@@ -20,7 +23,7 @@ TEST_CASE("a copy of a job file's values has sections of its own", "[config]") {
 }
 
 TEST_CASE("an assigned job file keeps nothing of what was there", "[config]") {
-  JobConfig config, other;
+  EditableJobConfig config, other;
   config.schedule.warmup_steps = 3;
   other.limits.stall = 9;
   ScheduleSection* const section = &other.schedule;
@@ -35,7 +38,7 @@ TEST_CASE("an assigned job file keeps nothing of what was there", "[config]") {
 }
 
 TEST_CASE("a job file's values that were moved from are still whole", "[config]") {
-  JobConfig config;
+  EditableJobConfig config;
   config.schedule.warmup_steps = 3;
   const JobConfig moved = std::move(config);
   CHECK(moved.schedule.warmup_steps == 3);

@@ -33,8 +33,8 @@ using e2e::InProcessJob;
 constexpr std::uint32_t kSlots = 4;
 constexpr std::uint64_t kSteps = 12;
 
-JobConfig MakeConfig(std::uint32_t shards) {
-  JobConfig config;
+EditableJobConfig MakeConfig(std::uint32_t shards) {
+  EditableJobConfig config;
   config.job.mode = Mode::kAsync;
   config.job.steps = kSteps;
   config.job.slots = config.job.global_batch = kSlots;
@@ -223,7 +223,7 @@ TEST_CASE("async: three workers finish all their steps while the fourth stands s
 }
 
 TEST_CASE("async: a block that waits to be read stays as it was while pushes are applied to it", "[e2e][async]") {
-  JobConfig config = MakeConfig(1);
+  EditableJobConfig config = MakeConfig(1);
   config.optimizer.lr = 0.25;
   config.cluster.workers = config.cluster.min_workers = 1;
   InProcessJob job(config);

@@ -4,6 +4,11 @@
 #include <array>
 #include <string>
 
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/limits_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 #include "tests/patience.h"
@@ -13,8 +18,8 @@ namespace {
 
 using e2e::InProcessJob;
 
-JobConfig MakeJob() {
-  JobConfig config;
+EditableJobConfig MakeJob() {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.steps = config.job.slots = config.job.global_batch = 1;
   config.optimizer.kind = OptimizerKind::kSgd;

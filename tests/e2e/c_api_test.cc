@@ -26,8 +26,8 @@ using e2e::InProcessJob;
 
 const double kPatience = 60 * testing::Patience();
 
-JobConfig MakeConfig(std::uint32_t workers = 1) {
-  JobConfig config;
+EditableJobConfig MakeConfig(std::uint32_t workers = 1) {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.steps = 5;
   config.job.slots = 3;
@@ -486,7 +486,7 @@ TEST_CASE("a rank in C is counted from 1 and comes with how many there are", "[e
 }
 
 TEST_CASE("ranks in C train a job, each its own slot", "[e2e][c][rank]") {
-  JobConfig config = MakeConfig(3);
+  EditableJobConfig config = MakeConfig(3);
   InProcessJob job(config);
   job.StartShard(0);
   std::array<capstan_client*, 3> clients{};

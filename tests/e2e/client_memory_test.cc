@@ -51,8 +51,8 @@ class Watch {
   std::size_t warm_ = 0, end_ = 0;
 };
 
-JobConfig MakeConfig() {
-  JobConfig config;
+EditableJobConfig MakeConfig() {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.steps = kRounds;
   config.job.slots = config.job.global_batch = 2;

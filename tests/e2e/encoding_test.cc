@@ -27,8 +27,8 @@ using e2e::InProcessJob;
 
 constexpr std::uint64_t kSteps = 4;
 
-JobConfig MakeConfig(Precision precision) {
-  JobConfig config;
+EditableJobConfig MakeConfig(Precision precision) {
+  EditableJobConfig config;
   config.job.steps = kSteps;
   config.job.slots = config.job.global_batch = 1;
   config.data.kind = DataKind::kSynthetic;
@@ -125,7 +125,7 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
 }
 
 TEST_CASE("without global steps a gradient that 16 bits cannot hold is refused before it leaves", "[e2e][encoding]") {
-  JobConfig config = MakeConfig(Precision::kBf16);
+  EditableJobConfig config = MakeConfig(Precision::kBf16);
   config.job.mode = Mode::kAsync;
   InProcessJob job(config);
   job.StartShard(0);
@@ -144,7 +144,7 @@ TEST_CASE("without global steps a gradient that 16 bits cannot hold is refused b
 }
 
 TEST_CASE("a job whose numbers have 16 bits is not for programs in C, which are told so", "[e2e][encoding][c]") {
-  JobConfig config = MakeConfig(Precision::kBf16);
+  EditableJobConfig config = MakeConfig(Precision::kBf16);
   config.model.kind = ModelKind::kMlp;
   config.data.kind = DataKind::kSynthetic;
   InProcessJob job(config);

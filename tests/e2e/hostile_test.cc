@@ -29,8 +29,8 @@ using e2e::InProcessJob;
 
 constexpr std::uint64_t kSteps = 30;
 
-JobConfig MakeConfig() {
-  JobConfig config;
+EditableJobConfig MakeConfig() {
+  EditableJobConfig config;
   config.job.mode = Mode::kSync;
   config.job.steps = kSteps;
   config.job.slots = config.job.global_batch = 3;

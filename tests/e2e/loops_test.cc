@@ -24,8 +24,8 @@ namespace {
 
 using e2e::InProcessJob;
 
-JobConfig MakeConfig(std::uint32_t shards, std::uint32_t workers, Mode mode) {
-  JobConfig config;
+EditableJobConfig MakeConfig(std::uint32_t shards, std::uint32_t workers, Mode mode) {
+  EditableJobConfig config;
   config.job.mode = mode;
   config.job.steps = 5;
   config.job.slots = 3;
@@ -179,7 +179,7 @@ TEST_CASE("the second of two shards with one index is refused while the first on
 }
 
 TEST_CASE("a job that misses a server fails by its deadline and says which", "[e2e]") {
-  JobConfig config = MakeConfig(2, 1, Mode::kSync);
+  EditableJobConfig config = MakeConfig(2, 1, Mode::kSync);
   config.limits.join = 0.5;
   config.limits.report = 0.1;
   InProcessJob job(config);

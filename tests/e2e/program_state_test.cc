@@ -24,8 +24,8 @@ using e2e::InProcessJob;
 constexpr double kPatience = 60;
 constexpr std::int64_t kElements = 300'000;  // two blocks, one on each shard
 
-JobConfig MakeConfig(Mode mode = Mode::kSync) {
-  JobConfig config;
+EditableJobConfig MakeConfig(Mode mode = Mode::kSync) {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.mode = mode;
   config.job.steps = 6;

@@ -35,8 +35,8 @@ const double kPatience = 60 * testing::Patience();
 constexpr std::uint64_t kSteps = 20;
 constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
 
-JobConfig MakeConfig(Mode mode, double lease) {
-  JobConfig config;
+EditableJobConfig MakeConfig(Mode mode, double lease) {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kClient;
   config.job.mode = mode;
   config.job.steps = kSteps;

@@ -156,7 +156,7 @@ class CoordinatorBench {
     return records;
   }
 
-  JobConfig config;
+  EditableJobConfig config;
   MemoryCoordinatorLog log;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
   bool accept_rollback = false;  // of the next life

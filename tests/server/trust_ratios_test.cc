@@ -62,7 +62,7 @@ class Reports {
   }
   Verdict Judge(const OptimizerSection& optimizer, std::uint32_t attempt,
                 NonFinitePolicy policy = NonFinitePolicy::kStop) const {
-    JobConfig config;
+    EditableJobConfig config;
     config.job.on_nonfinite = policy;
     config.job.steps = 10;
     config.optimizer = optimizer;

@@ -20,8 +20,8 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-JobConfig MakeConfig() {
-  JobConfig config;
+EditableJobConfig MakeConfig() {
+  EditableJobConfig config;
   config.job.steps = 10;
   config.optimizer.lr = 0.5;
   return config;
@@ -87,7 +87,7 @@ TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, do
 }
 
 TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until no scale helps", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   CHECK(ParametersOf(config, Step{0}, 0).loss_scale == 1.0F);
   config.worker.precision = Precision::kFp16;
   CHECK(ParametersOf(config, Step{0}, 0).loss_scale == 65536.0F);
@@ -111,7 +111,7 @@ TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until
 }
 
 TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] have norm 13", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   config.optimizer.clip_norm = 1.0;
   const Verdict verdict = Step4({25.0, 144.0}, 2).Judge(config);
   CHECK(verdict.kind == Verdict::Kind::kRedo);
@@ -144,7 +144,7 @@ TEST_CASE("the next step begins with the state that the program gave, also after
   step.prepared()[1].report.program_slot = 1;
   step.prepared()[2].report.program_slot = 2;
   CHECK(step.Judge(MakeConfig()).next.program_state == "after");
-  JobConfig skips = MakeConfig();
+  EditableJobConfig skips = MakeConfig();
   skips.job.on_nonfinite = NonFinitePolicy::kSkip;
   Step4 bad({kNaN, 1.0}, 2);
   bad.prepared()[0].report.program_state = "after";
@@ -159,7 +159,7 @@ TEST_CASE("the next step begins with the state that the program gave, also after
 }
 
 TEST_CASE("a norm within the limit, or no limit, commits at once", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
   config.optimizer.clip_norm = 14.0;
   CHECK(Step4({25.0, 144.0}, 2).Judge(config).kind == Verdict::Kind::kCommit);
@@ -168,7 +168,7 @@ TEST_CASE("a norm within the limit, or no limit, commits at once", "[server][ver
 }
 
 TEST_CASE("the norm is added in catalog order, whatever the number of shards", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   config.optimizer.clip_norm = 1e-3;
   RandomStream random(3);
   for (int round = 0; round < 50; ++round) {
@@ -199,7 +199,7 @@ TEST_CASE("a gradient that is not finite stops the job and names the first tenso
 }
 
 TEST_CASE("where the job says so, such a step is skipped: the step goes on, the updates do not", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   config.job.on_nonfinite = NonFinitePolicy::kSkip;
   config.optimizer.clip_norm = 1.0;
   const Verdict verdict = Step4({1.0, kInfinity}, 2).Judge(config);
@@ -217,7 +217,7 @@ TEST_CASE("a step without samples is skipped", "[server][verdict]") {
 }
 
 TEST_CASE("a verdict carries all that the next step needs", "[server][verdict]") {
-  JobConfig config = MakeConfig();
+  EditableJobConfig config = MakeConfig();
   config.schedule.kind = ScheduleKind::kLinear;
   const Verdict verdict = Step4({1.0}, 1).Judge(config);
   CHECK(verdict.next.updates == 4);

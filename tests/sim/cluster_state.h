@@ -152,7 +152,7 @@ class Cluster {
   const Mutant* const mutant_;
   const Flaw flaw_;
   RandomStream random_;
-  JobConfig config_;
+  EditableJobConfig config_;
   const std::vector<TensorSpec> tensors_;
   std::unique_ptr<Catalog> catalog_;
   SimLog records_;

@@ -18,8 +18,8 @@
 
 namespace capstan::sim {
 
-JobConfig MakeConfig(const ClusterOptions& options) {
-  JobConfig config;
+EditableJobConfig MakeConfig(const ClusterOptions& options) {
+  EditableJobConfig config;
   config.job.mode = options.mode;
   config.job.staleness = options.mode == Mode::kBounded ? options.staleness : config.job.staleness;
   if (options.local) config.allreduce.local_reduce = LocalReduce::kGloo;

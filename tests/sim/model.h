@@ -14,7 +14,7 @@
 
 namespace capstan::sim {
 
-JobConfig MakeConfig(const ClusterOptions& options);
+EditableJobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
 // Of every group, other ones at every step; empty: the job file owns them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);

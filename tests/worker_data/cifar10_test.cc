@@ -50,8 +50,8 @@ void WriteFiles(const TempFolder& folder) {
   folder.Write("c/test_batch.bin", File(100, 3));
 }
 
-JobConfig Job(bool crop = true, bool flip = true) {
-  JobConfig config;
+EditableJobConfig Job(bool crop = true, bool flip = true) {
+  EditableJobConfig config;
   config.data.kind = DataKind::kCifar10;
   config.data.path = "c";
   config.data.crop = crop;

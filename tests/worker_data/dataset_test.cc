@@ -22,8 +22,8 @@ namespace {
 
 using testing::TempFolder;
 
-JobConfig TextJob(const std::string& path, std::uint32_t context) {
-  JobConfig config;
+EditableJobConfig TextJob(const std::string& path, std::uint32_t context) {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kGpt;
   config.model.context = context;
   config.data.kind = DataKind::kText;
@@ -32,8 +32,8 @@ JobConfig TextJob(const std::string& path, std::uint32_t context) {
   return config;
 }
 
-JobConfig TableJob(DataKind kind, const std::string& path, double scale) {
-  JobConfig config;
+EditableJobConfig TableJob(DataKind kind, const std::string& path, double scale) {
+  EditableJobConfig config;
   config.data.kind = kind;
   config.data.path = path;
   config.data.scale = scale;
@@ -94,7 +94,7 @@ TEST_CASE("a folder is its files in the order of their paths", "[text]") {
   CHECK(*ListFiles(root, {"*.h"}) == std::vector<std::string>{"a/z.h", "b.h"});
   CHECK(*ListFiles(root, {"c++/*", "b.*"}) == std::vector<std::string>{"b.h", "c++/vector"});
   CHECK_THAT(ListFiles(root, {"*.py", "x/*"}).status().message(), Contains("match [data] include = *.py, x/*"));
-  JobConfig config = TextJob("t", 3);
+  EditableJobConfig config = TextJob("t", 3);
   const auto all = Open(config, folder.path());
   CHECK(Fill(*all, {0}).tokens == std::vector<std::int32_t>{'C', 'C', 'A'});
   config.data.include = {"*.h"};
@@ -107,7 +107,7 @@ TEST_CASE("text stops at max_bytes", "[text]") {
   const TempFolder folder;
   folder.Write("t/a", std::string(100, 'a'));
   folder.Write("t/b", std::string(100, 'b'));
-  JobConfig config = TextJob("t", 10);
+  EditableJobConfig config = TextJob("t", 10);
   config.data.max_bytes = 121;
   CHECK(Open(config, folder.path())->count(Split::kTraining) == 12);
 }
@@ -146,7 +146,7 @@ TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
   const BatchBuffer batch = Fill(*csv, {1, 0, 1});
   CHECK(batch.inputs == std::vector<float>{0.125F, 1, 0.5F, 0.25F, 0.125F, 1});
   CHECK(batch.targets == std::vector<std::int32_t>{1, 0, 1});
-  JobConfig config = TableJob(DataKind::kIdx, "images", 255);
+  EditableJobConfig config = TableJob(DataKind::kIdx, "images", 255);
   config.data.labels = "labels";
   CHECK(Fill(*Open(config, folder.path()), {0, 1}).inputs == std::vector<float>{51.0F / 255.0F, 1});
   CHECK(Open(config, folder.path())->spec().image == ImageShape{});
@@ -157,7 +157,7 @@ TEST_CASE("inputs of csv and idx are divided by scale", "[data]") {
 TEST_CASE("rows are images where the job says so, and their numbers must be as many", "[data]") {
   const TempFolder folder;
   folder.Write("t.csv", "8,4,3,2,1,0,0\n2,16,5,6,7,8,1\n");
-  JobConfig config = TableJob(DataKind::kCsv, "t.csv", 1);
+  EditableJobConfig config = TableJob(DataKind::kCsv, "t.csv", 1);
   CHECK(Open(config, folder.path())->spec().image == ImageShape{});
   config.data.image = {3, 1, 2};
   CHECK(Open(config, folder.path())->spec().image == ImageShape{3, 1, 2});
@@ -176,7 +176,7 @@ TEST_CASE("data with one class only is refused", "[data]") {
 }
 
 TEST_CASE("a buffer is filled again without growing", "[data]") {
-  JobConfig config;
+  EditableJobConfig config;
   const auto dataset = Open(config, "/");
   BatchBuffer batch;
   const std::vector<std::uint64_t> samples = {1, 2, 3};
@@ -192,7 +192,7 @@ TEST_CASE("a buffer is filled again without growing", "[data]") {
 }
 
 TEST_CASE("synthetic classes are a function of seed and sample, and can be told apart", "[synthetic]") {
-  JobConfig config;
+  EditableJobConfig config;
   config.data.samples = 1000;
   config.data.validation = 0.25;
   const auto dataset = Open(config, "/");
@@ -235,7 +235,7 @@ TEST_CASE("synthetic classes are a function of seed and sample, and can be told 
 }
 
 TEST_CASE("a synthetic token has few successors", "[synthetic]") {
-  JobConfig config;
+  EditableJobConfig config;
   config.model.kind = ModelKind::kGpt;
   config.model.context = 50;
   config.data.samples = 100;
@@ -257,7 +257,7 @@ TEST_CASE("a synthetic token has few successors", "[synthetic]") {
 }
 
 TEST_CASE("too few synthetic samples to hold any out are refused", "[synthetic]") {
-  JobConfig config;
+  EditableJobConfig config;
   config.data.samples = 3;
   CHECK_THAT(Message(config, "/"), Contains("[data] samples = 3"));
 }

@@ -37,8 +37,8 @@ Ids SomeIds(std::size_t count, std::uint32_t vocabulary) {
   return ids;
 }
 
-JobConfig TokenJob(const std::string& path, TokenType type, std::uint32_t vocabulary, std::uint32_t context) {
-  JobConfig config;
+EditableJobConfig TokenJob(const std::string& path, TokenType type, std::uint32_t vocabulary, std::uint32_t context) {
+  EditableJobConfig config;
   config.model.kind = ModelKind::kGpt;
   config.model.context = context;
   config.data.kind = DataKind::kTokens;
@@ -108,7 +108,7 @@ TEST_CASE("a folder of tokens is its files in the order of their paths, and a wi
   folder.Write("t/c.bin", piece(100, 103));
   folder.Write("t/d/e.bin", piece(103, 400));
   folder.Write("t/z.txt", "odd");
-  JobConfig config = TokenJob("t", TokenType::kUint16, 500, 33);
+  EditableJobConfig config = TokenJob("t", TokenType::kUint16, 500, 33);
   config.data.include = {"*.bin"};
   CheckWindows(*Open(config, folder), ids, 33);
   config.data.max_bytes = 2 * 350 + 1;
@@ -121,7 +121,7 @@ TEST_CASE("a folder of tokens is its files in the order of their paths, and a wi
 TEST_CASE("tokens are held out as samples of text are", "[tokens]") {
   const TempFolder folder;
   folder.Write("t", Bytes(SomeIds(20001, 100), 2));
-  JobConfig config = TokenJob("t", TokenType::kUint16, 100, 10);
+  EditableJobConfig config = TokenJob("t", TokenType::kUint16, 100, 10);
   config.data.validation = 0.25;
   const auto tokens = Open(config, folder);
   config.data.kind = DataKind::kText;

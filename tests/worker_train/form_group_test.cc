@@ -16,7 +16,7 @@ using collective::Deadline;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-JobConfig Config() {
+EditableJobConfig Config() {
   return ParseJobConfig(
              "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n[data]\n"
              "kind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\n",

@@ -22,8 +22,8 @@ using Catch::Matchers::Contains;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-JobConfig GptJob() {
-  JobConfig config;
+EditableJobConfig GptJob() {
+  EditableJobConfig config;
   config.job.global_batch = 64;
   config.job.slots = 2;
   config.model.kind = ModelKind::kGpt;
@@ -86,7 +86,7 @@ LocalMost MostOfMachines(SlotIndex slots, std::uint32_t workers) {
 TEST_CASE("what workers of a machine add up counts, whichever of the job's they are", "[memory]") {
   for (SlotIndex slots : {2U, 3U, 4U, 6U, 7U, 12U, 16U}) {
     for (std::uint32_t workers = 2; workers <= slots; ++workers) {
-      JobConfig config = GptJob();
+      EditableJobConfig config = GptJob();
       config.job.slots = slots;
       config.job.global_batch = 10 * slots;
       config.cluster.workers = workers;
@@ -107,7 +107,7 @@ TEST_CASE("what workers of a machine add up counts, whichever of the job's they 
 }
 
 TEST_CASE("weights and gradients count in the numbers that they have", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   const Counted wide = Count(config);
   CHECK(wide.account.weights == 4 * wide.elements);
   CHECK(wide.account.never_written == 0);
@@ -121,7 +121,7 @@ TEST_CASE("weights and gradients count in the numbers that they have", "[memory]
 }
 
 TEST_CASE("gradients that a worker holds at once grow with the logarithm of its slots", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   config.job.global_batch = 64;
   const auto buffers = [&](std::uint32_t slots, std::uint32_t workers) {
     config.job.slots = slots;
@@ -138,7 +138,7 @@ TEST_CASE("gradients that a worker holds at once grow with the logarithm of its 
 }
 
 TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   config.job.global_batch = 65;
   CHECK(Count(config).account.micro_batch == 33);
   config.worker.accumulate = 4;
@@ -152,7 +152,7 @@ TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
 }
 
 TEST_CASE("validation counts where its batches are larger than those of little training data", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   config.job.slots = 1;
   config.job.global_batch = 512;
   config.data.validation = 0.98;
@@ -167,8 +167,8 @@ TEST_CASE("validation counts where its batches are larger than those of little t
   CHECK(Count(config).account.micro_batch == 980);  // of validation there is no more
 }
 
-JobConfig ImageJob(ModelKind kind) {
-  JobConfig config = GptJob();
+EditableJobConfig ImageJob(ModelKind kind) {
+  EditableJobConfig config = GptJob();
   config.job.global_batch = 16;
   config.model.kind = kind;
   config.model.channels = {1024, 8};
@@ -203,7 +203,7 @@ TEST_CASE("scratch is no less than convolutions take, and not much more where th
   for (const ModelKind kind : {ModelKind::kConvnet, ModelKind::kResnet}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       for (const int threads : {1, 3}) {
-        JobConfig config = ImageJob(kind);
+        EditableJobConfig config = ImageJob(kind);
         config.worker.precision = precision;
         const MemoryAccount account = Count(config, threads).account;
         const std::size_t taken = WorkspaceOfTraining(config, threads, account.micro_batch);
@@ -216,7 +216,7 @@ TEST_CASE("scratch is no less than convolutions take, and not much more where th
 }
 
 TEST_CASE("activations are counted with and without recompute, whichever is set", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   const MemoryAccount kept = Count(config).account;
   config.worker.recompute = true;
   const MemoryAccount again = Count(config).account;
@@ -234,7 +234,7 @@ TEST_CASE("activations are counted with and without recompute, whichever is set"
 }
 
 TEST_CASE("a worker starts with what it needs, and not with less", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   config.worker.precision = Precision::kBf16;
   const MemoryAccount account = Count(config).account;
   CHECK(CheckMemory(account, {}).ok());
@@ -256,7 +256,7 @@ TEST_CASE("too little memory is refused with what is needed, what there is, and 
 }
 
 TEST_CASE("what would not help is not advised", "[memory]") {
-  JobConfig config = GptJob();
+  EditableJobConfig config = GptJob();
   config.job.global_batch = config.job.slots;
   config.worker.recompute = true;
   const MemoryAccount smallest = Count(config).account;

@@ -237,7 +237,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.can_recompute = config.model.can_recompute();
   account.recomputes = config.worker.recompute;
   if (!account.can_recompute) return account;
-  JobConfig otherwise = config;
+  EditableJobConfig otherwise = config;
   otherwise.worker.recompute = !account.recomputes;
   CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, ShapeOfModel(otherwise, data.spec()));
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<JobModel> other, make(shape));

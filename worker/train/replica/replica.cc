@@ -16,7 +16,7 @@ namespace {
 // A sum of several leaves, whatever the job's slots: its value is what it holds.
 constexpr SlotIndex kLeaves = 2;
 
-JobConfig AsSync(JobConfig config) {
+JobConfig AsSync(EditableJobConfig config) {
   config.job.mode = Mode::kSync;
   return config;
 }
