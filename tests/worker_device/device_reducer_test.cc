@@ -6,6 +6,7 @@
 #include <latch>
 
 #include "common/encoding.h"
+#include "common/messages/group.h"
 #include "tests/kernels/numbers.h"
 #include "tests/worker_collective/groups.h"
 #include "worker/train/device/create_device_model.h"

@@ -1,5 +1,6 @@
 // Who adds up for a machine of three workers, as their devices can or not. Each worker is a thread.
 #include "worker/train/local/adder_choice.h"
+#include "common/messages/group.h"
 
 #include <algorithm>
 

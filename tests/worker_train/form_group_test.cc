@@ -3,6 +3,7 @@
 #include <future>
 
 #include "common/job_config.h"
+#include "common/messages/group.h"
 #include "tests/catch.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/train/replica/form_group.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/messages/group.h"
 #include "worker/collective/text_rendezvous.h"
 #include "worker/train/local/host_adder.h"
 

@@ -5,6 +5,7 @@
 #include "common/job/allreduce_section.h"
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
+#include "common/messages/group.h"
 #include "worker/train/member_patience.h"
 
 namespace capstan::train {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/messages/group.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/in_process_mesh.h"
 #include "worker/collective/rendezvous.h"
