@@ -23,7 +23,8 @@ BIN = None
 
 class QuickTest(unittest.TestCase):
     def start(self, *words):
-        child = subprocess.Popen([*PROGRAM, "--bin", BIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        obedient = "/usr/bin/env", "--default-signal=INT"  # also where this test is a job in the background
+        child = subprocess.Popen([*obedient, *PROGRAM, "--bin", BIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(child.stderr.close)
         self.addCleanup(child.stdout.close)
         self.addCleanup(child.wait)

@@ -25,6 +25,8 @@ def patient(seconds):
 
 OUT_OF_TIME = "(limit of the test)"  # in each failure for which a deadline of a test is the reason; tests/suite looks for it
 DEADLINE = patient(120)  # seconds for anything that should take a few
+# Before a command: nohup and a shell's jobs in the background leave signals ignored, which the command would inherit.
+OBEDIENT = "/usr/bin/env", "--default-signal=HUP,INT"
 ENDLESS = 10**9  # steps of a job that goes on until its test ends it
 # This test process has a loopback address of its own: another test cannot take a port there.
 HOST = "127.{}.{}.{}".format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
@@ -112,7 +114,7 @@ class Process:
         self.lines = []
         self.arrived = threading.Condition()
         self.closed = False
-        self.child = subprocess.Popen(arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        self.child = subprocess.Popen([*OBEDIENT, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                       errors="replace", start_new_session=True)
         self.reader = threading.Thread(target=self._read)
         self.reader.start()

@@ -64,7 +64,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       return false;
     }
   }
-  return true;
+  const Mode mode = arguments->first.mode;
+  return !arguments->first.durable || mode == Mode::kAsync || mode == Mode::kBounded;
 }
 
 int Complain(const Status& status) {
@@ -144,8 +145,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--durable] [--local] "
-                 "[--edition E] [--mutant NAME | --mutants] [--caught FILE]\n");
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local] "
+                 "[--durable, with --async or --bounded] [--edition E] [--mutant NAME | --mutants] [--caught FILE]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {
