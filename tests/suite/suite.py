@@ -143,7 +143,8 @@ def main():
     os.environ["CAPSTAN_TEST_TIER"] = "quick" if arguments.quick else "all" if arguments.all else "default"
     seed = random.SystemRandom().randrange(1 << 32) if arguments.all else seed_of_commit()
     os.environ.setdefault("CAPSTAN_TEST_SEED", str(seed))
-    os.environ.setdefault("CAPSTAN_TEST_PATIENCE", str(measure_patience()))
+    if "CAPSTAN_TEST_PATIENCE" not in os.environ:
+        os.environ["CAPSTAN_TEST_PATIENCE"] = str(measure_patience())
     if arguments.all:
         os.environ.setdefault("CAPSTAN_CHAOS_RUNS", ROUNDS_OF_ALL)
     print(f"seed {os.environ['CAPSTAN_TEST_SEED']} (CAPSTAN_TEST_SEED repeats it), limits of "
