@@ -3,6 +3,7 @@
 #include "common/messages/pull.h"
 #include "tests/catch.h"
 #include "tests/client/session_bench.h"
+#include "worker/client/shard_pull.h"
 
 namespace capstan::client {
 namespace {

@@ -15,6 +15,7 @@
 #include "common/header_seal.h"
 #include "common/messages/error.h"
 #include "common/messages/shard_orders.h"
+#include "common/messages/shard_reports.h"
 #include "common/wire_codec.h"
 #include "tests/catch.h"
 #include "tests/common_wire/transport_tools.h"

@@ -26,7 +26,7 @@ constexpr std::uint64_t kJobSteps = 6, kJobSeeds = 12;
 constexpr int kAttacksPerTurn = 40;
 
 JobConfig ConfigOfJob() {
-  JobConfig config;
+  EditableJobConfig config;
   config.job.mode = Mode::kSync;
   config.job.steps = kJobSteps;
   config.job.slots = config.job.global_batch = kTwoSlots;
