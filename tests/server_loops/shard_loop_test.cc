@@ -2,6 +2,7 @@
 
 #include "common/mailbox.h"
 #include "common/messages/error.h"
+#include "common/messages/hello.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
 #include "tests/catch.h"
