@@ -180,7 +180,7 @@ TEST_CASE("a reader sees rising versions, each whole and with its state, to the 
   CHECK(job.coordinator->outcome().ok());
 }
 
-TEST_CASE("without global steps a reader follows too, to the last version", "[e2e][reader]") {
+TEST_CASE("without global steps a reader follows too, to the last version", "[e2e][reader][long]") {
   const Mode mode = GENERATE(Mode::kAsync, Mode::kBounded);
   RunningJob job(mode);
   const std::unique_ptr<Reader> reader = job.Follow();
@@ -236,7 +236,7 @@ TEST_CASE("a coordinator that is not there is unreachable to a reader", "[e2e][r
   CHECK(Reader::Connect({"127.0.0.1:1", "", std::chrono::milliseconds(300)}).status().code() == Code::kInvalid);
 }
 
-TEST_CASE("a job ends without a reader that has left, and without one that stands still", "[e2e][reader]") {
+TEST_CASE("a job ends without a reader that has left, and without one that stands still", "[e2e][reader][long]") {
   RunningJob job(Mode::kSync, 3);
   const std::unique_ptr<Reader> still = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
@@ -247,7 +247,7 @@ TEST_CASE("a job ends without a reader that has left, and without one that stand
   CHECK(job.coordinator->outcome().ok());
 }
 
-TEST_CASE("the end of a job waits for a reader that has not read the last version", "[e2e][reader]") {
+TEST_CASE("the end of a job waits for a reader that has not read the last version", "[e2e][reader][long]") {
   RunningJob job;
   const std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
@@ -262,7 +262,7 @@ TEST_CASE("the end of a job waits for a reader that has not read the last versio
   CHECK(job.WaitForEnds(3));
 }
 
-TEST_CASE("a shard that is lost while the job's end waits for a reader takes nothing back", "[e2e][reader]") {
+TEST_CASE("a shard that is lost while the job's end waits for a reader takes nothing back", "[e2e][reader][long]") {
   RunningJob job(Mode::kSync, 60);  // the reader stands still while the final weights are written
   std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
