@@ -141,7 +141,7 @@ class SuiteTest(unittest.TestCase):
         self.assertEqual((code, said.splitlines()[-1]), (0, "3 passed, 0 failed, 1 skipped"))
         self.assertIn("\ncompared with nothing: NCCL\n", said)
         self.assertIn("\nskipped: release b SKIPPED: no torch\n", said)
-        self.assertEqual([words[words.index("--timeout") + 1] for words in self.ctest_runs()], ["2400", "7200", "12000"])
+        self.assertEqual([words[words.index("--timeout") + 1] for words in self.ctest_runs()], ["1800", "1800", "1800"])
 
     def test_a_recovery_test_that_ran_out_of_time_and_then_passes_is_unsteady(self):
         code, said = self.run_suite("--preset", "release", runs=[
