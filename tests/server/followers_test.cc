@@ -1,4 +1,5 @@
 // Programs that read a job without taking part in it: what the coordinator tells them, and which arrays a shard gives.
+#include "common/job/job_section.h"
 #include "common/messages/pull.h"
 #include "common/messages/view.h"
 #include "common/messages/weights.h"
