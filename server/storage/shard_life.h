@@ -8,7 +8,7 @@
 
 namespace capstan::server {
 
-// What a shard's directory must remember over its death, beside its snapshots.
+// A shard's directory keeps these numbers, besides its snapshots, for the process that takes the shard's place.
 struct ShardLife {
   JobId job;  // null: of no job yet
   ShardIndex shard = 0;

@@ -48,14 +48,14 @@ class PeerScript {
   std::size_t actions_ = 0;
 };
 
-// What Frame reads, for seeds.
+// The bytes from which Frame reads this message, for seeds.
 std::string FrameOf(const Message& message);
 
 // A catalog of few small tensors: cores under attack cut blocks of 4 elements, of which a large one would make millions.
 bool IsSmall(const std::vector<TensorSpec>& catalog);
 
-// What one call of a core has answered: at most `envelopes_max` messages, each of which can be sent, and lines that a
-// person can read.
+// Requires that one call of a core answered with at most `envelopes_max` messages, each of which can be sent, and with
+// lines that a person can read.
 void CheckAnswers(const Outbox& out, std::size_t envelopes_max);
 
 }  // namespace capstan::fuzz

@@ -105,7 +105,7 @@ class AttackedSession {
       default: return bench_.StageAll(step, {0, 1});
     }
   }
-  // What the program does on it.
+  // One of the calls that a training program makes.
   void Work() {
     static constexpr PushWay kWays[] = {PushWay::kNow, PushWay::kHeld};
     switch (script_.Below(8)) {

@@ -75,7 +75,7 @@ class AttackedShard {
     const auto* reset = header.As<Reset>();
     return reset == nullptr || (IsSmall(reset->catalog) && (reset->slot_count <= 64 || reset->slot_count > 4096));
   }
-  // What a sound coordinator may say where the shard is.
+  // A message that a sound coordinator may send to a shard in this state.
   Header AsCoordinator() {
     const std::uint64_t step = bench_.shard->version().value;
     const auto attempt = static_cast<std::uint32_t>(bench_.shard->attempt() + script_.Below(2));
@@ -151,7 +151,7 @@ class AttackedShard {
     // A pull names so many blocks, and a batch of pushes is acknowledged to so many peers.
     CheckAnswers(bench_.out(), 2 * Shard::kPullBlocksMax);
     const std::size_t blocks = bench_.shard->serving() ? bench_.shard->store().size() : 0;
-    if (blocks > 0) {  // two payloads for each, whoever sends
+    if (blocks > 0) {  // two payloads for each, with any number of senders
       Require(bench_.shard->staged_bytes() <= 2 * blocks * options_.block_elements * sizeof(float),
               "a shard stages at most two payloads for each block");
     }

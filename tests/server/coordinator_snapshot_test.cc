@@ -237,14 +237,19 @@ TEST_CASE("async: shards are asked when the slowest slot's clock, or the time, s
   CHECK(timed.TakeFromShard<Pin>(0).at(0).version == Version{1});
 }
 
+// A job of two steps, of which nothing but the last snapshot is missing.
+void DoAllSteps(CoordinatorBench* bench) {
+  bench->config.job.steps = 2;
+  bench->config.limits.stall = 60;
+  bench->config.limits.lease = 1000;
+  bench->Run();
+  for (int i = 0; i < 2; ++i) DoStep(bench);
+}
+
 TEST_CASE("after the last step the shards that have no part of the last snapshot are named, and limits.stall holds",
           "[server][snapshot][deadline]") {
   CoordinatorBench bench = Bench();
-  bench.config.job.steps = 2;
-  bench.config.limits.stall = 60;
-  bench.config.limits.lease = 1000;
-  bench.Run();
-  for (int i = 0; i < 2; ++i) DoStep(&bench);
+  DoAllSteps(&bench);
   REQUIRE(bench.coordinator->state() == State::kFinished);
   bench.coordinator->RequestStop(bench.now);  // it waits for the same
   bench.Pass(seconds(40));
@@ -267,11 +272,7 @@ TEST_CASE("after the last step the shards that have no part of the last snapshot
 
 TEST_CASE("a job with its last snapshot waits for nobody", "[server][snapshot][deadline]") {
   CoordinatorBench bench = Bench();
-  bench.config.job.steps = 2;
-  bench.config.limits.stall = 60;
-  bench.config.limits.lease = 1000;
-  bench.Run();
-  for (int i = 0; i < 2; ++i) DoStep(&bench);
+  DoAllSteps(&bench);
   for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 2);
   REQUIRE(bench.coordinator->SnapshotsSettled());
   bench.Forget();

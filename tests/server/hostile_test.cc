@@ -91,7 +91,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
     REQUIRE(bench.shard->term() == Term{1});
     REQUIRE(bench.shard->generation() == Generation{1});
     REQUIRE(!bench.shard->shut_down());
-    // Two payloads a block and no more, whoever sends.
+    // Two payloads a block and no more, with any number of senders.
     REQUIRE(bench.shard->staged_bytes() <= 3 * 2 * 16);
   }
   // What came may have been a worker's due. A new generation knows nothing of it.
