@@ -30,8 +30,10 @@ def interrupt(number, _):
 
 
 def obey_signals():
+    """A signal that whoever started this had ignored stays ignored, as nohup asks of SIGHUP."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def run(command):
