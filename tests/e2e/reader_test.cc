@@ -32,7 +32,7 @@ using Catch::Matchers::Contains;
 using e2e::InProcessJob;
 
 const double kPatience = 60 * testing::Patience();
-constexpr std::uint64_t kSteps = 20;
+constexpr std::uint64_t kSteps = 10;
 constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
 
 EditableJobConfig MakeConfig(Mode mode, double lease) {

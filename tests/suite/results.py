@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 from machine import CORES, ROOT, build_folder, limit_of_a_test
 
-# Most tests of whole jobs wait more than they compute.
-TESTS_AT_ONCE = str(CORES + 1)
+# Tests of whole jobs wait more than they compute: four fifths of their time on two cores.
+TESTS_AT_ONCE = str(2 * CORES + 1)
 # A recovery test cannot choose the moment at which the machine stands still. At most so many are given a second try.
 SECOND_TRIES_MAX = 2
 OUTPUT_MAX = str(1 << 20)  # bytes of a test; ctest leaves out the rest
