@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""Learns scikit-learn's handwritten digits."""
+"""Learns the handwritten digits of examples/data."""
+import os
+
 import capstan.torch
+import numpy
 import torch
-from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-digits = load_digits()
-images = torch.tensor(digits.data, dtype=torch.float32) / 16
-labels = torch.tensor(digits.target)
+here = os.path.dirname(os.path.abspath(__file__))
+digits = torch.tensor(numpy.loadtxt(os.path.join(here, "../../data/digits.csv.gz"), delimiter=","))
+images, labels = digits[:, :64].float() / 16, digits[:, 64].long()
 train, held_out = slice(0, 1500), slice(1500, None)
 
 torch.manual_seed(1)
