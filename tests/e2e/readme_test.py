@@ -220,7 +220,21 @@ def shown(value):
     return str(value)
 
 
+BUILT = re.compile(r"file\(INSTALL [^)]*?TYPE (?:EXECUTABLE|SHARED_LIBRARY|STATIC_LIBRARY|MODULE)[^)]*? FILES([^)]*)\)")
+
+
 class InstallTest(harness.JobTest):
+    def test_the_demo_builds_all_that_is_installed(self):
+        asked = subprocess.run(["ninja", "-C", BUILD, "-t", "query", "capstan_installed"], capture_output=True, text=True,
+                               timeout=harness.DEADLINE, check=True)
+        built = [os.path.join(BUILD, line.strip()) for line in asked.stdout.splitlines() if line.startswith("    ")]
+        for script in installed_prefix.scripts_of(BUILD):
+            with open(script, encoding="utf-8") as file:
+                files = " ".join(BUILT.findall(file.read()))
+            for path in re.findall(r'"([^"]*)"', files):
+                if not path.endswith("libcapstan_emulated.so"):  # only tests use it
+                    self.assertIn(path.partition(".so.")[0] + (".so" if ".so." in path else ""), built)
+
     def test_an_install_without_the_plug_ins_says_so_and_goes_on(self):
         for word in ("emulated", "cuda"):
             script = os.path.join(BUILD, "worker", "train", "device", "cmake_install.cmake")
