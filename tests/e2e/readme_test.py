@@ -115,10 +115,11 @@ class BrokenBlocksTest(unittest.TestCase):
                 documents.blocks_of("marks.md", text)
 
     def test_blocks_share_a_folder_and_their_files(self):
-        run_all(new_reader(self), "files.md", "<!-- file: one.py -->\n```python\nprint(given + 1)\n```\n"
-                                              "```sh\ngrep -q 'given + 1' one.py; touch two\n```\n```sh\ntest -e two\n```\n"
-                                              "<!-- with:\ngiven = 1\n-->\n<!-- file: three.py -->\n```python\nprint(given)\n```\n"
-                                              "```sh\ntest $(/usr/bin/python3 three.py) = 1\n```\n")
+        run_all(new_reader(self), "files.md",
+                "<!-- file: one.py -->\n```python\nprint(given + 1)\n```\n"
+                "```sh\ngrep -q 'given + 1' one.py; touch two\n```\n```sh\ntest -e two\n```\n"
+                "<!-- with:\ngiven = 1\n-->\n<!-- file: three.py -->\n```python\nprint(given)\n```\n"
+                "```sh\ntest $(/usr/bin/python3 three.py) = 1\n```\n")
 
 
 # Jobs in which, together, every key applies.
@@ -134,7 +135,8 @@ def keys_of_programs():
     """(section, key) -> (type, words, required), of the one list that the programs read, print and suggest from."""
     with open(os.path.join(documents.ROOT, "common", "job_config_keys.h"), encoding="utf-8") as file:
         source = file.read()
-    words = {name: re.findall(r'\{"([^"]+)",', text) for name, text in re.findall(r"Word<\w+> (k\w+)\[\] = \{(.*?)\};", source, re.S)}
+    lists_of_words = re.findall(r"Word<\w+> (k\w+)\[\] = \{(.*?)\};", source, re.S)
+    words = {name: re.findall(r'\{"([^"]+)",', text) for name, text in lists_of_words}
     keys, section = {}, None
     for match in re.finditer(r'v\.Begin\("(\w+)"|v\.(\w+)\(\s*\{"(\w+)"(.*?)\);', source, re.S):
         if match[1]:
@@ -203,8 +205,9 @@ class JobFileReferenceTest(harness.JobTest):
             job["job"] = {"steps": 10, "global_batch": 16, **job.get("job", {})}
             text = "".join(f"[{section}]\n" + "".join(f"{key} = {shown(value)}\n" for key, value in values.items())
                            for section, values in job.items())
-            printed = subprocess.run([harness.program("capstan"), "launch", self.write("job.toml", text), "--print-config"],
-                                     capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
+            printed = subprocess.run(
+                [harness.program("capstan"), "launch", self.write("job.toml", text), "--print-config"],
+                capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
             self.assertEqual(printed.returncode, 0, text + printed.stderr)
             yield tomllib.loads(printed.stdout), job
 
@@ -242,7 +245,8 @@ class InstallTest(harness.JobTest):
                 text = file.read()
             if f"libcapstan_{word}.so" not in text:
                 continue  # without nvcc there is no such plug-in
-            moved = self.write("install.cmake", text.replace(f"{BUILD}/lib/capstan/libcapstan_{word}.so", self.path("nowhere.so")))
+            built = f"{BUILD}/lib/capstan/libcapstan_{word}.so"
+            moved = self.write("install.cmake", text.replace(built, self.path("nowhere.so")))
             ran = subprocess.run(["cmake", f"-DCMAKE_INSTALL_PREFIX={self.path(word)}", "-P", moved], capture_output=True,
                                  text=True, timeout=harness.DEADLINE, check=False)
             self.assertEqual(ran.returncode, 0, ran.stderr)

@@ -32,8 +32,8 @@ sys.exit({CODE})
 
 class StormTest(harness.JobTest):
     def storm(self, *arguments, code):
-        ran = subprocess.run([STORM, *arguments, "--run-dir", self.path("run")], cwd=self.folder, capture_output=True, text=True,
-                             timeout=harness.DEADLINE, check=False)
+        ran = subprocess.run([STORM, *arguments, "--run-dir", self.path("run")], cwd=self.folder, capture_output=True,
+                             text=True, timeout=harness.DEADLINE, check=False)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran.stdout + ran.stderr
 
