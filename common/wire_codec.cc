@@ -286,6 +286,7 @@ struct HeaderWriter {
       parts[i].setDigest(m.parts[i].digest);
     }
     WriteSnapshotId(m.newest_kept, out.initNewestKept());
+    out.setMetrics(ToText(faults.Text(m.metrics, "an address of metrics")));
   }
   void operator()(const SnapshotDone& m) {
     auto out = root.initSnapshotDone();
@@ -354,6 +355,7 @@ struct HeaderWriter {
     out.setRank(m.rank);
     out.setRanks(m.ranks);
     out.setMachine(ToText(faults.Text(m.machine, "a machine's name")));
+    out.setMetrics(ToText(faults.Text(m.metrics, "an address of metrics")));
   }
   void operator()(const View& m) {
     auto out = root.initView();
@@ -682,6 +684,7 @@ struct HeaderReader {
       return SnapshotPart{ReadSnapshotId(part.getId()), part.getPart(), part.getDigest()};
     });
     m.newest_kept = ReadSnapshotId(in.getNewestKept());
+    m.metrics = Text(in.getMetrics(), "an address of metrics");
     return m;
   }
   SnapshotDone Read(wire::SnapshotDone::Reader in) {
@@ -732,7 +735,8 @@ struct HeaderReader {
             Tensors(in.getCatalog()),
             in.getRank(),
             in.getRanks(),
-            Text(in.getMachine(), "a machine's name")};
+            Text(in.getMachine(), "a machine's name"),
+            Text(in.getMetrics(), "an address of metrics")};
   }
   View Read(wire::View::Reader in) {
     View m;

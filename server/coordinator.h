@@ -33,6 +33,7 @@
 #include "server/local_groups.h"
 #include "server/membership.h"
 #include "server/ranks.h"
+#include "server/roster.h"
 #include "update/verdict.h"
 
 namespace capstan {
@@ -105,6 +106,8 @@ class Coordinator {
   Instant lease() const;
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
+  // Who is in the job now.
+  Roster roster() const;
   // Shards' addresses, once all are known.
   std::vector<ShardAddress> shards() const;
   // "server 1 (never seen), worker-2 (computing step 7 for 12 s)": whom the job waits for now; empty when nobody.

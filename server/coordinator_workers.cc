@@ -1,6 +1,7 @@
 // The coordinator and its workers: who may join, who has which slots, and what each is told.
 #include <algorithm>
 
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job_config.h"
 #include "common/messages/membership.h"
@@ -93,6 +94,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.last_heard = now;
   worker.rank = join.rank;
   worker.machine = join.machine;
+  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);

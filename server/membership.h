@@ -28,6 +28,7 @@ struct Worker {
   Instant last_heard{};
   std::uint32_t rank = 0;  // 0: none; r: slot r - 1 and no other
   std::string machine;     // empty: not known
+  std::string metrics;     // host:port; empty: it serves none
   std::vector<SlotIndex> slots;
   // From its last Beat.
   Generation generation;

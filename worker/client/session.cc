@@ -124,6 +124,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
   join.rank = options_.rank;
   join.ranks = options_.ranks;
   join.machine = options_.machine;
+  join.metrics = options_.metrics;
   if (declaration_) {
     join.numeric_class = declaration_->numeric_class;
     join.numeric_fingerprint = declaration_->numeric_fingerprint;
