@@ -148,6 +148,8 @@ struct Exporter::Impl {
       return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = PrometheusText(*registry)};
     if (uri == "/healthz") return {.body = "ok\n"};
     if (uri == "/api/v1/status") return {.type = "application/json", .body = options.status_json() + "\n"};
+    if (uri == "/http_sd" && options.http_sd_json)
+      return {.type = "application/json", .body = options.http_sd_json() + "\n"};
     if (uri == "/") return {.type = "text/html; charset=utf-8", .body = RenderStatusPage(options.status_json())};
     return {.status = 404, .body = "there is /, /metrics, /api/v1/status and /healthz\n"};
   }

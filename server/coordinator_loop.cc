@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "common/float_control.h"
-#include "common/messages/shard_address.h"
 #include "common/messages/view.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
@@ -101,6 +100,7 @@ void CoordinatorLoop::Tick(Instant now) {
     if (stops_requested_.load() > 1) Abandon(Refused("the job was stopped"));
   }
   core_->Tick(now, &out_);
+  PublishMembers();
   const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   if (phase_ != Phase::kFarewell) return;
@@ -114,6 +114,10 @@ void CoordinatorLoop::Tick(Instant now) {
 // Returns how many messages left or wait.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before the members hear of the step: a coordinator that dies in between leaves no gap
+  if (core_->state() == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
+    running_generation_ = core_->generation();
+    PublishMembers();  // before people hear that the job runs: then they may look
+  }
   // People hear of a failure before the members do.
   if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
   if (options_.on_notice) {
@@ -132,14 +136,22 @@ void CoordinatorLoop::WriteRecords() {
   if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
 }
 
+// What was last known of a job that is over stays.
+void CoordinatorLoop::PublishMembers() {
+  const Coordinator::State state = core_->state();
+  const bool over = state == Coordinator::State::kFinished || state == Coordinator::State::kStopped ||
+                    state == Coordinator::State::kFailed;
+  if (over || phase_ == Phase::kFarewell || !options_.on_members) return;
+  Roster members = core_->roster();
+  if (members == members_) return;
+  members_ = std::move(members);
+  options_.on_members(members_);
+}
+
 // Carries the core's progress to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
   const Coordinator::State state = core_->state();
   state_.store(state, std::memory_order_relaxed);
-  if (state == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
-    running_generation_ = core_->generation();
-    if (options_.on_running) options_.on_running(core_->shards());
-  }
   if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
     phase_ = Phase::kServing;
     final_weights_.reset();

@@ -194,6 +194,16 @@ TEST_CASE("the status is served as JSON and as a page without scripts", "[monito
   CHECK_FALSE(Contains(page, "<script"));
 }
 
+TEST_CASE("where other processes are is served as JSON by one that knows, and by no other", "[monitoring]") {
+  const auto exporter = StartOrFail({.http_sd_json = [] { return std::string(R"([{"targets": ["10.0.0.6:9"]}])"); }});
+  const std::string json = Get(exporter->address(), "/http_sd");
+  CHECK(json.starts_with("HTTP/1.1 200 "));
+  CHECK(Contains(json, "Content-Type: application/json\r\n"));
+  CHECK(json.ends_with("\r\n\r\n[{\"targets\": [\"10.0.0.6:9\"]}]\n"));
+  const auto other = StartOrFail();
+  CHECK(Get(other->address(), "/http_sd").starts_with("HTTP/1.1 404 "));
+}
+
 TEST_CASE("other paths, other methods and a failing status get an answer, not a file and not a crash", "[monitoring]") {
   const auto exporter = StartOrFail({.status_json = []() -> std::string { throw std::runtime_error("no status"); }});
   const std::string address = exporter->address();
