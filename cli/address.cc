@@ -11,6 +11,9 @@
 #include <charconv>
 #include <fstream>
 
+#include "common/host_port.h"
+#include "common/own_address.h"
+
 namespace capstan::cli {
 
 std::string WithoutScheme(const std::string& endpoint) {
@@ -87,6 +90,17 @@ Result<std::string> NumericHost(const std::string& address) {
   inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text.data(), text.size());
   freeaddrinfo(found);
   return text.data() + address.substr(colon);
+}
+
+Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator) {
+  if (HostOf(listen) != "auto") return NumericHost(listen);
+  const Result<std::string> numeric = NumericHost(coordinator);  // of IPv4 where a name has both
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string own, OwnAddress(numeric.ok() ? *numeric : coordinator));
+  return WithHost(own, listen);
+}
+
+std::string ReachedAt(const std::string& bound, const std::string& listen, const std::string& host) {
+  return IsWildcard(HostOf(listen)) ? WithHost(host, bound) : bound;
 }
 
 }  // namespace capstan::cli

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -37,14 +36,6 @@ Status MakeFolder(const std::string& path) {
   return {};
 }
 
-// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
-bool HoldsRun(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path + kImportedMark, error)) return true;
-  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
-  return !error && size > 0;
-}
-
 std::string Holder(const std::string& lock) {
   std::ifstream in(lock);
   std::string pid;
@@ -65,8 +56,6 @@ Status ClearSnapshots(const std::string& path) {
   return error ? Unreachable("cannot read " + path + ": " + error.message()) : Status();
 }
 
-}  // namespace
-
 // A folder that nobody else has: jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
@@ -79,6 +68,15 @@ Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   }
   return Unreachable("cannot make the folder " + first + ": " +
                      (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
+}
+
+}  // namespace
+
+bool HoldsRun(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path + kImportedMark, error)) return true;
+  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
+  return !error && size > 0;
 }
 
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
@@ -163,12 +161,6 @@ Status WriteFile(const std::string& path, const std::string& text) {
 Status WritePid(const std::string& run_dir, const std::string& process, int pid) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(run_dir + "/pids"));
   return WriteFile(run_dir + "/pids/" + process, std::to_string(pid) + "\n");
-}
-
-Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints) {
-  const nlohmann::ordered_json object = {
-      {"coordinator", endpoints.coordinator}, {"shards", endpoints.shards}, {"metrics", endpoints.metrics}};
-  return WriteFile(run_dir + "/endpoints.json", object.dump(2) + "\n");
 }
 
 }  // namespace capstan::cli

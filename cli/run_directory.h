@@ -16,7 +16,6 @@ namespace capstan::cli {
 
 struct Endpoints {
   std::string coordinator;                     // host:port
-  std::vector<std::string> shards;             // by index
   std::map<std::string, std::string> metrics;  // by process
 };
 
@@ -49,12 +48,11 @@ class RunDirectory {
 // In a run directory whose weights were not made by steps of its own.
 inline constexpr char kImportedMark[] = "/snapshots/imported";
 
-// A new folder runs/NAME-DATE-TIME, with -2, -3, ... behind it when there is one.
-Result<std::string> MakeDefaultFolder(const std::string& name);
+// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
+bool HoldsRun(const std::string& path);
 
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
-Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints);
 // Replaces the file in one piece.
 Status WriteFile(const std::string& path, const std::string& text);
 

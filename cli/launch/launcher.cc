@@ -199,14 +199,7 @@ void Launcher::OnReady(const std::string& name, const Event& event) {
   if (name == kCoordinator && !event.addresses.empty() && endpoints_.coordinator.empty()) {
     endpoints_.coordinator = event.addresses.front();
     if (Status status = StartMembers(); !status.ok()) Fail(std::move(status));
-  } else if (name != kCoordinator) {
-    server_addresses_[name] = event.addresses;
   }
-  endpoints_.shards.clear();
-  for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
-    for (const std::string& address : server_addresses_[ServerName(i)]) endpoints_.shards.push_back(address);
-  }
-  if (Status status = WriteEndpoints(directory_.path(), endpoints_); !status.ok()) Fail(std::move(status));
   if (ready_ == members_.size() && ready_ > 1 && restarts_ == 0) {
     screen_->Line("status and metrics: http://" + endpoints_.metrics[kCoordinator] +
                   "/ (coordinator; the others are in " + directory_.path() + "/endpoints.json)");

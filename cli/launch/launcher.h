@@ -11,7 +11,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -89,7 +88,6 @@ class Launcher {
   Screen* const screen_;
   Progress progress_;
   Endpoints endpoints_;
-  std::map<std::string, std::vector<std::string>> server_addresses_;
   std::vector<Member> members_;  // the coordinator first
   const Options options_;
   std::uint32_t restarts_ = 0;

@@ -291,6 +291,7 @@ TEST_CASE("a bad value says which key, which value, what is allowed", "[config]"
   CHECK_THAT(Message(kSmallest, {"model.dropout=1"}), Contains("at least 0 and below 1"));
   CHECK_THAT(Message(kSmallest, {"model.hidden=64"}), Contains("a list, each a whole number from 1"));
   CHECK_THAT(Message(kSmallest, {"cluster.coordinator=nowhere"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"cluster.coordinator=http://h:1"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"cluster.listen=h:70000"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"limits.lease=0"}), Contains("a number above 0 and at most"));
   CHECK_THAT(Message(kSmallest, {"optimizer.kind=momentum", "optimizer.nesterov=5"}), Contains("true or false"));

@@ -19,7 +19,8 @@ def table(rows=200):
 
 class DeadlinesTest(harness.JobTest):
     def server(self, job, address, *arguments):
-        return harness.Process(harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}", *arguments)
+        return harness.Process(harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}", *arguments,
+                               cwd=self.folder)
 
     def worker(self, address, *arguments):
         return harness.Process(harness.program("capstan-worker"), "--coordinator", address, *arguments)
@@ -79,7 +80,7 @@ class DeadlinesTest(harness.JobTest):
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
                 self.server(job, address, "--index", "0") as first:
             first.wait_for_line("server-0 at")
-            with self.server(job, address, "--index", "0") as second:
+            with self.server(job, address, "--index", "0", "--run-dir", self.path("second")) as second:
                 # Which of them the coordinator heard first is not for us to say.
                 loser = self.first_to_end(first, second)
                 self.assert_fails(loser, "server 0 is already running at", "another --index")
@@ -153,7 +154,17 @@ class DeadlinesTest(harness.JobTest):
 
     def test_a_data_path_that_is_not_there_is_named(self):
         path = self.path("nothing.csv")
-        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
+        with self.launch(self.job_file(data=CSV.format(path=path))) as launch:
+            self.assert_fails(launch, path)
+            self.assertNotIn("--data-root", launch.output)  # which launch has not
+
+    def test_a_worker_by_hand_names_the_folder_that_it_looked_in(self):
+        job, address = self.job_file(data=CSV.format(path="nothing.csv")), harness.free_address()
+        os.mkdir(self.path("data"))
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
+                self.worker(address, "--data-root", self.path("data")) as worker:
+            self.assert_fails(worker, self.path("data", "nothing.csv"), "check [data] path in the job file",
+                              f"below --data-root, which is {self.path('data')} here")
 
     def test_a_truncated_csv_is_named_with_its_line(self):
         rows = table()

@@ -112,7 +112,7 @@ class LaunchTest(harness.JobTest):
         with self.launch(job) as launch:
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-server"), job, "--index", "0", "--set", "job.seed=9", "--set",
-                                 f"cluster.coordinator={self.endpoints()['coordinator']}") as stranger:
+                                 f"cluster.coordinator={self.endpoints()['coordinator']}", cwd=self.folder) as stranger:
                 self.assertEqual(stranger.wait(), 1, stranger.output)
                 self.assertIn("another job file", stranger.output)
             launch.wait_for_line("another job file")

@@ -89,6 +89,20 @@ class PrometheusTest(harness.JobTest):
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
 
+    def test_every_process_of_a_job_is_discovered_by_its_coordinator(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            coordinator = self.endpoints()["metrics"]["coordinator"]
+            expected = {'count(up{job="small"} == 1)': 5, 'count(up{role="coordinator"} == 1)': 1,
+                        'count(up{role="server",name=~"server-[01]"} == 1)': 2, 'count(up{role="worker"} == 1)': 2,
+                        'count(capstan_worker_step{name="worker-1"})': 1}
+            queries = [f"--expect={query}={value}" for query, value in expected.items()]
+            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, "--discover", coordinator], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
+            self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+
     def test_a_synchronous_job_counts_what_it_does(self):
         self.scrape({**EVERYWHERE, **DATA, **WORKERS, **SERVERS, **COORDINATOR, **STEPPING}, run="sync")
 

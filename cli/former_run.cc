@@ -1,0 +1,43 @@
+#include "cli/former_run.h"
+
+#include <filesystem>
+#include <variant>
+#include <vector>
+
+#include "cli/run_directory.h"
+#include "common/job_config.h"
+#include "server/storage/file_coordinator_log.h"
+
+namespace capstan::cli {
+
+Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config) {
+  const std::string log = run_dir + "/snapshots/coordinator.log";
+  const bool holds_run = HoldsRun(run_dir);
+  const FormerRun damaged =
+      holds_run ? FormerRun::kUnfinished : FormerRun::kNone;  // whoever opens it says what is wrong
+  if (std::error_code error; !std::filesystem::exists(log, error)) return damaged;
+  const Result<std::vector<server::LogRecord>> records = server::FileCoordinatorLog::Look(log);
+  if (!records.ok()) return damaged;
+  const server::JobRecord* job = nullptr;
+  bool finished = false;
+  for (const server::LogRecord& record : *records) {
+    if (const auto* found = std::get_if<server::JobRecord>(&record)) job = found;
+    finished = finished || std::holds_alternative<server::DoneRecord>(record);
+  }
+  if (job == nullptr) return damaged;
+  const Result<JobConfig> begun = ParseJobConfig(job->job_file, "the job file in the log");
+  const std::string difference = begun.ok() ? DescribeDifference(*begun, config) : begun.status().message();
+  if (!difference.empty() && !holds_run) return FormerRun::kNone;
+  if (!difference.empty()) {
+    return Invalid("the run directory " + run_dir + " holds a run with other settings, " + difference + ". " +
+                   WordsForAnotherRun(run_dir) + "; to go on with that run, give it the settings that it had");
+  }
+  return finished ? FormerRun::kFinished : FormerRun::kUnfinished;
+}
+
+std::string WordsForAnotherRun(const std::string& run_dir) {
+  return "For another run, give a new --run-dir here and to the servers, or move the old ones away (here: mv " +
+         run_dir + " " + run_dir + "-old)";
+}
+
+}  // namespace capstan::cli
