@@ -47,7 +47,10 @@ class CoordinatorProcess {
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
       if (!events_.launched()) TryToReachServers();
     }
-    if (!loop_->outcome().ok()) return loop_->outcome();
+    if (!loop_->outcome().ok()) {
+      if (!events_.launched() && signals_.stop_signal() == 0) ForgetFailedStart(run_dir_);
+      return loop_->outcome();
+    }
     if (former_ == FormerRun::kFinished && options_.begin == RunBegin::kNew) {
       return Invalid("the run in " + run_dir_ + " was finished before. " + WordsForAnotherRun(run_dir_));
     }

@@ -35,6 +35,17 @@ Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& con
   return finished ? FormerRun::kFinished : FormerRun::kUnfinished;
 }
 
+void ForgetFailedStart(const std::string& run_dir) {
+  const std::string log = run_dir + "/snapshots/coordinator.log";
+  const Result<std::vector<server::LogRecord>> records = server::FileCoordinatorLog::Look(log);
+  if (!records.ok() || HoldsRun(run_dir)) return;
+  for (const server::LogRecord& record : *records) {
+    if (std::holds_alternative<server::RecoverRecord>(record)) return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(log, ignored);
+}
+
 std::string WordsForAnotherRun(const std::string& run_dir) {
   return "For another run, give a new --run-dir here and to the servers, or move the old ones away (here: mv " +
          run_dir + " " + run_dir + "-old)";

@@ -20,6 +20,9 @@ enum class FormerRun {
 
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config);
 
+// A job that failed before any server took part in it begins anew the next time, with other data or workers if need be.
+void ForgetFailedStart(const std::string& run_dir);
+
 // What to do for another run than the one that is there.
 std::string WordsForAnotherRun(const std::string& run_dir);
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/run_directory.h"
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
@@ -60,6 +61,18 @@ TEST_CASE("a run of another job is refused with the words to write, once it has 
   CHECK_THAT(status.message(),
              Contains("holds a run with other settings, [optimizer]: it was begun with lr = 0.1, now lr = 0.2") &&
                  Contains("new --run-dir") && Contains("mv " + folder.path()));
+}
+
+TEST_CASE("a job that failed before a server took part in it is forgotten, and no other", "[cli][run_directory]") {
+  const RunFolder failed, begun, imported;
+  failed.Log({RecordOf(Job())});
+  begun.Log({RecordOf(Job()), server::RecoverRecord{}});
+  imported.Log({RecordOf(Job())});
+  std::ofstream(imported.path() + kImportedMark).flush();
+  for (const RunFolder* folder : {&failed, &begun, &imported}) ForgetFailedStart(folder->path());
+  CHECK(FindFormerRun(failed.path(), Job()).value() == FormerRun::kNone);
+  CHECK(FindFormerRun(begun.path(), Job()).value() == FormerRun::kUnfinished);
+  CHECK(FindFormerRun(imported.path(), Job()).value() == FormerRun::kUnfinished);
 }
 
 TEST_CASE("a log that cannot be read is left to whoever opens it", "[cli][run_directory]") {

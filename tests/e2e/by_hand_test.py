@@ -174,7 +174,7 @@ class ByHandTest(harness.JobTest):
             self.assertIn("mv runs/small-coordinator runs/small-coordinator-old", head.output)
         with self.server(self.job_file(), "--coordinator", "--set", "job.seed=9") as head:
             self.assertEqual(head.wait(), 1, head.output)
-            self.assertIn("holds a run with other settings, [job]: it was begun with seed = 0, now seed = 9", head.output)
+            self.assertIn("holds a run with other settings, [job]: it was begun with seed = 1, now seed = 9", head.output)
         self.assertEqual(self.weights(os.path.join("runs", "small-coordinator")), first)
         shutil.move(self.path("runs", "small-coordinator"), self.path("runs", "small-coordinator-old"))
         with self.whole_job(steps=10) as (head, others):
