@@ -34,7 +34,7 @@ Status Coordinator::CheckHello(const Hello& hello) const {
   if (!hello.job.IsNull() && hello.job != job_) {
     return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                    "'s directory belongs to another job; start that server with another --run-dir, or move its folder "
-                   "away: nothing in it was changed");
+                   "away; nothing in it is lost");
   }
   return CheckHelloParts(hello);
 }
