@@ -37,10 +37,9 @@ void Describe(Command app, Arguments* arguments) {
       .InRange(0.001, 1e9)
       .ShowDefault()
       .OnlyWith(join);
-  app.Add(
-      "--run-dir", &arguments->run_dir,
-      "folder for what the run leaves behind (default: runs/NAME-coordinator, runs/NAME-server-INDEX); who is started "
-      "again with the same one goes on");
+  app.Add("--run-dir", &arguments->run_dir,
+          "folder for what the run leaves behind (default: runs/NAME-coordinator, runs/NAME-server-INDEX); a process "
+          "that is started again with the same one goes on");
   DescribeResume(app, "coordinator: ", &arguments->begin);
   app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
   app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");

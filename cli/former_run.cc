@@ -13,8 +13,7 @@ namespace capstan::cli {
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config) {
   const std::string log = run_dir + "/snapshots/coordinator.log";
   const bool holds_run = HoldsRun(run_dir);
-  const FormerRun damaged =
-      holds_run ? FormerRun::kUnfinished : FormerRun::kNone;  // whoever opens it says what is wrong
+  const FormerRun damaged = holds_run ? FormerRun::kUnfinished : FormerRun::kNone;  // opening it says what is wrong
   if (std::error_code error; !std::filesystem::exists(log, error)) return damaged;
   const Result<std::vector<server::LogRecord>> records = server::FileCoordinatorLog::Look(log);
   if (!records.ok()) return damaged;

@@ -2,7 +2,7 @@
 //
 // Kind:   shared; any thread. Made by the coordinator's process, whose run directory gets the file.
 // Fails:  kUnreachable: the file cannot be written.
-// Why:    ports are chosen by the system, and members come and go; who looks for them has one place to look.
+// Why:    ports are chosen by the system, and members come and go; people and monitoring have one place to look.
 #pragma once
 
 #include <optional>

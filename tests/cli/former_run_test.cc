@@ -75,7 +75,7 @@ TEST_CASE("a job that failed before a server took part in it is forgotten, and n
   CHECK(FindFormerRun(imported.path(), Job()).value() == FormerRun::kUnfinished);
 }
 
-TEST_CASE("a log that cannot be read is left to whoever opens it", "[cli][run_directory]") {
+TEST_CASE("a log that cannot be read is looked at again only where steps were committed", "[cli][run_directory]") {
   const RunFolder folder;
   std::ofstream(folder.path("snapshots/coordinator.log")) << "no log\nnor this\n";
   CHECK(FindFormerRun(folder.path(), Job()).value() == FormerRun::kNone);

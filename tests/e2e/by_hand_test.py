@@ -188,7 +188,7 @@ class ByHandTest(harness.JobTest):
 class SameCommandTest(recovery.RecoveryTest):
     STEPS = 600
 
-    def test_whoever_is_killed_goes_on_by_the_command_that_started_it(self):
+    def test_a_killed_process_goes_on_by_the_command_that_started_it(self):
         run = self.path("runs", "recovery-coordinator")
         with contextlib.ExitStack() as stack:
             start = lambda *words: stack.enter_context(harness.Process(harness.program(words[0]), *words[1:], cwd=self.folder))
