@@ -42,10 +42,12 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       next_report_(now + Seconds(options_.config.limits.report)),
       last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
-  Replay();
+  const std::uint64_t steps_before = Replay();
   // How long ago the newest one was taken, the log does not say: in a job that has begun, one is due soon.
   last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
-  if (job_.IsNull()) Append(JobRecord{options_.job, options_.job_file});
+  if (state_ != State::kFailed && steps_before != options_.config.job.steps) {
+    Append(JobRecord{job_.IsNull() ? options_.job : job_, options_.job_file});
+  }
   Append(TermRecord{term_.Next()});
   if (ReducesLocally(options_.config)) local_groups_.emplace(term_);
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
@@ -61,20 +63,15 @@ Instant Coordinator::Seconds(double seconds) {
   return std::chrono::duration_cast<Instant>(std::chrono::duration<double>(seconds));
 }
 
-void Coordinator::Replay() {
+std::uint64_t Coordinator::Replay() {
   const std::vector<LogRecord> records = log_->records();
+  std::uint64_t steps = 0;
   manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
   for (const LogRecord& record : records) {
     std::visit(
         [&](const auto& body) {
           using Body = std::decay_t<decltype(body)>;
-          if constexpr (std::is_same_v<Body, JobRecord>) {
-            job_ = body.job;
-            if (Status status = CheckJobRecord(body); !status.ok()) {
-              state_ = State::kFailed;
-              failure_ = std::move(status);
-            }
-          }
+          if constexpr (std::is_same_v<Body, JobRecord>) steps = TakeJobRecord(body);
           if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
           if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = body.session.value;
           if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
@@ -84,13 +81,52 @@ void Coordinator::Replay() {
             running_.reset();
           }
           if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
-          if constexpr (std::is_same_v<Body, DoneRecord>) {
-            concluded_ = true;
-            if (state_ != State::kFailed) state_ = State::kFinished;
-          }
+          if constexpr (std::is_same_v<Body, DoneRecord>) concluded_ = true;
         },
         record);
   }
+  RenewParameters();
+  if (options_.config.steps() > steps) concluded_ = false;
+  if (concluded_ && state_ != State::kFailed) state_ = State::kFinished;
+  return steps;
+}
+
+// Returns its number of steps. Whatever was done before it is gone on with by it.
+std::uint64_t Coordinator::TakeJobRecord(const JobRecord& record) {
+  job_ = record.job;
+  concluded_ = false;
+  const Result<JobConfig> begun = ParseJobConfig(record.job_file, "the job file in the log");
+  if (!begun.ok()) {
+    Refuse(begun.status());
+    return 0;
+  }
+  if (const std::string difference = DescribeDifference(*begun, options_.config); !difference.empty()) {
+    Refuse(Refused("this job cannot be continued with other settings, " + difference +
+                   "; take the job file of the run directory, or begin a new run"));
+  }
+  return begun->steps();
+}
+
+void Coordinator::Refuse(Status why) {
+  state_ = State::kFailed;
+  failure_ = std::move(why);
+}
+
+// The job file may have other rates, and another end, than the one by which the log's parameters were written.
+void Coordinator::RenewParameters() {
+  for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
+  if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
+  const std::uint64_t done = newest_snapshot().version.value;
+  if (done <= options_.config.steps()) return;
+  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) + ", and the run's newest snapshot is of version " +
+                 std::to_string(done) + " already: set it to that or more, or begin a new run"));
+}
+
+StepParameters Coordinator::Renewed(StepParameters parameters, Version version) const {
+  const StepParameters now = ParametersOf(options_.config, Step{version.value}, parameters.updates);
+  parameters.learning_rate = now.learning_rate;
+  parameters.stop = now.stop;
+  return parameters;
 }
 
 void Coordinator::Append(LogRecord record) {
@@ -101,14 +137,6 @@ void Coordinator::Append(LogRecord record) {
     state_ = State::kFailed;
     failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};
   }
-}
-
-Status Coordinator::CheckJobRecord(const JobRecord& record) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, ParseJobConfig(record.job_file, "the job file in the log"));
-  const std::string difference = DescribeDifference(begun, options_.config);
-  if (difference.empty()) return {};
-  return Refused("this job cannot be continued with other settings, " + difference +
-                 "; take the job file of the run directory, or begin a new run");
 }
 
 void Coordinator::InstallCatalog(const CatalogRecord& record) {

@@ -11,7 +11,8 @@
 // Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation,
 //         from the newest snapshot or, where acknowledgements are durable, from where the one before was) ->
 //         kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted coordinator may go
-//         from kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished.
+//         from kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished, unless
+//         its job file has more steps than the one before.
 #pragma once
 
 #include <algorithm>
@@ -98,6 +99,8 @@ class Coordinator {
   Generation history() const { return recover_ ? recover_->history : Generation{}; }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
+  // Whether somebody is still to hear that the job is over. After a stop nobody is: workers wait for whoever resumes it.
+  bool AwaitsWorkers() const { return state_ != State::kStopped && members_.size() > 0; }
   // Whether version 0 is yet to come from a worker: nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const;
   // Programs that only read, heard within a lease; once the last step is committed: within one before that, or since.
@@ -116,10 +119,14 @@ class Coordinator {
   static constexpr std::size_t kPartsMax = 4096;  // of a shard; more are not remembered
   struct ShardState;                              // coordinator_shard.h
 
-  void Replay();
+  // The number of steps by the job file in the log; 0: the log begins here.
+  std::uint64_t Replay();
+  std::uint64_t TakeJobRecord(const JobRecord& record);
+  void Refuse(Status why);
+  void RenewParameters();
+  StepParameters Renewed(StepParameters parameters, Version version) const;
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
-  Status CheckJobRecord(const JobRecord& record) const;
 
   void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
   void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);

@@ -107,7 +107,7 @@ void CoordinatorLoop::Tick(Instant now) {
   // Every shard was told to end just now: when none is there any more, they all have.
   const Instant waited = now - farewell_began_;
   // One that was started again after the end waits for those who have not heard of it.
-  const bool nobody = alive == 0 && waited >= kTickEvery && core_->worker_count() == 0 && !concluded_before_;
+  const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
   if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
 }
 
