@@ -19,6 +19,8 @@ std::string ShiftPort(const std::string& address, std::uint32_t offset);
 // An address with port 0 gets a port that is free now and that the system gives to nobody who does not name it: a
 // process that comes back finds it free again. Unchanged when the system leaves no such port.
 std::string ChoosePort(const std::string& address);
+// Whether a process could listen there now.
+bool IsFree(const std::string& address);
 // Sockets listen on numeric addresses only. Fails without a port, and when the name is unknown here.
 Result<std::string> NumericHost(const std::string& address);
 

@@ -32,14 +32,6 @@ std::string DefaultName() {
   return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
 }
 
-// As many as it may have: every file of tokens stays open.
-void RaiseOpenFilesLimit() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
-}
-
 void Describe(Command app, Arguments* arguments) {
   app.AddVersion(VersionLine("capstan-worker"));
   app.Add("--coordinator", &arguments->worker.coordinator, "HOST:PORT of the job's coordinator").Required();

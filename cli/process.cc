@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -27,6 +28,13 @@ void PrepareProcess() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
   signal(SIGPIPE, SIG_IGN);
+}
+
+void RaiseOpenFilesLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
 StopSignals::StopSignals() {
@@ -67,10 +75,14 @@ int StopSignals::stop_signal() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) continue;
-    ++stop_count_;
-    if (stop_signal_ == 0) stop_signal_ = static_cast<int>(info.ssi_signo);
+    Raise(static_cast<int>(info.ssi_signo));
   }
   return stop_signal_;
+}
+
+void StopSignals::Raise(int signal) {
+  ++stop_count_;
+  if (stop_signal_ == 0) stop_signal_ = signal;
 }
 
 void Say(Severity severity, std::string_view text) {

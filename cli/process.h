@@ -17,6 +17,9 @@ inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal
 // Allocator settings for large messages, and SIGPIPE ignored. Before any thread is started.
 void PrepareProcess();
 
+// As many open files as the process may have: every file of tokens stays open.
+void RaiseOpenFilesLimit();
+
 // From its creation on SIGINT, SIGTERM and SIGHUP, unless that was ignored before, (and SIGCHLD) do nothing but make
 // Wait return. Create it before any thread.
 class StopSignals {
@@ -31,6 +34,8 @@ class StopSignals {
   void Notify();
   // Reads what has come, without waiting. The first stop signal, or 0.
   int stop_signal();
+  // As if this signal had come.
+  void Raise(int signal);
   int stop_count() const { return stop_count_; }
   // For those who wait for more than this.
   int signal_fd() const { return signal_fd_; }

@@ -171,4 +171,20 @@ Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints) {
   return WriteFile(run_dir + "/endpoints.json", object.dump(2) + "\n");
 }
 
+Endpoints ReadEndpoints(const std::string& run_dir) {
+  Endpoints endpoints;
+  std::ifstream in(run_dir + "/endpoints.json", std::ios::binary);
+  const nlohmann::json object = nlohmann::json::parse(in, nullptr, false);
+  if (!object.is_object()) return endpoints;
+  if (const auto found = object.find("coordinator"); found != object.end() && found->is_string()) {
+    endpoints.coordinator = found->get<std::string>();
+  }
+  const auto metrics = object.find("metrics");
+  if (metrics == object.end() || !metrics->is_object()) return endpoints;
+  for (const auto& [process, address] : metrics->items()) {
+    if (address.is_string()) endpoints.metrics[process] = address.get<std::string>();
+  }
+  return endpoints;
+}
+
 }  // namespace capstan::cli

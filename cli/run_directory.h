@@ -55,6 +55,8 @@ Result<std::string> MakeDefaultFolder(const std::string& name);
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
 Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints);
+// Of the job that runs there, or ran last. Empty where there are none, or none that can be read.
+Endpoints ReadEndpoints(const std::string& run_dir);
 // Replaces the file in one piece.
 Status WriteFile(const std::string& path, const std::string& text);
 

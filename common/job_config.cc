@@ -402,4 +402,13 @@ Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::
   return ParseJobConfig(text, path, overrides);
 }
 
+std::vector<std::string> JobFileKeys() {
+  std::vector<std::string> keys;
+  const NameCollector all = AllNames();
+  for (const NameCollector::Name& name : all.names()) {
+    keys.push_back(std::string(name.section) + "." + std::string(name.key));
+  }
+  return keys;
+}
+
 }  // namespace capstan

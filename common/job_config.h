@@ -89,6 +89,9 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
 
+// "section.key" of every key that a job file can have.
+std::vector<std::string> JobFileKeys();
+
 // Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 

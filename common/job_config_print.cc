@@ -165,10 +165,10 @@ void ForgetFreeSettings(EditableJobConfig* config) {
 
 // Why a key is to stay as it was.
 std::string_view ReasonOf(std::string_view section, std::string_view key) {
-  struct Bound {
+  struct Fixed {
     std::string_view section, key, reason;  // an empty key: any other of the section
   };
-  static constexpr Bound kBounds[] = {
+  static constexpr Fixed kFixed[] = {
       {"job", "name", "the run has this name"},
       {"job", "seed", "first weights, the samples of every step and all random numbers follow from it"},
       {"job", "global_batch", "the samples of every step follow from it"},
@@ -181,8 +181,8 @@ std::string_view ReasonOf(std::string_view section, std::string_view key) {
       {"optimizer", "", "its state on disk was made with it"},
       {"worker", "", "the bits of every gradient follow from it"},
   };
-  for (const Bound& bound : kBounds) {
-    if (bound.section == section && (bound.key == key || bound.key.empty())) return bound.reason;
+  for (const Fixed& fixed : kFixed) {
+    if (fixed.section == section && (fixed.key == key || fixed.key.empty())) return fixed.reason;
   }
   return "the weights follow from it";
 }

@@ -118,8 +118,9 @@ void Coordinator::RenewParameters() {
   if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
   const std::uint64_t done = newest_snapshot().version.value;
   if (done <= options_.config.steps()) return;
-  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) + ", and the run's newest snapshot is of version " +
-                 std::to_string(done) + " already: set it to that or more, or begin a new run"));
+  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) +
+                 ", and the run's newest snapshot is of version " + std::to_string(done) +
+                 " already: set it to that or more, or begin a new run"));
 }
 
 StepParameters Coordinator::Renewed(StepParameters parameters, Version version) const {

@@ -64,5 +64,15 @@ TEST_CASE("jobs that start within one second get folders of their own", "[cli][r
   std::filesystem::current_path(before);
 }
 
+TEST_CASE("endpoints are read as they were written, and none where there are none", "[cli][run_directory]") {
+  const TempFolder scratch;
+  CHECK(ReadEndpoints(scratch.path()).coordinator.empty());
+  REQUIRE(WriteEndpoints(scratch.path(), {"127.0.0.1:5", {"127.0.0.1:6"}, {{"coordinator", "127.0.0.1:7"}}}).ok());
+  CHECK(ReadEndpoints(scratch.path()).coordinator == "127.0.0.1:5");
+  CHECK(ReadEndpoints(scratch.path()).metrics.at("coordinator") == "127.0.0.1:7");
+  std::ofstream(scratch.path("endpoints.json")) << "[1, 2";
+  CHECK(ReadEndpoints(scratch.path()).coordinator.empty());
+}
+
 }  // namespace
 }  // namespace capstan::cli

@@ -50,15 +50,15 @@ TEST_CASE("another learning rate holds from the newest snapshot on", "[server][r
   first.Run();
   RunTo(&first, 4);
   CoordinatorBench bench = GoOn(first);
-  bench.config.optimizer.lr = 0.25;
+  bench.config.optimizer.lr = 0.125;
   const std::vector<Reset> resets = BeginAgain(&bench);
   CHECK(resets[0].snapshot == Id(1, 4));
-  CHECK(resets[0].parameters.learning_rate == 0.25F);
+  CHECK(resets[0].parameters.learning_rate == 0.125F);
   CHECK(resets[0].parameters.updates == 4);
   CHECK(bench.Logged<RecoverRecord>().back().parameters == resets[0].parameters);
   AnswerResets(&bench);
-  CHECK(DoStep(&bench).learning_rate == 0.25F);
-  CHECK(bench.coordinator->TakeRecords().front().learning_rate == 0.25);
+  CHECK(DoStep(&bench).learning_rate == 0.125F);
+  CHECK(bench.coordinator->TakeRecords().front().learning_rate == 0.125);
 }
 
 TEST_CASE("a schedule that follows from the number of steps follows from the new one", "[server][recovery]") {
@@ -66,10 +66,9 @@ TEST_CASE("a schedule that follows from the number of steps follows from the new
   first.config.schedule.kind = ScheduleKind::kLinear;
   first.Run();
   RunTo(&first, 4);
-  CHECK(first.Logged<ManifestRecord>().back().parameters.learning_rate == 0.45F);  // 36 of 40 steps are left
   CoordinatorBench bench = GoOn(first);
-  bench.config.job.steps = 8;
-  CHECK(BeginAgain(&bench)[0].parameters.learning_rate == 0.25F);  // 4 of 8
+  bench.config.job.steps = 16;
+  CHECK(BeginAgain(&bench)[0].parameters.learning_rate == 0.375F);  // 12 of 16 are left
 }
 
 TEST_CASE("a coordinator that dies while shards go back goes on with the rates of its new job file",
@@ -81,8 +80,8 @@ TEST_CASE("a coordinator that dies while shards go back goes on with the rates o
   BeginAgain(&second);
   REQUIRE(second.coordinator->state() == State::kResetting);
   CoordinatorBench bench = GoOn(second);
-  bench.config.optimizer.lr = 0.25;
-  CHECK(BeginAgain(&bench)[0].parameters.learning_rate == 0.25F);
+  bench.config.optimizer.lr = 0.125;
+  CHECK(BeginAgain(&bench)[0].parameters.learning_rate == 0.125F);
 }
 
 TEST_CASE("a job that is done goes on where its job file has more steps, and is done again after them",
