@@ -17,6 +17,11 @@
 
 namespace capstan {
 
+std::uint32_t DefaultSlots(std::uint64_t global_batch) {
+  constexpr std::uint64_t kSlots = 4;
+  return static_cast<std::uint32_t>(std::min(kSlots, global_batch));
+}
+
 namespace {
 
 using job_config::Bound;
@@ -381,7 +386,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   KeyReader reader(document);
   job_config::VisitJobConfig(reader, config);
   CAPSTAN_RETURN_IF_ERROR(reader.status());
-  if (config.job.slots == 0) config.job.slots = config.cluster.workers;
+  if (config.job.slots == 0) config.job.slots = DefaultSlots(config.job.global_batch);
   if (config.cluster.min_workers == 0) config.cluster.min_workers = config.cluster.workers;
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));

@@ -79,6 +79,9 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
+// Slots of a job whose file names none. They follow from the batch alone: the number of workers changes no bit.
+std::uint32_t DefaultSlots(std::uint64_t global_batch);
+
 bool ReducesLocally(const JobConfig& config);
 
 // How the weights and gradients of a job travel. Workers that are programs of their own have fp32.

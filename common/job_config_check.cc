@@ -167,7 +167,7 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
     return Problem{
         "job", "global_batch",
         "global_batch = " + to_string(c.job.global_batch) + " is less than the " + to_string(c.job.slots) +
-            " slots (slots, or else workers), and a slot would never have a sample; raise it or lower slots"};
+            " slots, and a slot would never have a sample; raise it or lower slots"};
   }
   if (c.schedule.warmup_steps > c.job.steps) {
     return Problem{"schedule", "warmup_steps",

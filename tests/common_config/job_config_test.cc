@@ -47,7 +47,7 @@ TEST_CASE("steps, batch, model and data make a job; all else has a default", "[c
   const JobConfig config = Parse(kSmallest);
   CHECK(config.job.steps == 10);
   CHECK(config.job.mode == Mode::kSync);
-  CHECK(config.job.slots == 1);
+  CHECK(config.job.slots == 4);
   CHECK(config.optimizer.kind == OptimizerKind::kAdamW);
   CHECK(config.optimizer.weight_decay == 0.01);
   CHECK(config.limits.stall == 600);
@@ -172,9 +172,15 @@ TEST_CASE("the inputs of idx are divided by 255 unless the job says otherwise", 
   CHECK(Parse(kSmallest, {"data.kind=csv", "data.path=a"}).data.scale == 1);
 }
 
-TEST_CASE("slots are the workers of the file unless it names them", "[config]") {
-  CHECK(Parse(kSmallest, {"cluster.workers=3"}).job.slots == 3);
-  CHECK(Parse(kSmallest, {"cluster.workers=3", "job.slots=5"}).job.slots == 5);
+TEST_CASE("slots that the file does not name follow from the batch, never from the workers", "[config]") {
+  for (const char* workers : {"cluster.workers=1", "cluster.workers=2", "cluster.workers=6"}) {
+    CHECK(Parse(kSmallest, {workers}).job.slots == 4);
+    CHECK(Parse(kSmallest, {workers, "job.global_batch=3"}).job.slots == 3);
+    CHECK(Parse(kSmallest, {workers, "job.global_batch=1"}).job.slots == 1);
+    CHECK(Parse(kSmallest, {workers, "job.mode=async"}).job.slots == 4);
+    CHECK(Parse(kSmallest, {workers, "job.slots=5"}).job.slots == 5);
+  }
+  CHECK(HashJobConfig(Parse(kSmallest, {"cluster.workers=1"})) == HashJobConfig(Parse(kSmallest, {"cluster.workers=6"})));
 }
 
 TEST_CASE("an unknown key is an error with its place, the line and a suggestion", "[config]") {
@@ -258,7 +264,7 @@ TEST_CASE("a model of the workers' own has no sizes, no data and no settings of 
   const JobConfig config = Parse(own, {"cluster.workers=3", "job.eval_every=5", "optimizer.no_decay=[\"*.bias\"]"});
   CHECK(config.model.kind == ModelKind::kClient);
   CHECK_FALSE(config.model.built_in());
-  CHECK(config.job.slots == 3);
+  CHECK(config.job.slots == 4);
   CHECK(Parse(PrintJobConfig(config)) == config);
   CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("threads") && Contains("[optimizer]"));
   CHECK_THAT(Message(own + "[data]\nkind = \"synthetic\"\n"),

@@ -18,7 +18,7 @@ const float kInfinity = std::numeric_limits<float>::infinity();
 class ReplicaBench {
  public:
   explicit ReplicaBench(const std::string& more = "")
-      : config_(ParseJobConfig("[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n"
+      : config_(ParseJobConfig("[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\nslots = 1\n[model]\nkind = \"mlp\"\n"
                                "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\nmomentum = 0.5\n"
                                "lr = 1.0\n" +
                                    more,
