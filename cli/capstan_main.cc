@@ -46,8 +46,8 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
 // Whether `word` is an option, or one of `commands`; otherwise says what was probably meant.
 bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
   if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
-  std::fprintf(stderr, "capstan: no command of %s is named \"%s\"%s\nTry '%s --help'.\n", program.c_str(),
-               std::string(word).c_str(), DidYouMean(word, commands).c_str(), program.c_str());
+  Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
+                          DidYouMean(word, commands) + "\nTry '" + program + " --help'.");
   return false;
 }
 

@@ -36,7 +36,7 @@ void Describe(Command app, Arguments* arguments) {
 }
 
 int Fail(const std::string& message) {
-  std::fprintf(stderr, "capstan-server: %s\n", message.c_str());
+  Complain("capstan-server", message);
   return kExitUsage;
 }
 

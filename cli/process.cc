@@ -14,6 +14,8 @@
 #include <ctime>
 #include <filesystem>
 
+#include "common/utf8.h"
+
 namespace capstan::cli {
 
 std::string OwnFolder() {
@@ -82,7 +84,12 @@ void Say(Severity severity, std::string_view text) {
   std::snprintf(time.data(), time.size(), "%02d:%02d:%02d.%03d ", day.tm_hour, day.tm_min, day.tm_sec,
                 static_cast<int>(now.tv_usec / 1000));
   const char* word = severity == Severity::kInfo ? "" : severity == Severity::kWarning ? "warning: " : "error: ";
-  const std::string line = std::string(time.data()) + word + std::string(text) + "\n";
+  const std::string line = std::string(time.data()) + word + Printable(text) + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+}
+
+void Complain(std::string_view program, std::string_view text) {
+  const std::string line = std::string(program) + ": " + Printable(text) + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
 }
 

@@ -40,8 +40,10 @@ class StopSignals {
   int stop_signal_ = 0, stop_count_ = 0;
 };
 
-// One line on stderr with the time of day; any thread.
+// One line on stderr with the time of day; any thread. Here and in Complain, control bytes of files and peers are escaped.
 void Say(Severity severity, std::string_view text);
+// "PROGRAM: TEXT" on stderr: what is wrong with a call, or why it ended.
+void Complain(std::string_view program, std::string_view text);
 
 // The folder that this program lies in.
 std::string OwnFolder();

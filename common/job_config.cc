@@ -77,7 +77,7 @@ std::string Shown(const TomlValue& value) {
 
 bool IsEndpoint(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
+  if (colon == std::string_view::npos || colon == 0 || text.find('/') != std::string_view::npos) return false;
   const std::string_view port = text.substr(colon + 1);
   if (port.empty() || port.size() > 5) return false;
   unsigned number = 0;

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/utf8.h"
+
 namespace capstan::cli {
 
 Screen Screen::OfStderr() {
@@ -20,7 +22,7 @@ Screen Screen::OfStderr() {
 
 void Screen::Line(std::string_view text) {
   if (!live_.empty()) std::fputs("\r\033[K", stderr);
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  std::fprintf(stderr, "%s\n", Printable(text).c_str());
   if (!live_.empty()) std::fputs(live_.c_str(), stderr);
   std::fflush(stderr);
 }

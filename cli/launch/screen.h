@@ -15,7 +15,7 @@ class Screen {
   static Screen OfStderr();
 
   bool is_terminal() const { return width_ > 0; }
-  // A line that stays.
+  // A line that stays; control bytes of files and peers are escaped.
   void Line(std::string_view text);
   // Replaces the live line. Nothing when this is no terminal.
   void Live(const std::string& text);

@@ -180,7 +180,8 @@ TEST_CASE("slots that the file does not name follow from the batch, never from t
     CHECK(Parse(kSmallest, {workers, "job.mode=async"}).job.slots == 4);
     CHECK(Parse(kSmallest, {workers, "job.slots=5"}).job.slots == 5);
   }
-  CHECK(HashJobConfig(Parse(kSmallest, {"cluster.workers=1"})) == HashJobConfig(Parse(kSmallest, {"cluster.workers=6"})));
+  CHECK(HashJobConfig(Parse(kSmallest, {"cluster.workers=1"})) ==
+        HashJobConfig(Parse(kSmallest, {"cluster.workers=6"})));
 }
 
 TEST_CASE("an unknown key is an error with its place, the line and a suggestion", "[config]") {
@@ -298,6 +299,7 @@ TEST_CASE("a bad value says which key, which value, what is allowed", "[config]"
   CHECK_THAT(Message(kSmallest, {"model.hidden=64"}), Contains("a list, each a whole number from 1"));
   CHECK_THAT(Message(kSmallest, {"cluster.coordinator=nowhere"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"cluster.listen=h:70000"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"cluster.coordinator=http://h:1"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"limits.lease=0"}), Contains("a number above 0 and at most"));
   CHECK_THAT(Message(kSmallest, {"optimizer.kind=momentum", "optimizer.nesterov=5"}), Contains("true or false"));
   CHECK_THAT(Message(std::string(kSmallest) + "[metrics]\nlisten = 5\n"), Contains("a text in quotes"));

@@ -129,6 +129,9 @@ TEST_CASE("text that is missing, empty or short is refused with what to do", "[t
   folder.Write("short", "abc");
   std::filesystem::create_directories(folder.path("empty"));
   CHECK_THAT(Message(TextJob("nothing", 4), folder.path()), Contains("nothing: cannot read the data: No such file"));
+  CHECK_THAT(Message(TextJob("nothing", 4), folder.path()), Contains("below its --data-root"));
+  const std::string whole = Message(TextJob(folder.path("nothing"), 4), "/");  // as launch writes it
+  CHECK_THAT(whole, Contains("No such file") && Contains("check [data] path") && !Contains("--data-root"));
   CHECK_THAT(Message(TextJob("empty", 4), folder.path()), Contains("empty: no files in this folder"));
   CHECK_THAT(Message(TextJob("short", 4), folder.path()),
              Contains("short: 3 bytes of text, and one sample takes 5 ([model] context + 1)"));

@@ -52,6 +52,12 @@ ImageShape ImageOf(const DataSection& data) {
 Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const fs::path& data_root) {
   if (config.data.kind == DataKind::kSynthetic) return CreateSynthetic(config);
   CAPSTAN_ASSIGN_OR_RETURN(const fs::path path, ResolveDataPath(data_root, config.data.path));
+  std::error_code error;
+  if (fs::path(config.data.path).is_relative() && !fs::exists(path, error)) {
+    return Invalid(path.string() +
+                   ": cannot read the data: No such file or directory; [data] path is relative, so this " +
+                   "worker looks for it below its --data-root: check both");
+  }
   switch (config.data.kind) {
     case DataKind::kText: return TextDataset::Open(path, config.data, config.model.context);
     case DataKind::kTokens: return TokenDataset::Open(path, config.data, config.model.context);
