@@ -96,6 +96,7 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
   arguments->worker.libraries = kernels::SearchOf(std::getenv);
+  arguments->worker.on_job = [registry](const std::string& job) { registry->NameJob(job); };
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }
@@ -118,9 +119,16 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   Describe(line.root(), &arguments);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
-  if (PortOf(arguments.worker.coordinator) == 0) {
-    std::fprintf(stderr, "capstan-worker: --coordinator takes HOST:PORT, not \"%s\"\n",
-                 arguments.worker.coordinator.c_str());
+  const std::string& coordinator = arguments.worker.coordinator;
+  if (const std::string host_port = WithoutScheme(coordinator); host_port != coordinator) {
+    const std::size_t path = host_port.find('/');
+    Complain("capstan-worker", "--coordinator takes HOST:PORT, not \"" + coordinator + "\": write " +
+                                   host_port.substr(0, path) +
+                                   ", where that is not the port of the coordinator's page");
+    return kExitUsage;
+  }
+  if (PortOf(coordinator) == 0) {
+    Complain("capstan-worker", "--coordinator takes HOST:PORT, not \"" + coordinator + "\"");
     return kExitUsage;
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
@@ -130,7 +138,7 @@ int Main(int argc, char** argv) {
   StopSignals signals;
   Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);
   if (!trace.ok()) {
-    std::fprintf(stderr, "capstan-worker: %s\n", trace.status().message().c_str());
+    Complain("capstan-worker", trace.status().message());
     return kExitUsage;
   }
   arguments.worker.trace = trace->get();

@@ -1,6 +1,7 @@
 // RunServerProcess.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <chrono>
 #include <filesystem>
 
@@ -66,11 +67,13 @@ class ServerProcess {
     CAPSTAN_RETURN_IF_ERROR(StartShards());
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
-    exporter.status_json = [this] { return "{\"role\": \"" + name() + "\"}"; };
+    exporter.status_json = [this] { return StatusJson(); };
+    registry_->NameJob(options_.config.name());
     CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
     Announce();
     const Status status = WaitForEnd();
-    shards_.clear();  // their threads have ended
+    exporter_.reset();  // its page asks the shards
+    shards_.clear();    // their threads have ended
     WriteTrace(trace_.get());
     return status;
   }
@@ -79,6 +82,17 @@ class ServerProcess {
 
  private:
   std::string name() const { return "server-" + std::to_string(options_.index); }
+
+  std::string StatusJson() const {
+    nlohmann::ordered_json status = {{"role", name()},
+                                     {"job", options_.config.name()},
+                                     {"coordinator", options_.config.cluster.coordinator},
+                                     {"run_directory", run_dir_}};
+    for (const auto& shard : shards_) {
+      status["shards"].push_back(nlohmann::ordered_json::parse(shard->StatusJson(), nullptr, false));
+    }
+    return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  }
 
   // The one given, where it finds what a former life left, or a new one.
   Status MakeRunFolder() {

@@ -379,6 +379,7 @@ struct HeaderWriter {
     out.setBarrier(m.barrier);
     out.setReadable(m.readable.value);
     out.setGroupEpoch(m.group_epoch);
+    out.setNotice(ToText(CleanUtf8(m.notice, kTextBytesMax)));
     if (m.group.empty()) return;
     auto group = out.initGroup(faults.Count(m.group.size(), kListEntriesMax, "members of a group"));
     for (unsigned i = 0; i < group.size(); ++i) {
@@ -759,6 +760,7 @@ struct HeaderReader {
           {member.getSession()}, Text(member.getWorker(), "a worker's name"), GroupText(member.getAddress())};
     });
     m.group_epoch = in.getGroupEpoch();
+    m.notice = Text(in.getNotice(), "a notice");
     return m;
   }
   Beat Read(wire::Beat::Reader in) {

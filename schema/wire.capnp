@@ -341,6 +341,7 @@ struct View {
   group @15 :List(GroupMember);
   readable @16 :UInt64;
   groupEpoch @17 :UInt64;
+  notice @18 :Text;
 }
 
 struct Beat {

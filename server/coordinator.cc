@@ -279,6 +279,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
+  if (equal_slots_.See(generation_, step_, prepared, members_)) out->Say(Severity::kWarning, equal_slots_.text());
   step_ = step_.Next();
   if (verdict.next.held) held_ = step_;
   ForgetBackups();
@@ -524,27 +525,44 @@ std::string Coordinator::WaitingFor(Instant now) const {
   return who;
 }
 
-void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  const bool last = AwaitsLastSnapshot();
+bool Coordinator::MayWait() const {
   const bool ended = state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed;
-  if (!last && (ended || stop_requested_)) return;
-  const LimitsSection& limits = options_.config.limits;
-  const Instant waited = now - last_progress_;
+  return AwaitsLastSnapshot() || !(ended || stop_requested_);
+}
+
+// Whether the job has not begun.
+bool Coordinator::Gathering() const {
   const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
-  const bool gathering = !recover_ || (state_ == State::kCollecting && led_astray);
-  const double limit = gathering ? limits.join : limits.stall;
+  return !recover_ || (state_ == State::kCollecting && led_astray);
+}
+
+double Coordinator::WaitLimit() const {
+  return Gathering() ? options_.config.limits.join : options_.config.limits.stall;
+}
+
+std::string Coordinator::WaitingLine(Instant now) const {
+  const Instant waited = now - last_progress_;
+  if (!MayWait() || waited < Seconds(options_.config.limits.report)) return "";
   const std::string waiting = WaitingFor(now);
-  if (limit > 0 && waited >= Seconds(limit)) {
-    const char* const what = gathering ? "the job did not start within "
-                             : last    ? "the last snapshot was not complete after "
-                                       : "no step was committed for ";
+  return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
+         (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
+}
+
+void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
+  if (!MayWait()) return;
+  const Instant waited = now - last_progress_;
+  if (WaitLimit() > 0 && waited >= Seconds(WaitLimit())) {
+    const std::string waiting = WaitingFor(now);
+    const char* const what = Gathering()            ? "the job did not start within "
+                             : AwaitsLastSnapshot() ? "the last snapshot was not complete after "
+                                                    : "no step was committed for ";
     Fail(Timeout(what + WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
          out);
-  } else if (waited >= Seconds(limits.report) && now >= next_report_) {
-    next_report_ = now + Seconds(limits.report);
-    out->Say(Severity::kWarning, "waiting " + WholeSeconds(waited) + " for " +
-                                     (waiting.empty() ? "the shards' answers" : waiting) +
-                                     (limit > 0 ? "; giving up after " + WholeSeconds(Seconds(limit)) : ""));
+  } else if (now >= next_report_) {
+    const std::string line = WaitingLine(now);
+    if (line.empty()) return;
+    next_report_ = now + Seconds(options_.config.limits.report);
+    out->Say(Severity::kWarning, line);
   }
 }
 

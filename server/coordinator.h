@@ -29,6 +29,7 @@
 #include "server/barrier.h"
 #include "server/coordinator_log.h"
 #include "server/coordinator_options.h"
+#include "server/equal_slots.h"
 #include "server/followers.h"
 #include "server/local_groups.h"
 #include "server/membership.h"
@@ -109,6 +110,8 @@ class Coordinator {
   std::vector<ShardAddress> shards() const;
   // "server 1 (never seen), worker-2 (computing step 7 for 12 s)": whom the job waits for now; empty when nobody.
   std::string WaitingFor(Instant now) const;
+  // How the job is, an object of JSON for the status page.
+  std::string StatusJson(Instant now) const;
   // The view of somebody who only reads: no session, no slots.
   View ReaderView() const;
 
@@ -188,6 +191,10 @@ class Coordinator {
   SnapshotsKept MakeSnapshotsKept() const;
   // Adds the shards that have not written their part of the last snapshot.
   void AddMissingParts(std::string* names) const;
+  void NameEmptyShards(Outbox* out) const;
+  void NameIdleWorkers(Outbox* out);
+  std::string WhyIdle() const;
+  void SayRecovered(Instant now, Outbox* out);
   // The newest snapshot that is kept or given up.
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
@@ -225,6 +232,12 @@ class Coordinator {
   void ForgivePause(Instant now);
   std::string UnreachableFrom(const Worker& worker) const;
   void CheckDeadlines(Instant now, Outbox* out);
+  // "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while that is not worth a word.
+  std::string WaitingLine(Instant now) const;
+  // Whether somebody is to be waited for at all, and how long at most; 0: for ever.
+  bool MayWait() const;
+  bool Gathering() const;
+  double WaitLimit() const;
   void Record(StepRecord record, Instant now);
   std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
   static Instant Seconds(double seconds);
@@ -259,8 +272,14 @@ class Coordinator {
     std::string name;
   };
   std::optional<Founder> founder_;  // of generation_: whose first weights it begins with
-  Step step_;                       // under way
-  StepParameters parameters_;       // of step_
+  struct Setback {
+    Instant since{};
+    Step step;
+  };
+  std::optional<Setback> setback_;  // steps are to be done again; until the job runs
+  EqualSlots equal_slots_;
+  Step step_;                  // under way
+  StepParameters parameters_;  // of step_
   std::uint32_t attempt_ = 0;
   std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
   struct GroupWish {

@@ -16,20 +16,10 @@ namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
+constexpr Instant kStatusEvery = std::chrono::milliseconds(500);
 constexpr Instant kFarewellMax = std::chrono::seconds(3);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
-
-const char* Word(Coordinator::State state) {
-  switch (state) {
-    case Coordinator::State::kCollecting: return "gathering";
-    case Coordinator::State::kResetting: return "starting";
-    case Coordinator::State::kRunning: return "running";
-    case Coordinator::State::kFinished: return "finished";
-    case Coordinator::State::kStopped: return "stopped";
-    default: return "failed";
-  }
-}
 
 }  // namespace
 
@@ -49,6 +39,7 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->options_ = std::move(options);
+  loop->status_.Publish(loop->core_->StatusJson(Now()));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
 }
@@ -82,6 +73,7 @@ void CoordinatorLoop::Run() {
     SeeState(Now());
   }
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  status_.Publish(core_->StatusJson(Now()));
   ended_.store(true, std::memory_order_release);
   if (options_.on_end) options_.on_end();
 }
@@ -135,7 +127,11 @@ void CoordinatorLoop::WriteRecords() {
 // Carries the core's progress to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
   const Coordinator::State state = core_->state();
-  state_.store(state, std::memory_order_relaxed);
+  if (now >= next_status_ || state != published_) {
+    next_status_ = now + kStatusEvery;
+    published_ = state;
+    status_.Publish(core_->StatusJson(now));
+  }
   if (state == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
     running_generation_ = core_->generation();
     if (options_.on_running) options_.on_running(core_->shards());
@@ -202,19 +198,6 @@ void CoordinatorLoop::BeginFarewell(Status outcome) {
   if (!outcome_.ok() && options_.on_failed) options_.on_failed(outcome_);
 }
 
-std::string CoordinatorLoop::StatusJson() const {
-  const monitoring::CoordinatorMetrics& m = *metrics_;
-  const auto number = [](const monitoring::Gauge& gauge) {
-    return std::to_string(static_cast<std::uint64_t>(gauge.value()));
-  };
-  std::string json = "{\"role\": \"coordinator\", \"state\": \"" + std::string(Word(state_.load())) + "\"";
-  json += ", \"step\": " + number(m.step) + ", \"steps\": " + number(m.steps_wanted);
-  json += ", \"workers\": " + number(m.workers[monitoring::MemberState::kAlive]) + ", \"slots\": " + number(m.slots);
-  json += ", \"generation\": " + number(m.generation);
-  if (m.loss.value()) json += ", \"loss\": " + JsonNumber(*m.loss.value());
-  if (m.learning_rate.value()) json += ", \"learning_rate\": " + JsonNumber(*m.learning_rate.value());
-  if (m.validation_loss.value()) json += ", \"validation_loss\": " + JsonNumber(*m.validation_loss.value());
-  return json + "}";
-}
+std::string CoordinatorLoop::StatusJson() const { return status_.Read(); }
 
 }  // namespace capstan::server

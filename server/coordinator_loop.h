@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/mailbox.h"
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "monitoring/registry.h"
@@ -100,7 +101,9 @@ class CoordinatorLoop {
   Generation running_generation_;  // told to on_running
   bool concluded_before_ = false;  // the job was done when this process began
   Status outcome_;
-  std::atomic<CoordinatorState> state_{CoordinatorState::kCollecting};
+  Latest<std::string> status_;
+  CoordinatorState published_ = CoordinatorState::kCollecting;  // in status_
+  Instant next_status_{};
   std::atomic<int> stops_requested_{0};
   std::atomic<bool> ended_{false};
   std::thread thread_;

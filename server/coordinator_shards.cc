@@ -134,7 +134,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 
 std::string Coordinator::WhatALossCosts() const {
   if (AcknowledgesDurably()) return " with its log";
-  return std::string("; every shard goes back to ") + (manifests_.empty() ? "version 0" : "the newest snapshot");
+  return std::string("; every shard goes back to ") + (manifests_.empty() ? "step 0" : "the newest snapshot");
 }
 
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {

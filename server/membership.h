@@ -42,6 +42,7 @@ struct Worker {
   GroupState group = {};      // kNone; allreduce: of the present generation; sync: of `group_epoch`
   std::string group_text;     // as in its Beat
   std::uint64_t group_epoch = 0;
+  bool idle = false;  // it was named as one that no slot is left for
 };
 
 // kKeep: a worker keeps what it has, as far as its share goes. kByMachine: workers of one machine get neighbouring

@@ -79,6 +79,16 @@ void ShardLoop::RequestStop() {
   transport_->Wake();
 }
 
+std::string ShardLoop::StatusJson() const {
+  const auto number = [](double value) { return std::to_string(static_cast<std::uint64_t>(value)); };
+  const monitoring::ShardMetrics& m = *metrics_;
+  const double bytes = m.parameter_bytes.value();
+  return "{\"shard\": " + std::to_string(options_.shard.shard) + ", \"address\": \"" + endpoint_ +
+         "\", \"parameters\": " + number(bytes / sizeof(float)) + ", \"weights_mib\": " + number(bytes / (1 << 20)) +
+         ", \"optimizer_mib\": " + number(m.optimizer_bytes.value() / (1 << 20)) +
+         ", \"version\": " + number(m.version.value()) + "}";
+}
+
 void ShardLoop::Run() {
   const FloatControl float_control;
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());

@@ -54,6 +54,8 @@ class ShardLoop {
   // tcp://host:port where others reach this shard.
   const std::string& endpoint() const { return endpoint_; }
   void RequestStop();
+  // What it holds, an object for the status page; any thread.
+  std::string StatusJson() const;
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Why it ended; ok when it was told to. Requires ended().
   const Status& outcome() const { return outcome_; }

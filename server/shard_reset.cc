@@ -209,7 +209,10 @@ Status Shard::CheckMemory(std::uint64_t elements, Outbox* out) const {
     return Invalid(account + ", more than the " + std::to_string(options_.memory_bytes_max >> 20) +
                    " MiB of this machine; use more servers or a smaller model");
   }
-  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + " holds " + account);
+  const std::string held =
+      elements == 0 ? " holds no parameters" : " holds " + std::to_string(elements) + " parameters";
+  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + held + ", and needs up to " +
+                                std::to_string(bytes >> 20) + " MiB of memory");
   return {};
 }
 

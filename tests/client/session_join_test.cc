@@ -50,6 +50,25 @@ TEST_CASE("a session asks for the job file until it comes, then declares what it
   CHECK(bench.connected.empty());  // nobody to talk to before the job runs
 }
 
+TEST_CASE("a notice of the coordinator is said once, and again when it is another", "[client][join]") {
+  SessionBench bench;
+  bench.Declare();
+  const auto said = [&](const std::string& notice) {
+    bench.Forget();
+    View view = bench.MakeView({0});
+    view.notice = notice;
+    bench.FromCoordinator(view);
+    std::string all;
+    for (const Notice& line : bench.out().notices) all += line.text + ";";
+    return all;
+  };
+  CHECK(said("").empty());
+  CHECK(said("no slot") == "no slot;");
+  CHECK(said("no slot").empty());
+  CHECK(said("equal slots") == "equal slots;");
+  CHECK(said("").empty());
+}
+
 TEST_CASE("a session says its rank with every join", "[client][join][rank]") {
   SessionOptions options;
   options.name = "w";

@@ -158,6 +158,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   const std::vector<SlotIndex> before = view_ ? view_->slots : std::vector<SlotIndex>();
   const bool had_view = view_ != nullptr;
+  if (!view.notice.empty() && (!had_view || view.notice != view_->notice)) out->Say(Severity::kWarning, view.notice);
   view_ = std::make_unique<View>(view);
   // A group adds up what it was formed for: who deals its slots anew begins another generation.
   if (Replicated() && had_view && view.generation == generation_) view_->slots = before;

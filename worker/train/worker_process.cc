@@ -103,6 +103,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   const std::string machine = options.machine.empty() ? MachineName() : options.machine;
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, machine));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
+  options.on_job(config.name());
   ClientDevices devices;
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                            MakeClient(std::move(connection), config, options, devices));

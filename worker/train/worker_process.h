@@ -30,6 +30,7 @@ struct WorkerOptions {
   kernels::LibrarySearch libraries = {};  // where cuBLASLt may be
   monitoring::Trace* trace = nullptr;     // null: none is kept
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
+  std::function<void(const std::string&)> on_job = [](const std::string&) {};  // its name, once that is known
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
