@@ -1,11 +1,14 @@
 // RunCoordinatorProcess.
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
+#include "cli/launch/progress.h"
 #include "cli/new_job.h"
+#include "cli/report/job_lines.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
 #include "common/job/cluster_section.h"
@@ -20,6 +23,7 @@
 namespace capstan::cli {
 namespace {
 
+constexpr std::chrono::seconds kProgressEvery{5};
 constexpr double kLogWaitSeconds = 10;  // for a former coordinator of this run directory to end
 
 class CoordinatorProcess {
@@ -38,13 +42,23 @@ class CoordinatorProcess {
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
       const std::optional<std::vector<ShardAddress>> shards = shards_.TryPop();
       if (shards && !events_.launched()) WriteDownShards(*shards);
+      if (progress_) ShowProgress();
     }
     if (!loop_->outcome().ok()) return loop_->outcome();
-    Say(Severity::kInfo, "done: all steps are committed; the weights are in " + run_dir_ + "/final.safetensors");
+    if (progress_) ShowProgress();
+    Say(Severity::kInfo, "done: all steps are committed");
+    if (!progress_) return {};
+    for (const std::string& line : EndLines(*progress_, run_dir_ + "/final.safetensors")) Say(Severity::kInfo, line);
     return {};
   }
 
   int stop_signal() { return signals_.stop_signal(); }
+  // A start that failed leaves nothing behind.
+  void Discard() {
+    exporter_.reset();
+    loop_.reset();
+    if (directory_) (void)directory_->Discard();
+  }
   // Whether people have been told already that it failed.
   bool said_failure() const { return failure_.has_value(); }
 
@@ -56,6 +70,7 @@ class CoordinatorProcess {
                              RunDirectory::Take(run_dir_, options_.config.name(), options_.begin));
     directory_.emplace(std::move(directory));
     run_dir_ = directory_->path();
+    progress_.emplace(run_dir_ + "/metrics.jsonl", options_.config.steps());
     CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
     return WritePid(run_dir_, "coordinator", getpid());
   }
@@ -90,15 +105,35 @@ class CoordinatorProcess {
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
     exporter.status_json = [this] { return loop_->StatusJson(); };
+    registry_->NameJob(options_.config.name());
     CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
     return {};
   }
 
   void Announce() {
-    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" at " + endpoints_.coordinator +
-                             ", metrics at http://" + exporter_->address() + "/, run directory " + run_dir_);
+    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
+                             endpoints_.coordinator + ", metrics at http://" + exporter_->address() +
+                             "/, run directory " + run_dir_);
     events_.Ready({endpoints_.coordinator}, exporter_->address());
-    if (!events_.launched()) WriteDownShards({});
+    if (events_.launched()) return;  // the launcher has said the rest
+    if (PortOf(options_.config.cluster.coordinator) == 0) {
+      Say(Severity::kInfo, "cluster.coordinator leaves the port open, and " + endpoints_.coordinator +
+                               " was free: start servers with --set cluster.coordinator=" + endpoints_.coordinator +
+                               ", workers with --coordinator " + endpoints_.coordinator);
+    }
+    if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Say(Severity::kWarning, idle);
+    WriteDownShards({});
+  }
+
+  // By hand: validations as they come, and where the job stands as long as it moves.
+  void ShowProgress() {
+    for (const std::string& line : progress_->Update()) Say(Severity::kInfo, line);
+    const auto now = std::chrono::steady_clock::now();
+    const std::string line = progress_->Line();
+    if (line.empty() || line == said_progress_ || now < next_progress_) return;
+    next_progress_ = now + kProgressEvery;
+    said_progress_ = line;
+    Say(Severity::kInfo, line);
   }
 
   // On the loop's thread.
@@ -129,6 +164,9 @@ class CoordinatorProcess {
   int stops_asked_ = 0;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;
+  std::optional<Progress> progress_;  // by hand; else the launcher shows it
+  std::string said_progress_;
+  std::chrono::steady_clock::time_point next_progress_{};
   std::string run_dir_;
   Endpoints endpoints_;
   Mailbox<std::vector<ShardAddress>> shards_{64};
@@ -148,6 +186,7 @@ int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter
     events.Failed(status.message());
   }
   const int signal = process.stop_signal();
+  if (signal == 0) process.Discard();
   return signal != 0 ? kExitSignal + signal : kExitFailed;
 }
 

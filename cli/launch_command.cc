@@ -7,6 +7,7 @@
 
 #include "cli/launch/launcher.h"
 #include "cli/new_job.h"
+#include "cli/report/job_lines.h"
 #include "common/job/cluster_section.h"
 #include "common/job/data_section.h"
 #include "common/job/job_section.h"
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSamplePrompt = "\n";
 
 int Fail(const std::string& message, int code) {
-  std::fprintf(stderr, "capstan: %s\n", message.c_str());
+  Complain("capstan", message);
   return code;
 }
 
@@ -42,15 +43,6 @@ Result<std::string> WriteSample(const JobConfig& config, const std::string& weig
   return train::SampleText(config, weights, kSamplePrompt, options);
 }
 
-// A model writes any bytes; a terminal is shown text alone.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
-  }
-  return CleanUtf8(text, text.size());
-}
-
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
                 Screen* screen) {
   const std::string weights = directory.path() + "/final.safetensors";
@@ -63,7 +55,7 @@ void ShowResult(const JobConfig& config, const RunDirectory& directory, const Pr
   std::string done = "done: " + Count(progress.steps_done(), "step") + " in " + Duration(seconds);
   if (progress.steps_skipped() > 0) done += ", " + std::to_string(progress.steps_skipped()) + " of them skipped";
   screen->Line(done);
-  screen->Line("weights: " + weights);
+  for (const std::string& line : EndLines(progress, weights)) screen->Line(line);
   screen->Line("run directory: " + directory.path() + " (metrics.jsonl, logs/, job.toml)");
 }
 
@@ -119,9 +111,9 @@ int RunLaunch(const LaunchArguments& arguments) {
     return Fail(status.message(), kExitFailed);
   }
   Screen screen = Screen::OfStderr();
-  screen.Line("job \"" + config.job.name + "\": " + Count(config.job.steps, "step") + ", " +
-              Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
-              "; run directory " + directory->path());
+  screen.Line("job \"" + config.job.name + "\": " + SizeText(config) + ", " + Count(config.cluster.servers, "server") +
+              ", " + Count(config.cluster.workers, "worker") + "; run directory " + directory->path());
+  if (const std::string idle = IdleWorkersText(config); !idle.empty()) screen.Line("warning: " + idle);
   const auto start = std::chrono::steady_clock::now();
   Launcher launcher(config, *directory, OwnFolder(), {arguments.max_restarts, arguments.begin, arguments.trace},
                     &signals, &screen);
@@ -131,6 +123,12 @@ int RunLaunch(const LaunchArguments& arguments) {
   if (const int signal = signals.stop_signal(); signal != 0) {
     const std::string where = status.ok() ? "stopped" : status.message();
     return Fail(where + "\ncapstan: run directory: " + directory->path(), kExitSignal + signal);
+  }
+  if (!status.ok() && directory->Discard()) {
+    return Fail(
+        status.message() +
+            "\ncapstan: the job failed before its first step; its run directory is removed (--run-dir keeps one)",
+        kExitFailed);
   }
   if (!status.ok())
     return Fail(status.message() + "\ncapstan: the job failed; its logs are in " + directory->path() + "/logs",

@@ -82,7 +82,8 @@ Result<std::string> MakeDefaultFolder(const std::string& job_name) {
 }
 
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
-  if (path.empty()) {
+  const bool is_default = path.empty();
+  if (is_default) {
     CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
   } else {
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
@@ -94,7 +95,15 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   }
   CAPSTAN_RETURN_IF_ERROR(ClearSnapshots(path + "/snapshots"));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
+  directory.is_default_ = is_default;
   return directory;
+}
+
+bool RunDirectory::Discard() const {
+  if (!is_default_ || HoldsRun(path_)) return false;
+  std::error_code error;
+  fs::remove_all(path_, error);
+  return !fs::exists(path_, error);
 }
 
 Result<RunDirectory> RunDirectory::Open(const std::string& path) {

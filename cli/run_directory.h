@@ -35,6 +35,9 @@ class RunDirectory {
   // Create or Open.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
+  // Removes it where it was made under a default name and no step was ever committed into it: a start that failed leaves
+  // nothing to look for. Whether it did. It stays held, and is not used any more.
+  bool Discard() const;
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
  private:
@@ -44,6 +47,7 @@ class RunDirectory {
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
+  bool is_default_ = false;  // nobody has chosen its name
 };
 
 // In a run directory whose weights were not made by steps of its own.
