@@ -10,7 +10,7 @@ std::vector<Family> Registry::Read() const {
   FamilyTable table;
   Describe(build_, table);
   if (!job.empty())
-    table.Gauges("capstan_job_info", "The job that this process is part of.", Merge::kMax).Add(1.0, {{"job", job}});
+    table.Gauges("capstan_job_info", "The job that this process is part of.", Merge::kMax).Add(1.0, {{"name", job}});
   std::apply(
       [&table](const auto&... list) {
         const auto describe_all = [&table](const auto& structs) {

@@ -35,7 +35,8 @@ class Registry {
     return metrics;
   }
 
-  // The job that this process is part of, as soon as it is known; a label of capstan_job_info.
+  // The job that this process is part of, as soon as it is known; the label "name" of
+  // capstan_job_info: "job" is one that Prometheus gives to what it scrapes.
   void NameJob(std::string job) {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);

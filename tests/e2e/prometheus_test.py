@@ -14,7 +14,7 @@ PROCESSES = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
 EVERYWHERE = {
     'count(up == 1)': 5,
     'count(capstan_build_info{version!="unknown"} == 1)': 5,
-    'count(capstan_job_info{job="small"} == 1)': 5,
+    'count(capstan_job_info{name="small"} == 1)': 5,
     'count(capstan_network_receive_bytes_total{plane="control"} > 0)': 5,
     'count(capstan_network_transmit_messages_total{plane="control"} > 0)': 5,
     'sum(capstan_network_errors_total{kind="decode"})': 0,

@@ -20,7 +20,7 @@ TEST_CASE("the job has a series of its own once its name is known", "[monitoring
   Registry registry;
   CHECK(PrometheusText(registry).find("capstan_job_info") == std::string::npos);
   registry.NameJob("digits \"x\"");
-  CHECK(PrometheusText(registry).find("\ncapstan_job_info{job=\"digits \\\"x\\\"\"} 1\n") != std::string::npos);
+  CHECK(PrometheusText(registry).find("\ncapstan_job_info{name=\"digits \\\"x\\\"\"} 1\n") != std::string::npos);
 }
 
 TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[monitoring]") {

@@ -55,7 +55,7 @@ class CsvReader {
     for (std::size_t i = 0; i < head.size(); ++i) {
       const auto byte = static_cast<unsigned char>(head[i]);
       if (byte >= 0x20 && byte != 0x7F) continue;
-      if (head[i] == '\n' || head[i] == '\r' || head[i] == '\t' || head[i] == '\f') continue;
+      if (head[i] == '\n' || head[i] == '\r' || head[i] == '\t') continue;
       return Invalid(name_ + ": is not text: its byte " + std::to_string(i) + " is " +
                      PrintableLine(head.substr(i, 1)) +
                      "; [data] kind = \"csv\" reads rows of numbers in ASCII or UTF-8, packed by gzip or not");
