@@ -294,11 +294,13 @@ def connect(coordinator: str, worker: str | None = None, *, rank: int | None = N
     client waits for, and since when) on a thread of the client's own.
 
     With `rank`, from 0, of `ranks`, as many as the job has slots, it alone computes slot `rank`, and the job waits for
-    it when it is lost; either every worker of a job has a rank, or none has.
+    it when it is lost; either every worker of a job has a rank, or none has. Its name is "rank-N" unless it is given one,
+    so that whoever is started in its place takes over.
     """
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
-    name = worker if worker is not None else f"{socket.gethostname()}-{os.getpid()}"
+    own = f"{socket.gethostname()}-{os.getpid()}" if rank is None else f"rank-{rank}"
+    name = worker if worker is not None else own
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", coordinator), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))

@@ -1,0 +1,35 @@
+"""Which of the job's processes this one is."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from capstan.client import Work
+from capstan.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A number of its own, where connect() was given a rank or capstan launch gave an index: it stays with the process
+    and with whoever is started in its place. Without one, a process is known by its slots."""
+
+    rank: int | None = None
+    ranks: int = 0
+
+    @classmethod
+    def given(cls, rank: int | None, ranks: int) -> Identity:
+        if rank is not None:
+            return cls(rank, ranks)
+        index, indexes = os.environ.get("CAPSTAN_INDEX"), os.environ.get("CAPSTAN_INDEXES")
+        if index is None or indexes is None:
+            return cls()
+        if not (index.isdecimal() and indexes.isdecimal() and int(index) < int(indexes)):
+            raise Invalid(f"CAPSTAN_INDEX is {index!r} and CAPSTAN_INDEXES is {indexes!r}: an index is counted from 0 and "
+                          "below their number; unset both, or set them as capstan launch does")
+        return cls(int(index), int(indexes))
+
+    def rank_in(self, newest: Work | None) -> int:
+        """-1: the process has neither a number nor a slot."""
+        if self.rank is not None:
+            return self.rank
+        return min(newest.slot_indices, default=-1) if newest is not None else -1
