@@ -13,8 +13,8 @@ train, held_out = slice(0, 1500), slice(1500, None)
 torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(128, 10))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.01)
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=235)
-loader = DataLoader(TensorDataset(images[train], labels[train]), batch_size=32, shuffle=True)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=120)
+loader = DataLoader(TensorDataset(images[train], labels[train]), batch_size=64, shuffle=True)
 
 for epoch in range(5):
     for x, y in loader:

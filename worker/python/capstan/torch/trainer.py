@@ -23,7 +23,6 @@ from capstan.torch.gradients import Gradients
 from capstan.torch.identity import Identity
 from capstan.torch.interval import Interval
 from capstan.torch.last_version import LastVersion
-from capstan.torch.losses import Samples, Weight, weigh
 from capstan.torch.optimizer_calls import Step, replace_calls
 from capstan.torch.parameters import Parameter, lay_over
 from capstan.torch.passes import Batches, Handout, Passes
@@ -32,6 +31,7 @@ from capstan.torch.rounds import Rounds
 from capstan.torch.rules import rule_of
 from capstan.torch.schedule import Schedule, refuse_unknown
 from capstan.torch.tally import Tally
+from capstan.torch.weighing import Weighing
 
 _log = logging.getLogger("capstan")
 
@@ -64,6 +64,7 @@ class Trainer:
         self._job = client.job
         self._rounds = Rounds(client, self._round_begins, self._job_ends)
         self._tally = Tally()  # of the slot under way
+        self._weighing = Weighing(self._job["job"], None)  # of losses
         self._parameters: list[Parameter] = []
         self._gradients = Gradients([])
         self._rates: Rates | None = None  # None: prepare() has not come yet
@@ -74,7 +75,6 @@ class Trainer:
         self._replays = False  # whoever asks for samples follows the job where it goes
         self._follows = False  # the loop begins where the job is
         self._held_back = False  # the slot under way ends when the script has shown how often its scheduler acts
-        self._said_samples = False  # that a slot has others than job.global_batch says
         self._has_left = False
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
@@ -150,19 +150,18 @@ class Trainer:
         the prepared loader knows by itself; with reduction="sum" their sum, whose gradient over the global batch is the
         step's, as PyTorch alone has it. With `divided` the losses of a slot's pieces add up to the slot's."""
         self._must_have_a_slot()
-        count = self._samples_of(samples)
+        counts = self._weighing.samples(self.global_step, self._piece, samples, self._tally)
         self._gradients.must_be_clear()
-        slot_samples = self._samples_of_slot(count)
-        weight = self._weigh(loss, count, slot_samples, reduction, divided)
+        weight = self._weighing.weight(loss, counts, self._tally, reduction, divided)
         if not self._gradients.begun:
-            self._begin(slot_samples)
+            self._begin(counts.slot)
         if self._handout is not None and self._passes is not None:
             self._handout.let_go()
             self._passes.has_computed()
         scale = self.loss_scale * weight.gradient
         with self._gradients.all_or_nothing():
             self._gradients.compute(loss if scale == 1 else torch.mul(loss, scale), last=not self._tally.more_to_come)
-        self._tally.computed += count
+        self._tally.computed += counts.loss
         self._tally.loss_sum += float(loss.detach()) * weight.loss
 
     @contextlib.contextmanager
@@ -239,8 +238,6 @@ class Trainer:
         if self._has_left:
             return
         self._has_left = True
-        if self._held_back:
-            self._loop_goes_on()
         if reason is None and self._rates is not None and not self.done:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
@@ -303,8 +300,7 @@ class Trainer:
         """A slot begins to be computed: nothing of it has left."""
         slot = self._rounds.slot
         assert slot is not None
-        if self._handout is None:
-            self._look_at_samples(slot, samples)
+        self._weighing.look_at_slot(slot, samples)
         self._tell_rates(slot)
         self._tally.samples = samples
         self._gradients.begin(slot, samples)
@@ -331,18 +327,13 @@ class Trainer:
     def _steps(self) -> int:
         return int(self._job["job"]["steps"])
 
-    @property
-    def _share(self) -> int:
-        """Samples of a slot, where a global batch is full."""
-        return -(-int(self._job["job"]["global_batch"]) // int(self._job["job"]["slots"]))
-
     def _take_over(self, loader: Any) -> Fetcher:
         job = self._job["job"]
         fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"], slots=job["slots"])
         self._passes, self._handout = Passes(fetcher.plan.steps_per_epoch, job["steps"]), Handout(fetcher)
         self._replays = self._follows = True
-        if loader.batch_size > self._share and loader.batch_size != job["global_batch"]:
-            _log.warning("%s", messages.cut_batches(loader.batch_size, self._share, job["global_batch"], job["slots"]))
+        self._weighing = Weighing(job, fetcher.plan)
+        self._weighing.look_at_loader(loader.batch_size)
         return fetcher
 
     def _say_topology(self) -> None:
@@ -392,7 +383,7 @@ class Trainer:
         if self._handout.piece is piece:
             raise Invalid(messages.PLAIN_BACKWARD if self._gradients.of_the_script() else messages.NOTHING_COMPUTED)
         if self._rounds.slot is slot and (piece.last or not self._handout.stepped):
-            raise Invalid(messages.NO_STEP.format(share=self._share))
+            raise Invalid(messages.NO_STEP.format(share=self._weighing.share))
 
     def _loop_goes_on(self) -> None:
         """The script asks for something to compute, or computes: it has called its scheduler by now, if it does so after
@@ -469,40 +460,6 @@ class Trainer:
         if not self._follows and self.global_step > 0:
             raise Invalid(messages.begins_late(self.global_step))
         self._follows = True
-
-    def _look_at_samples(self, slot: Slot, samples: int) -> None:
-        """Of a loop that brings them itself."""
-        job = self._job["job"]
-        begin, end = (job["global_batch"] * part // job["slots"] for part in (slot.index, slot.index + 1))
-        if samples != end - begin and not self._said_samples:
-            self._said_samples = True
-            _log.warning("%s", messages.other_samples(slot.index, samples, job["global_batch"], job["slots"], end - begin))
-
-    def _samples_of(self, samples: int | None) -> int:
-        if self._piece is not None:
-            return len(self._piece.samples)
-        if self._handout is not None:
-            raise Invalid(messages.TWO_OF_A_BATCH)
-        if samples is None or samples < 1:
-            raise Invalid(messages.NO_SAMPLES)
-        if self._gradients.begun and not self._tally.more_to_come:
-            raise Invalid(messages.TWO_OF_A_SLOT)
-        return samples
-
-    def _samples_of_slot(self, count: int) -> int:
-        if self._piece is not None:
-            return self._piece.slot_samples
-        return self._tally.samples if self._gradients.begun else count
-
-    def _weigh(self, loss: torch.Tensor, count: int, slot_samples: int, reduction: str | None,
-               divided: bool | None) -> Weight:
-        """What the loss is of the mean over the slot's samples."""
-        job = self._job["job"]
-        step_samples = job["global_batch"] if self._handout is None else self._handout.plan.samples_in(self.global_step)
-        pieces = self._tally.more_to_come or count != slot_samples
-        said = divided if divided is not None else self._tally.divided
-        return weigh(loss, Samples(count, slot_samples, step_samples), reduction=reduction, divided=said, pieces=pieces,
-                     slots=job["slots"])
 
 
 def _at_exit(trainer: weakref.ref[Trainer], process: int) -> None:
