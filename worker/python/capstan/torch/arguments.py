@@ -21,7 +21,7 @@ def _name_of(thing: Any) -> str:
         return "loader"
     if hasattr(thing, "step"):
         return "scheduler"
-    raise Invalid(f"prepare() was given a {type(thing).__name__}; it takes a model, an optimizer, DataLoaders and a "
+    raise Invalid(f"prepare() was given something of type {type(thing).__name__}; it takes a model, an optimizer, DataLoaders and a "
                   "scheduler, in any order")
 
 
@@ -63,5 +63,4 @@ class Arguments:
 
     def answer(self, loader: Any) -> Any:
         """The same things in the same order, `loader` in place of the one that the job takes over."""
-        answer = tuple(loader if thing is self.loader else thing for thing in self.given)
-        return answer
+        return tuple(loader if thing is self.loader else thing for thing in self.given)

@@ -59,9 +59,12 @@ def looks_like_a_sum(loss: torch.Tensor) -> bool:
 
 
 def looks_divided(loss: torch.Tensor) -> bool:
-    """A mean, divided by a number; a sum that is divided is a mean."""
+    """A mean, divided by another number than 1; a sum that is divided is a mean."""
     node = loss.grad_fn
     if node is None or not node.name().startswith("Div"):
+        return False
+    divisor = getattr(node, "_saved_other", None)
+    if isinstance(divisor, torch.Tensor) and divisor.numel() == 1 and divisor.item() == 1:
         return False
     return "mean" in _kinds(node.next_functions[0][0])
 

@@ -36,7 +36,7 @@ def _answer(call: str, arguments: tuple[object, ...]) -> str:
             return _clipping(frame.f_locals.get("max_norm"))
         if name == "clip_grad_value_":
             return _CLIP_VALUE
-        if file.endswith("grad_scaler.py") and "capstan" not in file:
+        if file.endswith("amp/grad_scaler.py"):
             return _SCALER
         frame = frame.f_back  # type: ignore[assignment]
     in_place = call.endswith("_") and not call.endswith("__")
