@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from capstan.client import Work
 from capstan.errors import Invalid
 
 
@@ -28,8 +27,6 @@ class Identity:
                           "below their number; unset both, or set them as capstan launch does")
         return cls(int(index), int(indexes))
 
-    def rank_in(self, newest: Work | None) -> int:
-        """-1: the process has neither a number nor a slot."""
-        if self.rank is not None:
-            return self.rank
-        return min(newest.slot_indices, default=-1) if newest is not None else -1
+    def rank_with(self, slots: list[int]) -> int:
+        """Of the process that has these slots. -1: it has neither a number nor a slot."""
+        return self.rank if self.rank is not None else min(slots, default=-1)

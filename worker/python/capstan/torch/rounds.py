@@ -16,6 +16,7 @@ class Rounds:
         self._rest: Iterator[Slot] = iter(())  # slots of the round that have not begun
         self.work: Work | None = None  # the round under way; None: there is none yet, or no more
         self.newest: Work | None = None  # the last one there was
+        self._computed: dict[int, int] = {}  # in which step each slot was last this process's
         self.slot: Slot | None = None  # the slot under way
         self.done = False  # the job's last step is taken
 
@@ -37,6 +38,14 @@ class Rounds:
         assert slot is not None
         return slot
 
+    def own_slots(self) -> list[int]:
+        """Those of this process, in order: of the newest round, or where a round is of one slot, of this step and the
+        one before. None before the first round."""
+        if self.newest is None:
+            return []
+        oldest = self.newest.step - (0 if self._client.job["job"]["mode"] == "sync" else 1)
+        return sorted(slot for slot, step in self._computed.items() if step >= oldest)
+
     def is_last(self, slot: Slot) -> bool:
         """Of the round's slots."""
         assert self.work is not None
@@ -51,5 +60,8 @@ class Rounds:
             self._ends()
             return
         self.newest = self.work
+        if before is not None and before.generation != self.work.generation:
+            self._computed.clear()
+        self._computed.update(dict.fromkeys(self.work.slot_indices, self.work.step))
         self._rest = self.work.slots
         self._begins(self.work, before)

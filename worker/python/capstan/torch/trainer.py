@@ -271,7 +271,7 @@ class Trainer:
         """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it is
         started again. A process that was started by hand has the number of its first slot, and another one when slots
         move."""
-        return self._identity.rank_in(self._rounds.newest)
+        return self._identity.rank_with(self._rounds.own_slots())
 
     @property
     def ranks(self) -> int:
@@ -436,8 +436,7 @@ class Trainer:
             self._last.take_optimizer_state()
 
     def _own_slots(self) -> Sequence[int]:
-        newest = self._rounds.newest
-        return newest.slot_indices if newest is not None else range(int(self._job["job"]["slots"]))
+        return self._rounds.own_slots() or range(int(self._job["job"]["slots"]))
 
     # ---- what a call needs ------------------------------------------------------------------------------------------
 
