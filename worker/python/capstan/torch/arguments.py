@@ -21,8 +21,8 @@ def _name_of(thing: Any) -> str:
         return "loader"
     if hasattr(thing, "step"):
         return "scheduler"
-    raise Invalid(f"prepare() was given something of type {type(thing).__name__}; it takes a model, an optimizer, DataLoaders and a "
-                  "scheduler, in any order")
+    raise Invalid(f"prepare() was given something of type {type(thing).__name__}; it takes a model, an optimizer, "
+                  "DataLoaders and a scheduler, in any order")
 
 
 @dataclass
@@ -56,8 +56,8 @@ class Arguments:
         if getattr(self, name) is None:
             setattr(self, name, thing)
         elif name == "model":
-            raise Invalid("prepare() was given two models: make them one, torch.nn.ModuleList([first, second]), with one "
-                          "optimizer over both, or train each in a job and a trainer of its own")
+            raise Invalid("prepare() was given two models: make them one, torch.nn.ModuleList([first, second]), with "
+                          "one optimizer over both, or train each in a job and a trainer of its own")
         elif name != "loader":
             raise Invalid(f"prepare() was given two {name}s: a job has one")
 

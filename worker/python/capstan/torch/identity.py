@@ -23,8 +23,8 @@ class Identity:
         if index is None or indexes is None:
             return cls()
         if not (index.isdecimal() and indexes.isdecimal() and int(index) < int(indexes)):
-            raise Invalid(f"CAPSTAN_INDEX is {index!r} and CAPSTAN_INDEXES is {indexes!r}: an index is counted from 0 and "
-                          "below their number; unset both, or set them as capstan launch does")
+            raise Invalid(f"CAPSTAN_INDEX is {index!r} and CAPSTAN_INDEXES is {indexes!r}: an index is counted from 0 "
+                          "and below their number; unset both, or set them as capstan launch does")
         return cls(int(index), int(indexes))
 
     def rank_with(self, slots: list[int]) -> int:

@@ -31,8 +31,8 @@ class Interval:
     def adopt(self, word: str) -> None:
         """What the job was begun with."""
         if self.word not in (None, word):
-            raise Invalid(f'the job\'s {self._name} acts once each {word}, and this script\'s once each {self.word}: go '
-                          f'on with prepare(..., scheduler_interval="{word}"), or begin another job')
+            raise Invalid(f'the job\'s {self._name} acts once each {word}, and this script\'s once each {self.word}: '
+                          f'go on with prepare(..., scheduler_interval="{word}"), or begin another job')
         self.word = word
 
     def pass_begins(self) -> None:
@@ -51,9 +51,9 @@ class Interval:
             return
         if self.word is None:
             if self._steps_per_epoch is None:
-                raise Invalid(f"{self._name}.step() is not called after optimizer.step(), and a loop without a prepared "
-                              "loader has no epochs after which it could act: call it after each optimizer.step(), or "
-                              "give prepare() the loader")
+                raise Invalid(f"{self._name}.step() is not called after optimizer.step(), and a loop without a "
+                              "prepared loader has no epochs after which it could act: call it after each "
+                              "optimizer.step(), or give prepare() the loader")
             self.word = "epoch"
         elif self.word == "step" and not self._is_told:
             raise Invalid(f"{self._name}.step() was called after earlier calls of optimizer.step(), and not after this "
@@ -71,8 +71,8 @@ class Interval:
         elif self.word == "epoch" and self._in_pass and self._steps > 0:
             raise Invalid(f"{self._name}.step() is called within an epoch, {self._steps} calls of optimizer.step() after "
                           'the last time, and it acts after each epoch here: prepare(..., scheduler_interval="step") '
-                          "has it act after each step; for anything else use LambdaLR with a function of the step. Begin "
-                          "a new job with it")
+                          "has it act after each step; for anything else use LambdaLR with a function of the step. "
+                          "Begin a new job with it")
         elif self.word == "step" and self._steps > 1:
             raise Invalid(f"{self._name}.step() is called once for {self._steps} calls of optimizer.step(), and it acts "
                           'after each step here: write prepare(..., scheduler_interval="epoch"), and begin a new job')

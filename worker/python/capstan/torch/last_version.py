@@ -1,5 +1,5 @@
-"""What the servers have, copied into the script's model and optimizer: the optimizer's state when the script saves it, and
-the last weights when the job is done."""
+"""What the servers have, copied into the script's model and optimizer: the optimizer's state when the script saves it,
+and the last weights when the job is done."""
 from __future__ import annotations
 
 import logging

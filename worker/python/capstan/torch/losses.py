@@ -1,5 +1,5 @@
-"""What a loss is of: the mean over its samples, their sum, or a mean that the script has divided already. Where the graph
-behind it says something else than the call does, the call is asked to say it."""
+"""What a loss is of: the mean over its samples, their sum, or a mean that the script has divided already. Where the
+graph behind it says something else than the call does, the call is asked to say it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ _LOOKS_LIKE_A_SUM = (
     'trainer.backward(loss, reduction="sum"), which gives the gradient of the sum over the global batch, as PyTorch alone '
     'has it, or reduction="mean" where it is a mean')
 _LOOKS_DIVIDED_PIECES = (
-    "the loss is a mean that was divided before backward(), and the job weighs the pieces of a slot by their samples: leave "
-    "the division out, or write accumulate(samples, divided=True) around the calls, or backward(loss, divided=True) with a "
-    "prepared loader; divided=False says that the division belongs to the loss")
+    "the loss is a mean that was divided before backward(), and the job weighs the pieces of a slot by their samples: "
+    "leave the division out, or write accumulate(samples, divided=True) around the calls, or backward(loss, "
+    "divided=True) with a prepared loader; divided=False says that the division belongs to the loss")
 _DIVIDED_WHOLE = (
     "divided=True: this loss is all of its slot, and the job takes the mean over its slots by itself: leave the division out")
 _LOOKS_DIVIDED = (
-    "the loss is a mean that was divided before backward(). Where the division belongs to an accumulation of the script's, "
-    "leave it out: the job takes the mean over job.global_batch by itself, and the gradient would be too small; "
-    "backward(loss, divided=False) says that the division belongs to the loss")
+    "the loss is a mean that was divided before backward(). Where the division belongs to an accumulation of the "
+    "script's, leave it out: the job takes the mean over job.global_batch by itself, and the gradient would be too "
+    "small; backward(loss, divided=False) says that the division belongs to the loss")
 _THROUGH = ("AddBackward0", "SubBackward0", "MulBackward0", "NegBackward0")  # of several terms, or scaled
 _NODES_MAX = 64
 _SUM = 2  # what torch keeps as the reduction of a loss function; a mean is 1
@@ -88,8 +88,8 @@ class Weight:
 
 def weigh(loss: torch.Tensor, samples: Samples, *, reduction: str | None, divided: bool | None, pieces: bool,
           slots: int) -> Weight:
-    """`pieces`: the loss is one of several of its slot. Each of `reduction` and `divided` is None where the script does not
-    say it: then the loss is a mean, unless its graph says otherwise."""
+    """`pieces`: the loss is one of several of its slot. Each of `reduction` and `divided` is None where the script does
+    not say it: then the loss is a mean, unless its graph says otherwise."""
     if reduction not in (None, "mean", "sum"):
         raise Invalid(f'backward(loss, reduction={reduction!r}): wanted "mean" or "sum"')
     if reduction is None and (pieces or slots > 1) and looks_like_a_sum(loss):

@@ -1,4 +1,4 @@
-"""A script's passes over the prepared loader: each is one epoch of the job, and hands out this process's share of it."""
+"""A script's passes over the prepared loader: each is one epoch of the job, and hands out this process's share."""
 from __future__ import annotations
 
 import logging
@@ -50,14 +50,15 @@ class Passes:
         self._expected, self._used = None, False
         first = self._epoch * self.steps_per_epoch
         if done and first >= self._steps:
-            self._say("over", f"the job is done: its {self._steps} steps are {self._steps / self.steps_per_epoch:.4g} epochs "
-                              f"of {self.steps_per_epoch} steps, and this is the script's pass {self._epoch + 1} over the "
-                              f"loader. It is empty, and so is each one after it. Set job.steps to {self.steps_per_epoch} "
-                              "times the number of epochs, or loop over trainer.epochs(), which ends with the job")
+            epochs = f"{self._steps / self.steps_per_epoch:.4g} epochs of {self.steps_per_epoch} steps"
+            self._say("over", f"the job is done: its {self._steps} steps are {epochs}, and this is the script's pass "
+                              f"{self._epoch + 1} over the loader. It is empty, and so is each one after it. Set job.steps "
+                              f"to {self.steps_per_epoch} times the number of epochs, or loop over trainer.epochs(), which "
+                              "ends with the job")
         elif step >= self.end:
-            self._say("late", f"the job is at step {step}, in epoch {step // self.steps_per_epoch}: the script's passes over "
-                              "earlier epochs are empty, and what comes after each of them (validation, checkpoints) sees "
-                              "the weights of now. A loop over trainer.epochs() begins with the job's epoch")
+            self._say("late", f"the job is at step {step}, in epoch {step // self.steps_per_epoch}: the script's "
+                      "passes over earlier epochs are empty, and what comes after each of them (validation, "
+                      "checkpoints) sees the weights of now. A loop over trainer.epochs() begins with the job's epoch")
 
     def has_computed(self) -> None:
         self._used = True

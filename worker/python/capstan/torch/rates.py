@@ -34,9 +34,10 @@ class Rates:
             self._client.set_hyper_parameters(groups)
             self._told = self._before = groups
         elif groups != self._told:
-            raise Invalid(f"the optimizer's numbers changed within step {work.step}: {groups[0]} for slot {slot.index}, and "
-                          f"{self._told[0]} for the slots before it. A process may compute several slots of one step: "
-                          "set the learning rate, and whatever follows the loop's counter, from trainer.global_step")
+            raise Invalid(f"the optimizer's numbers changed within step {work.step}: {groups[0]} for slot "
+                          f"{slot.index}, and {self._told[0]} for the slots before it. A process may compute several "
+                          "slots of one step: set the learning rate, and whatever follows the loop's counter, from "
+                          "trainer.global_step")
 
     def _look_for_schedulers(self, groups: list[HyperParameters]) -> None:
         """Before the first step, and where the script has changed a number by hand."""

@@ -10,15 +10,15 @@ import torch
 from capstan.errors import Unsupported
 
 _LEFT = "the gradients have left: trainer.backward() sends them as they become final. "
-_CLIP_VALUE = ("clip_grad_value_() has no counterpart on the servers, which clip by the norm of the whole gradient: set "
-               "optimizer.clip_norm in the job file, and leave this line out")
+_CLIP_VALUE = ("clip_grad_value_() has no counterpart on the servers, which clip by the norm of the whole gradient: "
+               "set optimizer.clip_norm in the job file, and leave this line out")
 _SCALER = ("torch's GradScaler cannot unscale them: write scaler = capstan.torch.GradScaler(trainer), and set "
            'worker.precision = "fp16" in the job file')
 _UPDATE = ("An update of the weights by hand is the servers' work: give prepare() a torch.optim optimizer with this "
            "learning rate, and write optimizer.step() in place of the update")
-_READ = ("The norm of the whole gradient is in the job's metrics as grad_norm; a gradient of this process alone is what "
-         "torch.autograd.grad(loss, parameters) returns, before trainer.backward(loss). Clipping by the norm is the job "
-         "file's optimizer.clip_norm")
+_READ = ("The norm of the whole gradient is in the job's metrics as grad_norm; a gradient of this process alone is "
+         "what torch.autograd.grad(loss, parameters) returns, before trainer.backward(loss). Clipping by the norm is "
+         "the job file's optimizer.clip_norm")
 
 
 def _clipping(limit: object) -> str:

@@ -51,7 +51,8 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
                       "CAPSTAN_COORDINATOR; nothing is trained without one")
     worker = worker if worker is not None else os.environ.get("CAPSTAN_WORKER")
     identity = Identity.given(rank, ranks)
-    client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds, on_notice=on_notice)
+    client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
+                                    on_notice=on_notice)
     return Trainer(client, address, identity)
 
 
@@ -127,7 +128,8 @@ class Trainer:
             yield slot
             self._loop_goes_on()
             if self._rounds.slot is slot:
-                raise Invalid(f"slot {slot.index} was handed out, and step() has not ended it; trainer.skip() passes over it")
+                raise Invalid(f"slot {slot.index} was handed out, and step() has not ended it; trainer.skip() passes over "
+                              "it")
 
     def epochs(self, count: int | None = None) -> Iterator[int]:
         """The job's epochs from where it is now, until it is done or `count` of them are over: one pass over the prepared
@@ -197,7 +199,8 @@ class Trainer:
             if self._handout is not None:
                 self._handout.stepped = True
             return True
-        if self._schedule is not None and self._schedule.interval.word is None and self._rounds.is_last(self._rounds.slot):
+        undecided = self._schedule is not None and self._schedule.interval.word is None
+        if undecided and self._rounds.is_last(self._rounds.slot):
             self._held_back = True
             return True
         self._end_slot()
@@ -268,9 +271,9 @@ class Trainer:
 
     @property
     def rank(self) -> int:
-        """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it is
-        started again. A process that was started by hand has the number of its first slot, and another one when slots
-        move."""
+        """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it
+        is started again. A process that was started by hand has the number of its first slot, and another one when
+        slots move."""
         return self._identity.rank_with(self._rounds.own_slots())
 
     @property
@@ -329,7 +332,8 @@ class Trainer:
 
     def _take_over(self, loader: Any) -> Fetcher:
         job = self._job["job"]
-        fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"], slots=job["slots"])
+        fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"],
+                          slots=job["slots"])
         self._passes, self._handout = Passes(fetcher.plan.steps_per_epoch, job["steps"]), Handout(fetcher)
         self._replays = self._follows = True
         self._weighing = Weighing(job, fetcher.plan)
@@ -339,10 +343,11 @@ class Trainer:
     def _say_topology(self) -> None:
         job, passes = self._job["job"], self._passes
         replay = "not replayable (no loader was prepared)" if passes is None else "replayable"
-        epochs = "" if passes is None else f" ({job['steps'] / passes.steps_per_epoch:.4g} epochs of {passes.steps_per_epoch})"
+        per_epoch = passes.steps_per_epoch if passes is not None else 0
+        epochs = f" ({job['steps'] / per_epoch:.4g} epochs of {per_epoch})" if per_epoch else ""
         elements = sum(entry.parameter.numel() for entry in self._parameters)
-        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps{epochs}, global batch '
-              f'{job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
+        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps{epochs}, global '
+              f'batch {job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
               f"{len(self._parameters)} tensors with {elements} parameters, {replay}", file=sys.stderr)
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
