@@ -199,6 +199,8 @@ class SchedulerTest(TrapTest):
                 r"^Invalid: StepLR.step\(\) is not called after optimizer.step\(\).*give prepare\(\) the loader"),
             "an epoch in a loop of its own": (
                 [*STEP_LR, f"trainer.prepare(model, optimizer, scheduler, {told})"], "^Invalid: .*has no epochs; give prepare.. the loader"),
+            "nowhere at all": ([*scheduled(), "for epoch in range(3):", *["    " + line for line in loop]],
+                               r"^Invalid: StepLR.step\(\) was called neither after optimizer.step\(\) nor after the pass"),
             "another word": ([*scheduled("scheduler_interval='batch'")], r"^Invalid: scheduler_interval is 'batch'; wanted \"step\" or"),
             "made after prepare()": (
                 [*PREPARE, "torch.optim.lr_scheduler.StepLR(optimizer, 1)"], r"^Invalid: a scheduler made after prepare\(\).*give it to prepare"),
@@ -397,6 +399,12 @@ class RankTest(TrapTest):
 
 
 class EndTest(TrapTest):
+    def test_a_loop_that_is_left_before_step_is_told_so_by_the_next_one(self):
+        with self.training_job("before-step", "adamw", steps=ENDLESS) as launch:
+            said = self.said_by(self.address(launch), [*PREPARE, "for x, y in loader:", "    trainer.backward(loss_of(x, y))",
+                                                       "    break", "next(iter(loader))"])
+        self.assertRegex(said.splitlines()[-1], r"^Invalid: .*optimizer.step\(\) of the last one is missing")
+
     def test_a_script_that_ends_before_the_job_is_told_so_at_once_and_so_is_the_launcher(self):
         loop = [*PREPARE, "for x, y in loader:", "    step(trainer, model, x, y)", "    if trainer.global_step == 2: break"]
         text = "\n".join(["import sys", f"sys.path.insert(0, {HERE!r})", "import capstan.torch, torch",

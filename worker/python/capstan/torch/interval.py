@@ -36,6 +36,9 @@ class Interval:
         self.word = word
 
     def pass_begins(self) -> None:
+        if self.word == "epoch" and not self._is_told and not self._in_pass and self._steps > 0:
+            raise Invalid(f"{self._name}.step() was called neither after optimizer.step() nor after the pass over the "
+                          "loader: call it where it is to act, or leave the scheduler out. Begin a new job with it")
         self._in_pass, self._steps = True, 0
 
     def pass_ends(self) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader
 
 from capstan.client import Slot, Work
+from capstan.errors import Invalid
+from capstan.torch import messages
 from capstan.torch.batches import Fetcher, Piece, Plan
 
 if TYPE_CHECKING:
@@ -92,7 +94,9 @@ class Handout:
         if slot is not self._slot:
             self._slot, self._rest, self.piece = slot, self.plan.pieces(work.step, slot.index), None
         if self.piece is None:
-            self.piece, self.stepped = next(self._rest), False
+            self.piece, self.stepped = next(self._rest, None), False
+            if self.piece is None:  # a loop was left between backward() and step()
+                raise Invalid(messages.NO_STEP.format(share="the share of a slot"))
             if self.piece.samples:
                 self._batch = self._fetcher.fetch(self.piece, work.slot_indices)
         return self.piece, self._batch
