@@ -253,6 +253,14 @@ LEFT_OVER = {
     "two losses of a slot": ([*OWN_LOOP, "for _ in range(2): trainer.backward(loss_of(x, y), 32)"],
                              r"^Invalid: .*trainer.accumulate\(samples\).*not to be divided.*divided=True"),
     "a batch that is passed over": ([*PREPARE, "for x, y in loader: continue"], r"^Invalid: .*write trainer.skip\(\) before `continue`"),
+    "a layer that is frozen later": (
+        [*BATCH, "model[0].weight.requires_grad_(False)", "trainer.backward(loss_of(x, y))"],
+        r'^Invalid: parameter "0.weight" has no gradient.*frozen after prepare\(\).*freeze it before'),
+    "a branch that is not taken": (
+        [*BATCH, "trainer.backward(torch.nn.functional.mse_loss(model[4](model[3](x @ x.t() @ torch.ones(32, 24))), y))"],
+        r'^Invalid: parameter "0.weight" has no gradient.*add 0 \* sum'),
+    "an interval of no scheduler": (
+        [*BEGIN, "trainer.prepare(model, optimizer, loader, scheduler_interval='epoch')"], "^Invalid: scheduler_interval.*given none"),
     "a closure": ([*PREPARE, "optimizer.step(lambda: 0)"], r"^Unsupported: step\(closure\).*trainer.backward\(loss\), then optimizer.step\(\)"),
     "a second prepare()": ([*PREPARE, "trainer.prepare(model, optimizer)"], r"^Invalid: prepare\(\) comes once.*all loaders at once.*ModuleList"),
     "two models": ([*BEGIN, "trainer.prepare(model, training.network(6), optimizer)"], r"^Invalid: .*two models.*ModuleList"),
@@ -288,6 +296,12 @@ class LeftOverTest(TrapTest):
             self.enterContext(launch)
             self.jobs[loader] = self.address(launch)
         return self.jobs[loader]
+
+    def test_a_scaler_that_is_switched_off_does_nothing(self):
+        lines = [*PREPARE, "scaler = capstan.torch.GradScaler(trainer, enabled=False)", "for x, y in loader:",
+                 "    trainer.backward(scaler.scale(loss_of(x, y)))", "    scaler.unscale_(optimizer)", "    scaler.step(optimizer)",
+                 "    scaler.update()", "print(scaler.get_scale(), scaler.is_enabled())"]
+        self.assertIn("1.0 False", self.said("off", lines, steps=2))
 
     def test_prepare_takes_its_things_in_any_order_and_leaves_other_loaders_alone(self):
         lines = [*STEP_LR, "validation = DataLoader(training.data(), batch_size=80)",
@@ -370,6 +384,33 @@ class AccumulationTest(TrapTest):
 
 def numbers_in(text):
     return [float(number) for number in re.findall(r"-?\d+\.\d+", text)]
+
+
+class AsyncTest(TrapTest):
+    """Each slot has a clock of its own there."""
+
+    def test_epochs_and_schedulers_are_those_of_a_slot_s_clock(self):
+        lines = [*scheduled("scheduler_interval='epoch'"), "for epoch in range(2):", "    mains, batches = set(), 0",
+                 "    for x, y in loader:", "        step(trainer, model, x, y)", "        batches += 1",
+                 "        mains.add(trainer.is_main)", "    scheduler.step()", "    print('epoch', epoch, mains, batches)"]
+        job = ("--set", 'job.mode="async"', "--set", "job.steps=10", "--set", 'optimizer.kind="adamw"', "--set", "job.slots=2")
+        digits = os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml")
+        for run, said in (("told", lines), ("found out", [*scheduled(), *lines[len(scheduled()):]])):
+            with self.launch(digits, *job, run=run) as launch:
+                with self.worker(self.address(launch), said) as worker:
+                    self.digest_at_end(launch, run, [worker])
+            self.assertEqual([line for line in worker.output.splitlines() if line.startswith("epoch")],
+                             ["epoch 0 {True} 10", "epoch 1 {True} 10"], worker.output)
+
+    def test_a_process_that_begins_late_has_to_be_told_the_interval(self):
+        begin = [*scheduled("scheduler_interval='epoch'"), "for index, (x, y) in enumerate(loader):",
+                 "    step(trainer, model, x, y)", "    if index == 4:", "        trainer.close('enough')", "        sys.exit(0)"]
+        job = ("--set", 'job.mode="async"', "--set", "job.steps=10")
+        with self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"), *job, run="late") as launch:
+            address = self.address(launch)
+            self.said_by(address, begin, "a")
+            self.assertRegex(self.said_by(address, scheduled(), "b").splitlines()[-1],
+                             r'^Invalid: the job is at step \d, and nothing says how often StepLR acts: .*scheduler_interval="step"')
 
 
 class RankTest(TrapTest):

@@ -3,10 +3,11 @@
     import capstan.torch
     trainer = capstan.torch.connect("10.0.0.5:29600")
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
-    for x, y in loader:                      # until the job's last step
-        optimizer.zero_grad()
-        trainer.backward(criterion(model(x), y))
-        optimizer.step()
+    for epoch in range(10):
+        for x, y in loader:                  # one epoch of the job
+            optimizer.zero_grad()
+            trainer.backward(criterion(model(x), y))
+            optimizer.step()
         scheduler.step()
 
 The job file says how many steps there are, the global batch and its slots; the servers run the optimizer that the

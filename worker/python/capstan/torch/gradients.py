@@ -10,6 +10,7 @@ import torch
 from capstan.client import Slot
 from capstan.errors import Invalid, Unsupported
 from capstan.tensors import Tensors
+from capstan.torch import messages
 from capstan.torch.parameters import Parameter
 from capstan.torch.staging import Staging
 
@@ -136,6 +137,6 @@ class Gradients:
         assert self._slot is not None
         if not entry.has_gradient:
             raise Invalid(f'parameter "{entry.name}" has no gradient in slot {self._slot.index} of step '
-                          f"{self._slot.key[1]}: the loss does not depend on it; freeze it with requires_grad_(False)")
+                          f"{self._slot.key[1]}: {messages.no_gradient(entry.parameter.requires_grad)}")
         entry.final = True
         self._slot.ready(entry.name)

@@ -19,6 +19,14 @@ TWO_OF_A_SLOT = ("backward() comes once before each step(). Put the calls of one
 NO_SAMPLES = ("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader knows by itself")
 
 
+def no_gradient(is_trained: bool) -> str:
+    if not is_trained:
+        return ("it was frozen after prepare(), and the job has it as one that is trained; freeze it before prepare(), or "
+                "give its group a learning rate of 0 for as long")
+    return ("the loss does not depend on it. Where it never does, freeze it with requires_grad_(False) before prepare(); "
+            "where a branch of the model is not always taken, add 0 * sum(p.sum() for p in branch.parameters()) to the loss")
+
+
 def begins_late(step: int) -> str:
     return (f"the job is at step {step}, and this loop begins with its first batch: begin with that of "
             "trainer.global_step, and say so by prepare(..., resumes=True); or take work from `for slot in "

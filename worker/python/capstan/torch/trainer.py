@@ -102,6 +102,8 @@ class Trainer:
                                 type(things.scheduler).__name__)
             self._schedule = Schedule(things.scheduler, things.optimizer, interval)
             self._schedule.call_at_step(things.scheduler, self._scheduler_steps)
+        elif scheduler_interval is not None:
+            raise Invalid("scheduler_interval says how often a scheduler acts, and prepare() was given none")
         elif hasattr(things.optimizer.step, "_with_counter") or hasattr(things.optimizer.step, "_wrapped_by_lr_sched"):
             raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
         refuse_unknown(things.optimizer)
