@@ -22,11 +22,12 @@ Status StepHyperParameters::Take(Step step, Node node, const std::vector<HyperPa
     return {};
   }
   const HyperDifference difference = FindDifference(groups_, groups);
-  return Invalid("step " + std::to_string(step.value) + ": " + NameOf(node) + " came with " + difference.field + " " +
-                 difference.other + " of group " + std::to_string(difference.group) + ", " + NameOf(from_) +
-                 " before with " + difference.kept +
-                 "; every worker is to set the hyper-parameters of a step from the step's number alone, in a PyTorch script "
-                 "trainer.global_step, and not from a counter of its own");
+  return Invalid(
+      "step " + std::to_string(step.value) + ": " + NameOf(node) + " came with " + difference.field + " " +
+      difference.other + " of group " + std::to_string(difference.group) + ", " + NameOf(from_) + " before with " +
+      difference.kept +
+      "; every worker is to set the hyper-parameters of a step from its number alone, and not from a counter "
+      "of its own: in a PyTorch script from trainer.global_step");
 }
 
 void StepHyperParameters::Clear() {
