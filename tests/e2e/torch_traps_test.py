@@ -261,6 +261,7 @@ LEFT_OVER = {
         r'^Invalid: parameter "0.weight" has no gradient.*add 0 \* sum'),
     "an interval of no scheduler": (
         [*BEGIN, "trainer.prepare(model, optimizer, loader, scheduler_interval='epoch')"], "^Invalid: scheduler_interval.*given none"),
+    "a rank before prepare()": (["torch.manual_seed(trainer.rank)"], r"^Invalid: this process has no number before prepare\(\)"),
     "a closure": ([*PREPARE, "optimizer.step(lambda: 0)"], r"^Unsupported: step\(closure\).*trainer.backward\(loss\), then optimizer.step\(\)"),
     "a second prepare()": ([*PREPARE, "trainer.prepare(model, optimizer)"], r"^Invalid: prepare\(\) comes once.*all loaders at once.*ModuleList"),
     "two models": ([*BEGIN, "trainer.prepare(model, training.network(6), optimizer)"], r"^Invalid: .*two models.*ModuleList"),
@@ -560,6 +561,7 @@ class CnnTest(TrapTest):
                 self.assertEqual(b.wait(), -signal.SIGKILL)
                 held.open()
                 self.assertEqual(self.digest_at_end(launch, "killed", [a]), one)
+        self.assertEqual(self.digest_with_a_killed_server(self.cnn), one)
         rights = [re.search(r"(\d+) right", line).group(1) for line in said]
         self.assertEqual([re.search(r"(\d+) right", line).group(1) for line in self.epochs(a)], rights)
         self.assertEqual(self.accuracy(a), self.accuracy(worker))

@@ -274,8 +274,11 @@ class Trainer:
     @property
     def rank(self) -> int:
         """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it
-        is started again. A process that was started by hand has the number of its first slot, and another one when
-        slots move."""
+        is started again. A process that was started by hand has the number of its first slot, from prepare() on, and
+        another one when slots move."""
+        if self._identity.rank is None and self._rates is None:
+            raise Invalid("this process has no number before prepare(): it has neither connect(rank=...) nor the index that "
+                          "capstan launch gives its programs; ask after prepare()")
         return self._identity.rank_with(self._rounds.own_slots())
 
     @property
