@@ -13,6 +13,17 @@
 
 namespace capstan::server {
 
+namespace {
+
+// How many have joined of those that the job begins with.
+std::string HowMany(std::size_t members, std::uint32_t wanted) {
+  if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
+  return std::to_string(members) + " workers, " + std::to_string(members - wanted) + " more than cluster.workers = " +
+         std::to_string(wanted);
+}
+
+}  // namespace
+
 Status Coordinator::CheckJoin(const Join& join) const {
   if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
   if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
@@ -96,8 +107,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);
-  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + std::to_string(members_.size()) + " of " +
-                                std::to_string(options_.config.cluster.workers) + " workers)");
+  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
   Reassign(out);
   Advance(now, out);
 }

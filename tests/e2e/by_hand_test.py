@@ -31,7 +31,7 @@ class ByHandTest(harness.JobTest):
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-worker"), "--coordinator", self.endpoints()["coordinator"],
                                  "--name", "late") as late:
-                launch.wait_for_line('"late" joined (3 of 2 workers)')
+                launch.wait_for_line('"late" joined (3 workers, 1 more than cluster.workers = 2)')
                 harness.kill(late.pid, harness.signal.SIGTERM)
                 late.wait()
                 launch.wait_for_line('"late" left')

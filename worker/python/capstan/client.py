@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import logging
 import operator
 import os
 import socket
@@ -16,9 +15,8 @@ from capstan import abi
 from capstan.errors import Error, Invalid, Stale
 from capstan.handle import Handle, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
+from capstan.notices import log
 from capstan.tensors import INITIALS, Tensor, Tensors
-
-_log = logging.getLogger("capstan")
 
 
 def _notice(say: Callable[[str], object]) -> Any:
@@ -29,7 +27,7 @@ def _row(tensor: Tensor) -> abi.Tensor:
     shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
     return abi.Tensor(name=text_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
                       initial=INITIALS.index(tensor.initial), scale=tensor.scale,
-                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group))
+                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group), statistic=tensor.statistic)
 
 
 def _group_row(group: HyperParameters) -> abi.HyperParameters:
@@ -287,7 +285,7 @@ class Client:
 
 def connect(coordinator: str, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
             join_seconds: float = 60.0,
-            on_notice: Callable[[str], object] = _log.warning) -> Client:
+            on_notice: Callable[[str], object] = log.warning) -> Client:
     """Asks the coordinator at "host:port" for its job.
 
     A newer process with this `worker` name takes over from an older one. `on_notice` gets lines for people (whom the
