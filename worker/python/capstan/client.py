@@ -210,14 +210,15 @@ class Client:
         """
         self._handle.call("set_program_state", state, len(state))
 
-    def work(self) -> Iterator[Work]:
+    def work(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Work]:
         """Rounds until the job is done, each with its weights in place. The iteration ends when the last snapshot and the
         final weights are written.
 
         Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
-        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives.
+        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives, and calls
+        `meanwhile` now and then.
         """
-        while (work := self._next_work()) is not None:
+        while (work := self._next_work(meanwhile)) is not None:
             try:
                 patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
             except Stale:
@@ -258,9 +259,9 @@ class Client:
         self._handle.call("program_state", address, size)
         return ctypes.string_at(address, size.value) if size.value else b""
 
-    def _next_work(self) -> abi.Work | None:
+    def _next_work(self, meanwhile: Callable[[], None]) -> abi.Work | None:
         work = abi.Work()
-        patiently(lambda seconds: self._handle.call("next_work", seconds, work))
+        patiently(lambda seconds: self._handle.call("next_work", seconds, work), meanwhile=meanwhile)
         return None if work.done else work
 
     def _begin(self, slot: int, samples: int) -> Tensors:

@@ -5,46 +5,57 @@ import torch
 
 from capstan.client import Client
 from capstan.errors import Invalid, Unsupported
+from capstan.notices import log
 from capstan.tensors import Tensor
 from capstan.torch.batches import Fetcher, key_of
-from capstan.torch.parameters import Parameter, buffer_of, digest_of
+from capstan.torch.parameters import Parameter, buffer_of, is_dense
+from capstan.torch.statistics import Wishes
+from capstan.torch.values import Values
 
 
-def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
-            fetcher: Fetcher | None) -> list[Parameter]:
-    """The trained parameters, in the model's order, whose first weights this process brings."""
-    _check_norms(model)
+def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer, fetcher: Fetcher | None,
+            wishes: Wishes) -> Values:
+    """The model's trained parameters, in its order, behind what training observes; this process brings first values."""
+    _check_embeddings(model)
     parameters = _parameters(model, optimizer)
-    tensors = [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
-               for entry in parameters]
-    # What is not trained has to be the same everywhere.
-    frozen = digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
-                       if not tensor.requires_grad)
-    first = {entry.name: buffer_of(entry.parameter) for entry in parameters}
+    values = Values(model, parameters, wishes)
+    tensors = values.statistics.tensors()
+    tensors += [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
+                for entry in parameters]
+    first = values.statistics.first_values()
+    first.update((entry.name, buffer_of(entry.parameter)) for entry in parameters)
     client.declare(
         tensors, given={name: memory for name, (_, memory) in first.items()},
         numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                       f"{parameters[0].parameter.device.type}",
         numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
-        data_fingerprint=key_of(frozen, fetcher and fetcher.fingerprint))
-    return parameters
+        # What is not trained has to be the same everywhere.
+        data_fingerprint=key_of(values.constants.digest, fetcher and fetcher.fingerprint))
+    return values
 
 
-def _check_norms(model: torch.nn.Module) -> None:
+def _check_embeddings(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
-        if getattr(module, "track_running_stats", False):
-            raise Unsupported(f'"{name}" ({type(module).__name__}) keeps running statistics, which the job would '
-                              "lose; make it with track_running_stats=False, or use a norm without them")
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.max_norm is not None:
+            raise Unsupported(f'"{name}" ({type(module).__name__}) changes its weights in each forward pass '
+                              f"(max_norm={module.max_norm}), and the servers keep their own: make it without max_norm")
 
 
 def _parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Parameter]:
     groups = {id(parameter): (index, parameter) for index, group in enumerate(optimizer.param_groups)
               for parameter in group["params"]}
     found: list[Parameter] = []
+    taken: list[tuple[str, torch.nn.Parameter]] = []  # that the optimizer has
     for name, parameter in model.named_parameters():
         group, _ = groups.pop(id(parameter), (None, None))
+        if group is not None:
+            taken.append((name, parameter))
         if parameter.requires_grad:  # torch's optimizers pass over the others, too
             found.append(Parameter(name, parameter, len(found), _checked(name, parameter, group)))
+    frozen = [entry for entry in taken if not entry[1].requires_grad]
+    if frozen:
+        log.warning("frozen, and left out as torch does, though the optimizer has them: %s",
+                    ", ".join(name for name, _ in frozen))
     if groups:
         shapes = ", ".join(str(tuple(parameter.shape)) for _, parameter in list(groups.values())[:4])
         raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, of shapes {shapes}: where "
@@ -62,7 +73,13 @@ def _checked(name: str, parameter: torch.nn.Parameter, group: int | None) -> int
     if parameter.dtype != torch.float32:
         raise Unsupported(f'parameter "{name}" is of {parameter.dtype}; the servers keep float32: leave the model '
                           "in float32 and compute in less with torch.autocast")
-    if not parameter.is_contiguous():
-        raise Unsupported(f'parameter "{name}" is not contiguous (strides {parameter.stride()}); make it so before '
-                          "prepare()")
+    if not is_dense(parameter):
+        raise Unsupported(f'parameter "{name}" has gaps or overlaps in its memory (strides {parameter.stride()}): write '
+                          f"{_attribute(name)}.data = {_attribute(name)}.detach().contiguous() before prepare()")
     return group
+
+
+def _attribute(name: str) -> str:
+    """As a script reaches it."""
+    words = name.split(".")
+    return "model" + "".join(f"[{word}]" if word.isdecimal() else f".{word}" for word in words)

@@ -18,8 +18,11 @@ from capstan.torch.staging import Staging
 class Gradients:
     """Takes each parameter's gradient when backward() has it, and lets it leave when nothing is to be added to it."""
 
-    def __init__(self, parameters: list[Parameter]) -> None:
+    def __init__(self, parameters: list[Parameter], unused: str | None = None) -> None:
+        if unused not in (None, "zero"):
+            raise Invalid(f'prepare(..., unused={unused!r}): wanted "zero"')
         self._parameters = parameters
+        self._unused = unused
         self._staging = Staging(parameters)
         self._taking = threading.Lock()  # backward() has a thread for each device
         self._slot: Slot | None = None
@@ -34,6 +37,12 @@ class Gradients:
     @property
     def begun(self) -> bool:
         return self._memory is not None
+
+    @property
+    def memory(self) -> Tensors:
+        """The slot's."""
+        assert self._memory is not None
+        return self._memory
 
     def begin(self, slot: Slot, samples: int) -> None:
         for entry in self._parameters:
@@ -136,7 +145,17 @@ class Gradients:
     def _send(self, entry: Parameter) -> None:
         assert self._slot is not None
         if not entry.has_gradient:
-            raise Invalid(f'parameter "{entry.name}" has no gradient in slot {self._slot.index} of step '
-                          f"{self._slot.key[1]}: {messages.no_gradient(entry.parameter.requires_grad)}")
+            self._fill(entry, self._slot)
         entry.final = True
         self._slot.ready(entry.name)
+
+    def _fill(self, entry: Parameter, slot: Slot) -> None:
+        """Of a parameter that the loss does not depend on."""
+        step = slot.key[1]
+        if not entry.parameter.requires_grad:
+            raise Invalid(messages.FROZEN.format(name=entry.name, step=step))
+        if self._unused is None:
+            raise Invalid(f'parameter "{entry.name}" has no gradient in slot {slot.index} of step {step}: '
+                          f"{messages.NO_GRADIENT}")
+        entry.view(self.memory).zero_()
+        entry.has_gradient = True

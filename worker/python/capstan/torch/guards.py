@@ -7,6 +7,7 @@ import torch
 
 from capstan.errors import Invalid, Unsupported
 from capstan.tensors import Tensors
+from capstan.torch import messages
 from capstan.torch.batches import key_of
 from capstan.torch.parameters import Parameter, digest_of
 from capstan.torch.statistics import Place
@@ -18,14 +19,8 @@ _CHANGED = ('parameter "{name}" was changed by the script in step {step}, and th
             "last for this step alone. Load other weights before prepare(); where you evaluate with other weights, put the "
             "job's back before optimizer.step(); and write a constraint (clamp_, a norm) into the forward pass, as "
             "torch.nn.utils.parametrize does, or into the loss")
-_REPLACED = ('parameter "{name}" was replaced after prepare(), by step {step}, and the job does not know the new one: '
+_REPLACED = ('parameter "{name}" was replaced or added after prepare(), by step {step}, and the job does not know the new one: '
              "make the model whole before prepare()")
-UNFROZEN = ('parameter "{name}" was unfrozen after prepare(), by step {step}, and the servers do not train it: unfreeze it '
-            "before prepare(). To begin with it frozen, give it a group of the optimizer with lr=0, and set the group's lr "
-            "when trainer.global_step is where it begins")
-FROZEN = ('parameter "{name}" was frozen after prepare(), by step {step}, and the servers train it: freeze it before '
-          "prepare(). To freeze it on the way, give it a group of the optimizer, and set the group's lr to 0 from a "
-          "trainer.global_step on")
 _FROZEN_CHANGED = ('parameter "{name}", which is frozen, changed in step {step}, and the job does not keep it: every process '
                    'would have its own. Write prepare(..., buffers={{"{name}": "mean"}}) for the job to keep it, as the mean '
                    'over a step\'s slots, or "local" in place of "mean" where processes may differ in it')
@@ -60,7 +55,7 @@ class Weights:
         for entry, place in zip(self._parameters, self._places):
             parameter = entry.parameter
             if not parameter.requires_grad:
-                raise Invalid(FROZEN.format(name=entry.name, step=step))
+                raise Invalid(messages.FROZEN.format(name=entry.name, step=step))
             if parameter.data_ptr() != place and not _same_bits(parameter.detach().cpu(), entry.view(memory)):
                 raise Unsupported(_CHANGED.format(name=entry.name, step=step))
         now = self._look_at_all()
@@ -83,6 +78,8 @@ def _look(values: torch.Tensor) -> torch.Tensor:
 
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
     return torch.equal(left.contiguous().view(torch.int32), right.contiguous().view(torch.int32))
 
 
@@ -109,7 +106,7 @@ class Constants:
         for place in self._places:
             value, state = place.value, self._states[place.name]
             if isinstance(value, torch.nn.Parameter) and (value.requires_grad or value.grad is not None):
-                raise Invalid(UNFROZEN.format(name=place.name, step=step))
+                raise Invalid(messages.UNFROZEN.format(name=place.name, step=step))
             mark = _mark(value)
             if self._looked and mark == state.mark:
                 continue

@@ -14,17 +14,17 @@ from capstan.tensors import Tensors
 from capstan.torch.sent import Sent
 
 
-def copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Tensor:
-    """On the parameter's device."""
+def copied(memory: memoryview[float], tensor: torch.Tensor) -> torch.Tensor:
+    """On the tensor's device, in its order of memory."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
         values = torch.frombuffer(memory, dtype=torch.float32)
-    return values.view(parameter.shape).to(parameter.device, copy=True)  # type: ignore[no-any-return]
+    return torch.empty_like(tensor, requires_grad=False).copy_(values.view(tensor.shape))
 
 
-def buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
-    """The parameter's values and a view of them; the first owns the memory."""
-    values = parameter.detach().cpu().resolve_neg().contiguous()
+def buffer_of(tensor: torch.Tensor) -> tuple[torch.Tensor, memoryview[float]]:
+    """The tensor's values and a view of them; the first owns the memory."""
+    values = tensor.detach().cpu().resolve_neg().contiguous()
     memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
     return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
 
@@ -76,12 +76,23 @@ class Parameter:
         self._node.register_hook(lambda *_: call(self))
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill its memory, in whichever order (channels_last is one)."""
+    wanted = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
+        if stride != wanted:
+            return False
+        wanted *= size
+    return True
+
+
 def lay_over(parameters: list[Parameter], weights: Tensors) -> None:
-    """The parameters' values are these from now on: on the CPU in the same memory, elsewhere copies."""
+    """The parameters' values are these from now on: on the CPU in the same memory; elsewhere, and in another order of
+    memory (channels_last), copies."""
     with torch.no_grad():
         for entry in parameters:
             values = entry.view(weights)
-            if entry.parameter.device.type != "cpu":
+            if entry.parameter.device.type != "cpu" or not entry.parameter.is_contiguous():
                 entry.parameter.copy_(values)
             elif entry.parameter.data_ptr() != values.data_ptr():
                 entry.parameter.data = values

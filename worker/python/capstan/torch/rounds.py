@@ -8,10 +8,11 @@ from capstan.client import Client, Slot, Work
 
 class Rounds:
     """Owns the client's rounds. `begins` is called when a round's weights are in the client's memory, `ends` when the
-    job is done."""
+    job is done, and `waits` now and then meanwhile."""
 
-    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None]) -> None:
-        self._client, self._begins, self._ends = client, begins, ends
+    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
+                 waits: Callable[[], None]) -> None:
+        self._client, self._begins, self._ends, self._waits = client, begins, ends, waits
         self._coming: Iterator[Work] = iter(())
         self._rest: Iterator[Slot] = iter(())  # slots of the round that have not begun
         self.work: Work | None = None  # the round under way; None: there is none yet, or no more
@@ -22,7 +23,7 @@ class Rounds:
 
     def open(self) -> None:
         """Waits for the first round."""
-        self._coming = self._client.work()
+        self._coming = self._client.work(self._waits)
         self._next_round()
 
     def next_slot(self) -> None:

@@ -24,13 +24,14 @@ from capstan.torch.identity import Identity
 from capstan.torch.interval import Interval
 from capstan.torch.last_version import LastVersion
 from capstan.torch.optimizer_calls import Step, replace_calls
-from capstan.torch.parameters import Parameter, lay_over
 from capstan.torch.passes import Batches, Handout, Passes
 from capstan.torch.rates import Rates
 from capstan.torch.rounds import Rounds
 from capstan.torch.rules import rule_of
 from capstan.torch.schedule import Schedule, refuse_unknown
+from capstan.torch.statistics import Wishes
 from capstan.torch.tally import Tally
+from capstan.torch.values import Values
 from capstan.torch.weighing import Weighing
 
 _log = logging.getLogger("capstan")
@@ -63,10 +64,10 @@ class Trainer:
         self.client = client
         self._address, self._identity = address, identity
         self._job = client.job
-        self._rounds = Rounds(client, self._round_begins, self._job_ends)
+        self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
         self._tally = Tally()  # of the slot under way
         self._weighing = Weighing(self._job["job"], None)  # of losses
-        self._parameters: list[Parameter] = []
+        self._values: Values | None = None
         self._gradients = Gradients([])
         self._rates: Rates | None = None  # None: prepare() has not come yet
         self._schedule: Schedule | None = None
@@ -80,7 +81,8 @@ class Trainer:
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
-    def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False, **named: Any) -> Any:
+    def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False, unused: str | None = None,
+                buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
         """prepare(model, optimizer[, loader][, scheduler]), in any order: makes them the job's, and returns them in the
         same order, a loader of the job's batches in place of the first one; further loaders stay as they are.
 
@@ -89,6 +91,10 @@ class Trainer:
         after each step or each epoch, as `scheduler_interval` says or as the script calls it. Without a loader, ask for
         work with slots(), or take the samples where you like: then a job that has to go back raises Rewound from step(),
         and one that is under way already is refused unless `resumes` says that the loop begins at global_step.
+
+        BatchNorm's statistics and spectral_norm's vectors are the job's, too. Another buffer that changes is refused,
+        unless `buffers` has a pattern of its name: "mean", the job keeps the mean over a step's slots; "local", it stays
+        this process's own. With unused="zero" a parameter that a slot's loss does not depend on has a gradient of 0 there.
         """
         if self._rates is not None:
             raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
@@ -107,10 +113,10 @@ class Trainer:
         elif hasattr(things.optimizer.step, "_with_counter") or hasattr(things.optimizer.step, "_wrapped_by_lr_sched"):
             raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
         refuse_unknown(things.optimizer)
-        self._parameters = declare(self.client, things.model, things.optimizer, fetcher)
-        self._gradients = Gradients(self._parameters)
+        self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers))
+        self._gradients = Gradients(self._values.parameters, unused)
         self._rates = Rates(self.client, things.optimizer, rule, self._schedule)
-        self._last = LastVersion(self._address, self._steps, self._parameters, things.optimizer, rule)
+        self._last = LastVersion(self._address, self._job, self._values, things.optimizer, rule)
         schedule = self._schedule
         replace_calls(things.optimizer, Step(self.step, lambda: schedule is not None and schedule.acts),
                       self._take_optimizer_state)
@@ -247,6 +253,8 @@ class Trainer:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
             reason = f"its script ended at step {self.global_step} of {self._steps}"
+        if self._last is not None:
+            self._last.close()
         self.client.leave(reason or "the script is done")
 
     def __enter__(self) -> Trainer:
@@ -296,11 +304,11 @@ class Trainer:
 
     def _round_begins(self, work: Work, before: Work | None) -> None:
         """The weights of a round are in the client's memory: the script's model has them on return."""
-        assert self._rates is not None
+        assert self._rates is not None and self._values is not None
         self._rates.round_begins()
         if self._schedule is not None:
             self._schedule.go_to(work.step, work.program_state)
-        lay_over(self._parameters, self.client.weights_in_place)
+        self._values.round_begins(work.step, self.client.weights_in_place)
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
 
@@ -316,11 +324,18 @@ class Trainer:
     def _end_slot(self) -> None:
         """A slot is computed: its gradients are the client's, and the next slot or round begins."""
         self._held_back = False
+        assert self._values is not None
+        self._values.slot_ends(self.global_step, self._gradients.memory)
         self._gradients.end()
         slot, tally = self._rounds.take_slot(), self._tally
         self._keep(slot)
         slot.end(tally.loss_sum, predictions=tally.computed, metrics=tally.metrics)
         self._go_on()
+
+    def _waits(self) -> None:
+        """For a round: who has no slots until the job's end wants its last weights all the same."""
+        if self._last is not None:
+            self._last.go_on_asking()
 
     def _job_ends(self) -> None:
         """The last step is committed: the script's model has its weights on return."""
@@ -350,10 +365,13 @@ class Trainer:
         replay = "not replayable (no loader was prepared)" if passes is None else "replayable"
         per_epoch = passes.steps_per_epoch if passes is not None else 0
         epochs = f" ({job['steps'] / per_epoch:.4g} epochs of {per_epoch})" if per_epoch else ""
-        elements = sum(entry.parameter.numel() for entry in self._parameters)
+        assert self._values is not None
+        parameters, statistics = self._values.parameters, len(self._values.statistics)
+        elements = sum(entry.parameter.numel() for entry in parameters)
+        kept = f" and {statistics} of statistics" if statistics else ""
         print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps{epochs}, global '
               f'batch {job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
-              f"{len(self._parameters)} tensors with {elements} parameters, {replay}", file=sys.stderr)
+              f"{len(parameters)} tensors with {elements} parameters{kept}, {replay}", file=sys.stderr)
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
@@ -412,6 +430,8 @@ class Trainer:
 
     def _skip_slot(self) -> None:
         """It has no samples."""
+        assert self._values is not None
+        self._values.slot_is_skipped()
         slot = self._rounds.take_slot()
         self._tell_rates(slot)
         self._keep(slot)

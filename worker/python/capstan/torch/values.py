@@ -25,6 +25,7 @@ class Values:
         self._weights = Weights(parameters)
         self._known = {name for name, _ in model.named_parameters()}
         self._memory: Tensors | None = None  # with the round's weights
+        self._looked = False  # whether the model is still the one that was prepared
 
     def round_begins(self, step: int, memory: Tensors) -> None:
         """They are in the client's memory: the model has them on return."""
@@ -36,7 +37,9 @@ class Values:
     def slot_ends(self, step: int, gradients: Tensors) -> None:
         """What it observed goes beside its gradients."""
         assert self._memory is not None
-        refuse_new(self._model, self._known, self.parameters, step)
+        if not self._looked:
+            refuse_new(self._model, self._known, self.parameters, step)
+            self._looked = True
         self._weights.check(step, self._memory)
         self.constants.check(step)
         self.statistics.observe(gradients)
