@@ -20,7 +20,7 @@
 #include "tests/e2e/in_process_job.h"
 #include "tests/patience.h"
 
-namespace capstan {
+namespace capstan::statistics_in_c {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -128,6 +128,10 @@ class StandardError {
   std::FILE* file_;
 };
 
+void Hear(void* heard, const char* text) {
+  if (std::strstr(text, "waiting 5 s") != nullptr) *static_cast<std::atomic<bool>*>(heard) = true;
+}
+
 }  // namespace
 
 TEST_CASE("a statistic in C goes a tenth of the way to what the slots saw, and no optimizer moves it", "[e2e][c]") {
@@ -159,9 +163,7 @@ TEST_CASE("notices in C go to stderr, unless the program takes them", "[e2e][c]"
   for (const bool takes : {true, false}) {
     std::atomic<bool> heard = false;
     options.context = &heard;
-    options.on_notice = !takes ? nullptr : [](void* context, const char* text) {
-      if (std::strstr(text, "waiting 5 s") != nullptr) *static_cast<std::atomic<bool>*>(context) = true;
-    };
+    options.on_notice = takes ? Hear : nullptr;
     const StandardError error;
     capstan_client* client = Connect(options);
     REQUIRE(Declare(client) == CAPSTAN_OK);
@@ -177,4 +179,4 @@ TEST_CASE("notices in C go to stderr, unless the program takes them", "[e2e][c]"
   CHECK_THAT(printed, StartsWith("capstan: waiting 5 s for ") && EndsWith("\n"));
 }
 
-}  // namespace capstan
+}  // namespace capstan::statistics_in_c

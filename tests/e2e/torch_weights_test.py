@@ -85,7 +85,7 @@ class StatisticsTest(TorchWeightsTest):
                          {f"{index}.num_batches_tracked": STEPS for index in (1, 4, 7)})
 
     def test_statistics_are_the_same_bits_for_any_number_of_processes(self):
-        """Slots in pieces, and one at the end of an epoch without samples."""
+        """Slots come in pieces."""
         digests, states = set(), set()
         for workers in (1, 2, 3):
             lines = [*NORMS, *LOADER, *EPOCHS, *SAY_STATE]
@@ -96,7 +96,7 @@ class StatisticsTest(TorchWeightsTest):
         self.assertEqual((len(digests), len(states)), (1, 1))
 
     def test_each_slot_begins_with_the_job_s_statistics(self):
-        """Also what is evaluated between two slots of a step, and after a pass in training mode that no slot asked for."""
+        """So does what is evaluated between two slots of a step."""
         lines = [*NORMS, "model, optimizer = trainer.prepare(model, optimizer)", "data, seen = training.data(), {}",
                  "for slot in trainer.slots():",
                  "    values = torch.cat([b.flatten().double() for b in model.buffers()]).tolist()",
@@ -229,7 +229,7 @@ REFUSED = {
     "an embedding that changes its weights": (
         ["model = torch.nn.Sequential(torch.nn.Embedding(4, 3, max_norm=1.0))",
          "trainer.prepare(model, torch.optim.AdamW(model.parameters()))"],
-        r'^Unsupported: "0" .Embedding. changes its weights .max_norm=1.0.'),
+        r'^Unsupported: "0" .Embedding. changes its weights in each forward pass .max_norm=1.0.'),
     "a norm that has averaged before": (
         [*NORMS, "model[7].num_batches_tracked.fill_(3)", *LOADER],
         r'^Unsupported: "7.num_batches_tracked" is 3, .*reset_running_stats\(\)'),
