@@ -115,6 +115,26 @@ class StatisticsTest(TorchWeightsTest):
         self.assertEqual(set(state["1.running_var"]), {struct.unpack("f", struct.pack("f", 1.7))[0]})
         self.assertEqual((state["1.num_batches_tracked"], state["4.num_batches_tracked"]), (9, STEPS))
 
+    def test_jobs_without_common_steps_keep_them_as_well(self):
+        lines = [*NORMS, *LOADER, *EPOCHS, *SAY_STATE]
+        job = os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml")
+        settings = {"job.mode": '"async"', "job.steps": STEPS, "job.global_batch": 64, "job.slots": 2, "cluster.workers": 1,
+                    "optimizer.kind": '"adamw"', "limits.lease": 2}
+        words = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
+        with self.launch(job, *words, run="async") as launch, self.worker(launch, lines, BATCH=32) as process:
+            self.digest_at_end(launch, "async", [process])
+        state = self.assert_is_final("async", process.output)
+        self.assertGreater(sum(abs(value - 1) for value in state["1.running_var"]), 1)
+
+    def test_a_killed_process_changes_no_bit(self):
+        lines = [*NORMS, *LOADER, *EPOCHS]
+        one, _ = self.trained("one", lines, slots=2, steps=60, BATCH=32)
+        with self.gate(40) as held, self.training_job("killed", "adamw", workers=2, slots=2, steps=60) as launch, \
+                self.worker(launch, lines, "a", BATCH=32) as a, self.worker(launch, lines, "b", BATCH=32) as b:
+            self.kill_in_mid_run(b.pid, "killed")
+            held.open()
+            self.assertEqual(self.digest_at_end(launch, "killed", [a]), one)
+
     def test_the_vectors_of_spectral_norm_are_the_job_s(self):
         lines = ["torch.manual_seed(5)", "from torch.nn.utils import spectral_norm, parametrizations",
                  "model = torch.nn.Sequential(spectral_norm(torch.nn.Linear(12, 24)), torch.nn.Tanh(),"

@@ -13,7 +13,7 @@ from capstan.torch.parameters import Parameter, digest_of
 from capstan.torch.statistics import Place
 
 _WHOLE = 4096  # elements of a tensor that are all looked at
-_EACH = 127  # of a larger one: no power of two, so that rows and columns are met alike
+_EACH = 509  # of a larger one: no power of two, so that rows and columns are met alike
 
 _CHANGED = ('parameter "{name}" was changed by the script in step {step}, and the servers keep their own: the change would '
             "last for this step alone. Load other weights before prepare(); where you evaluate with other weights, put the "
@@ -34,7 +34,7 @@ _OTHER_CHANGED = ('buffer "{name}" of {dtype} changed in step {step}, and the jo
 
 class Weights:
     """The parameters' values: the round's own when a slot ends, bit by bit. A script may put others in their place
-    meanwhile, as for an evaluation. Of a tensor with more than 4096 elements each 127th is looked at."""
+    meanwhile, as for an evaluation. Of a tensor with more than 4096 elements each 509th is looked at."""
 
     def __init__(self, parameters: list[Parameter]) -> None:
         self._parameters = parameters
