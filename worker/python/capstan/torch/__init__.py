@@ -11,7 +11,8 @@
         scheduler.step()
 
 The job file says how many steps there are, the global batch and its slots; the servers run the optimizer that the
-script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed.
+script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed. When the
+job is done, the model of each has the final weights, and BatchNorm's statistics with them.
 """
 from capstan.torch.grad_scaler import GradScaler
 from capstan.torch.trainer import Trainer, connect
