@@ -18,8 +18,8 @@ namespace {
 // How many have joined of those that the job begins with.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
   if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
-  return std::to_string(members) + " workers, " + std::to_string(members - wanted) + " more than cluster.workers = " +
-         std::to_string(wanted);
+  return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
+         " more than cluster.workers = " + std::to_string(wanted);
 }
 
 }  // namespace
@@ -107,7 +107,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);
-  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
+  out->Say(Severity::kInfo,
+           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
   Reassign(out);
   Advance(now, out);
 }

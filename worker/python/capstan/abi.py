@@ -147,8 +147,8 @@ def load() -> ctypes.CDLL:
     library.capstan_abi_version.restype = c_uint32
     found = library.capstan_abi_version()
     if found < VERSION:
-        raise ImportError(f"{library._name} has interface {found}, and capstan's Python package needs {VERSION}: install "
-                          "both from one build")
+        raise ImportError(f"{library._name} has interface {found}, and capstan's Python package needs {VERSION}: "
+                          "install both from one build")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, f"capstan_{name}")  # the one object that `library` keeps by this name
         function.argtypes = arguments

@@ -27,7 +27,8 @@ def _row(tensor: Tensor) -> abi.Tensor:
     shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
     return abi.Tensor(name=text_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
                       initial=INITIALS.index(tensor.initial), scale=tensor.scale,
-                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group), statistic=tensor.statistic)
+                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group),
+                      statistic=tensor.statistic)
 
 
 def _group_row(group: HyperParameters) -> abi.HyperParameters:
@@ -215,8 +216,8 @@ class Client:
         final weights are written.
 
         Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
-        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives, and calls
-        `meanwhile` now and then.
+        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives, and
+        calls `meanwhile` now and then.
         """
         while (work := self._next_work(meanwhile)) is not None:
             try:

@@ -74,8 +74,8 @@ def _checked(name: str, parameter: torch.nn.Parameter, group: int | None) -> int
         raise Unsupported(f'parameter "{name}" is of {parameter.dtype}; the servers keep float32: leave the model '
                           "in float32 and compute in less with torch.autocast")
     if not is_dense(parameter):
-        raise Unsupported(f'parameter "{name}" has gaps or overlaps in its memory (strides {parameter.stride()}): write '
-                          f"{_attribute(name)}.data = {_attribute(name)}.detach().contiguous() before prepare()")
+        raise Unsupported(f'parameter "{name}" has gaps or overlaps in its memory (strides {parameter.stride()}): '
+                          f"write {_attribute(name)}.data = {_attribute(name)}.detach().contiguous() before prepare()")
     return group
 
 

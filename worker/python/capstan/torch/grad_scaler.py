@@ -34,9 +34,9 @@ class GradScaler:
             return
         if self._trainer.client.job["optimizer"].get("clip_norm"):
             return  # the servers unscale, and clip by the norm of the whole
-        raise Unsupported("unscale_(): gradients have left already when it is called, and the servers unscale them. Where "
-                          "it stands before a clip_grad_norm_(), set optimizer.clip_norm in the job file, and leave out "
-                          "clip_grad_norm_(); else leave it out")
+        raise Unsupported("unscale_(): gradients have left already when it is called, and the servers unscale them. "
+                          "Where it stands before a clip_grad_norm_(), set optimizer.clip_norm in the job file, and "
+                          "leave out clip_grad_norm_(); else leave it out")
 
     def step(self, optimizer: torch.optim.Optimizer, *arguments: Any, **options: Any) -> None:
         """optimizer.step(): whether the step counts is known when all processes' gradients are in."""

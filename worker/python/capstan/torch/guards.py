@@ -15,26 +15,27 @@ from capstan.torch.statistics import Place
 _WHOLE = 4096  # elements of a tensor that are all looked at
 _EACH = 509  # of a larger one: no power of two, so that rows and columns are met alike
 
-_CHANGED = ('parameter "{name}" was changed by the script in step {step}, and the servers keep their own: the change would '
-            "last for this step alone. Load other weights before prepare(); where you evaluate with other weights, put the "
-            "job's back before optimizer.step(); and write a constraint (clamp_, a norm) into the forward pass, as "
-            "torch.nn.utils.parametrize does, or into the loss")
-_REPLACED = ('parameter "{name}" was replaced or added after prepare(), by step {step}, and the job does not know the new one: '
-             "make the model whole before prepare()")
-_FROZEN_CHANGED = ('parameter "{name}", which is frozen, changed in step {step}, and the job does not keep it: every process '
-                   'would have its own. Write prepare(..., buffers={{"{name}": "mean"}}) for the job to keep it, as the mean '
+_CHANGED = ('parameter "{name}" was changed by the script in step {step}, and the servers keep their own: the '
+            "change would last for this step alone. Load other weights before prepare(); where you evaluate with "
+            "other weights, put the job's back before optimizer.step(); and write a constraint (clamp_, a norm) "
+            "into the forward pass, as torch.nn.utils.parametrize does, or into the loss")
+_REPLACED = ('parameter "{name}" was replaced or added after prepare(), by step {step}, and the job does not know '
+             "the new one: make the model whole before prepare()")
+_FROZEN_CHANGED = ('parameter "{name}", which is frozen, changed in step {step}, and the job does not keep it: '
+                   'every process would have its own. Write prepare(..., buffers={{"{name}": "mean"}}) for the job '
+                   'to keep it, as the mean over a step\'s slots, or "local" in place of "mean" where processes may '
+                   "differ in it")
+_BUFFER_CHANGED = ('buffer "{name}" changed in step {step}, and the job does not keep it: every process would have '
+                   'its own. Write prepare(..., buffers={{"{name}": "mean"}}) for the job to keep it, as the mean '
                    'over a step\'s slots, or "local" in place of "mean" where processes may differ in it')
-_BUFFER_CHANGED = ('buffer "{name}" changed in step {step}, and the job does not keep it: every process would have its own. '
-                   'Write prepare(..., buffers={{"{name}": "mean"}}) for the job to keep it, as the mean over a step\'s '
-                   'slots, or "local" in place of "mean" where processes may differ in it')
-_OTHER_CHANGED = ('buffer "{name}" of {dtype} changed in step {step}, and the job keeps float32 alone: every process would '
-                  "have its own. Compute it from trainer.global_step, or write prepare(..., "
+_OTHER_CHANGED = ('buffer "{name}" of {dtype} changed in step {step}, and the job keeps float32 alone: every '
+                  "process would have its own. Compute it from trainer.global_step, or write prepare(..., "
                   'buffers={{"{name}": "local"}}) where processes may differ in it')
 
 
 class Weights:
-    """The parameters' values: the round's own when a slot ends, bit by bit. A script may put others in their place
-    meanwhile, as for an evaluation. Of a tensor with more than 4096 elements each 509th is looked at."""
+    """The parameters' values: the round's own when a slot ends. A script may put others in their place
+    meanwhile, as for an evaluation. All elements of a tensor up to 4096 are looked at, and every 509th of a larger one."""
 
     def __init__(self, parameters: list[Parameter]) -> None:
         self._parameters = parameters

@@ -15,13 +15,13 @@ from capstan.torch.rules import Rule
 from capstan.torch.values import Values
 
 _ASKS_PER_LEASE = 4
-_TOO_LATE = ("the job is done, and its last weights could not be read before its servers ended: the model has older ones. "
-             "final.safetensors in the run directory has the last")
+_TOO_LATE = ("the job is done, and its last weights could not be read before its servers ended: the model has older "
+             "ones. final.safetensors in the run directory has the last")
 
 
 class LastVersion:
-    """Servers end with the job, and wait for those who have asked for it within the job's lease: every process does, from
-    prepare() on, whether it has slots or waits for some."""
+    """Servers end with the job, and wait for those who have asked for it within the job's lease: every process does,
+    from prepare() on, whether it has slots or waits for some."""
 
     def __init__(self, address: str, job: dict[str, Any], values: Values, optimizer: torch.optim.Optimizer,
                  rule: Rule) -> None:

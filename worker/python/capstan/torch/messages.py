@@ -18,15 +18,15 @@ TWO_OF_A_SLOT = ("backward() comes once before each step(). Put the calls of one
                  "divided, or say accumulate(samples, divided=True)")
 NO_SAMPLES = ("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader knows by itself")
 NO_GRADIENT = ("the loss does not depend on it. Where a branch is not taken in each step, write prepare(..., "
-               'unused="zero"): then its gradient is 0 there, and momentum and weight decay go on. Where it is never '
-               "trained, freeze it before prepare(), with requires_grad_(False). Where it was replaced after prepare(), "
-               "make the model whole before")
-UNFROZEN = ('parameter "{name}" was unfrozen after prepare(), by step {step}, and the servers do not train it: unfreeze it '
-            "before prepare(). To begin with it frozen, give it a group of the optimizer with lr=0, and set the group's lr "
-            "when trainer.global_step is where it begins")
-FROZEN = ('parameter "{name}" was frozen after prepare(), by step {step}, and the servers train it: freeze it before '
-          "prepare(). To freeze it on the way, give it a group of the optimizer, and set the group's lr to 0 from a "
-          "trainer.global_step on")
+               'unused="zero"): then its gradient is 0 there, and momentum and weight decay go on. Where it is '
+               "never trained, freeze it before prepare(), with requires_grad_(False). Where it was replaced after "
+               "prepare(), make the model whole before")
+UNFROZEN = ('parameter "{name}" was unfrozen after prepare(), by step {step}, and the servers do not train it: '
+            "unfreeze it before prepare(). To begin with it frozen, give it a group of the optimizer with lr=0, and "
+            "set the group's lr when trainer.global_step is where it begins")
+FROZEN = ('parameter "{name}" was frozen after prepare(), by step {step}, and the servers train it: freeze it '
+          "before prepare(). To freeze it on the way, give it a group of the optimizer, and set the group's lr to 0 "
+          "from a trainer.global_step on")
 
 
 def begins_late(step: int) -> str:

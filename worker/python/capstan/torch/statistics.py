@@ -1,7 +1,7 @@
-"""Buffers of a script's model that training changes, as batch-norm's running mean: the job keeps them beside the weights.
+"""Buffers of a script's model that training changes, as batch-norm's running mean: the job keeps them with the weights.
 
-Each slot begins with the job's. What its forward passes made of them is observed when it ends, and the step's next values
-are the mean over its slots, by their samples: the same bits for any number of processes.
+Each slot begins with the job's. What its forward passes made of them is observed when it ends, and the next step's are
+the mean over the slots, by their samples: the same bits for any number of processes.
 """
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Wishes:
 
     def must_be_used(self) -> None:
         for pattern in self._wishes.keys() - self._used:
-            raise Invalid(f'prepare(..., buffers={{"{pattern}": ...}}): the model has no such buffer; names are those of '
-                          "model.named_buffers(), and * stands for any part of one")
+            raise Invalid(f'prepare(..., buffers={{"{pattern}": ...}}): the model has no such buffer; names are those '
+                          "of model.named_buffers(), and * stands for any part of one")
 
 
 class _Counter:
@@ -91,9 +91,9 @@ class _Counter:
         self.counts = self.owner.training
         self._begin = int(place.value)
         if self.averages and self._begin != 0:
-            raise Unsupported(f'"{place.name}" is {self._begin}, and its norm averages over all batches (momentum=None), '
-                              "of which the job counts its own: call reset_running_stats() before prepare(), or give it a "
-                              "momentum")
+            raise Unsupported(f'"{place.name}" is {self._begin}, and its norm averages over all batches '
+                              "(momentum=None), of which the job counts its own: call reset_running_stats() before "
+                              "prepare(), or give it a momentum")
 
     @property
     def averages(self) -> bool:
@@ -181,8 +181,8 @@ class Statistics:
         place, home = self._places[index], self._homes[index]
         value = place.value.detach()
         if value.shape != home.shape or value.dtype != home.dtype:
-            raise Invalid(f'buffer "{place.name}" became {value.dtype} of shape {tuple(value.shape)} in step {self._step}, '
-                          f"and the job keeps {home.dtype} of shape {tuple(home.shape)}")
+            raise Invalid(f'buffer "{place.name}" became {value.dtype} of shape {tuple(value.shape)} in step '
+                          f"{self._step}, and the job keeps {home.dtype} of shape {tuple(home.shape)}")
         return value.reshape(-1)
 
     def _go_home(self, index: int, place: Place) -> torch.Tensor:
@@ -208,6 +208,6 @@ class Statistics:
 def _checked(place: Place) -> torch.Tensor:
     value = place.value
     if value.dtype != torch.float32:
-        raise Unsupported(f'buffer "{place.name}" is of {value.dtype}; the job keeps float32: make it so before prepare(), or '
-                          f'write prepare(..., buffers={{"{place.name}": "local"}}) where processes may differ in it')
+        raise Unsupported(f'buffer "{place.name}" is of {value.dtype}; the job keeps float32: make it so before prepare(), '
+                          f'or write prepare(..., buffers={{"{place.name}": "local"}}) where processes may differ in it')
     return value

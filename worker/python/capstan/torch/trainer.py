@@ -81,8 +81,8 @@ class Trainer:
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
-    def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False, unused: str | None = None,
-                buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
+    def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
+                unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
         """prepare(model, optimizer[, loader][, scheduler]), in any order: makes them the job's, and returns them in the
         same order, a loader of the job's batches in place of the first one; further loaders stay as they are.
 
@@ -93,8 +93,9 @@ class Trainer:
         and one that is under way already is refused unless `resumes` says that the loop begins at global_step.
 
         BatchNorm's statistics and spectral_norm's vectors are the job's, too. Another buffer that changes is refused,
-        unless `buffers` has a pattern of its name: "mean", the job keeps the mean over a step's slots; "local", it stays
-        this process's own. With unused="zero" a parameter that a slot's loss does not depend on has a gradient of 0 there.
+        unless `buffers` has a pattern of its name: "mean", the job keeps the mean over a step's slots; "local", it
+        stays this process's own. With unused="zero" a parameter has a gradient of 0 where a slot's loss does not depend
+        on it.
         """
         if self._rates is not None:
             raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
