@@ -222,7 +222,7 @@ class Jobs:
         yield "c", "capstan-server", job, "--coordinator", "--run-dir", run
         for index in range(point.servers):
             listen = f"cluster.listen={address(f's{index}')}:{self.port}"
-            yield f"s{index}", "capstan-server", job, "--index", str(index), "--set", listen
+            yield f"s{index}", "capstan-server", job, "--index", str(index), "--run-dir", run, "--set", listen
         for index in range(point.workers):
             place = self._place_of_worker(index)
             words = ["--coordinator", coordinator, "--address", address(place), "--name", f"w{index}"]

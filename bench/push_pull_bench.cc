@@ -43,6 +43,7 @@ std::string FrameName(std::size_t bytes) {
 std::string JobFile(const Case& what) {
   const std::string count = std::to_string(what.servers);
   return "[job]\nname = \"bench\"\nmode = \"async\"\nsteps = 1000000000\nglobal_batch = " + count +
+         "\nslots = " + count +
          "\n[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"sgd\"\nlr = 1e-6\n" +
          "[snapshot]\nevery_seconds = 0\n[cluster]\nservers = " + count + "\nworkers = " + count +
          "\nmin_workers = " + count + "\n";

@@ -111,8 +111,8 @@ int StepsOf(const Subject& subject, double seconds) {
 std::string TrainJobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
   return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
-         "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\n[model]\n" + subject.model + "[data]\n" +
-         subject.data +
+         "\nglobal_batch = " + std::to_string(servers * subject.batch) + "\nslots = " + count + "\n[model]\n" +
+         subject.model + "[data]\n" + subject.data +
          "[optimizer]\nkind = \"sgd\"\nlr = 1e-3\n[snapshot]\nevery_seconds = 0\n[cluster]\nservers = " + count +
          "\nworkers = " + count + "\nmin_workers = " + count + "\n[worker]\nthreads = 1\nprecision = \"" +
          subject.precision + "\"\n";

@@ -11,6 +11,9 @@
 #include <charconv>
 #include <fstream>
 
+#include "common/host_port.h"
+#include "common/own_address.h"
+
 namespace capstan::cli {
 
 std::string WithoutScheme(const std::string& endpoint) {
@@ -44,12 +47,17 @@ std::uint32_t FirstDealtPort() {
   return in >> first ? first : 0;
 }
 
-bool IsFree(std::uint16_t port) {
+enum class Linger : std::uint8_t { kCounts, kPassedOver };  // connections of a former process there
+
+bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int pass_over = linger == Linger::kPassedOver ? 1 : 0;
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_addr = host;
   address.sin_port = htons(port);
-  const bool free = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const bool free = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &pass_over, sizeof pass_over) == 0 &&
+                    bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   close(fd);
   return free;
 }
@@ -64,9 +72,18 @@ std::string ChoosePort(const std::string& address) {
     std::uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) break;
     const auto port = static_cast<std::uint16_t>(kLowestPort + random % (end - kLowestPort));
-    if (IsFree(port)) return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+    if (CanBind({INADDR_ANY}, port, Linger::kCounts))
+      return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
   }
   return address;
+}
+
+bool IsFree(const std::string& address) {
+  const Result<std::string> numeric = NumericHost(address);
+  const std::string host = numeric.ok() ? numeric->substr(0, numeric->rfind(':')) : "";
+  in_addr binary{};
+  if (host != "*" && inet_pton(AF_INET, host.c_str(), &binary) != 1) return false;
+  return CanBind(binary, PortOf(*numeric), Linger::kPassedOver);
 }
 
 Result<std::string> NumericHost(const std::string& address) {
@@ -87,6 +104,17 @@ Result<std::string> NumericHost(const std::string& address) {
   inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text.data(), text.size());
   freeaddrinfo(found);
   return text.data() + address.substr(colon);
+}
+
+Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator) {
+  if (HostOf(listen) != "auto") return NumericHost(listen);
+  const Result<std::string> numeric = NumericHost(coordinator);  // of IPv4 where a name has both
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string own, OwnAddress(numeric.ok() ? *numeric : coordinator));
+  return WithHost(own, listen);
+}
+
+std::string ReachedAt(const std::string& bound, const std::string& listen, const std::string& host) {
+  return IsWildcard(HostOf(listen)) ? WithHost(host, bound) : bound;
 }
 
 }  // namespace capstan::cli

@@ -77,7 +77,7 @@ int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benc
   PrepareProcess();
   const Result<std::vector<bench::Figure>> figures = Run(*bench, arguments);
   if (!figures.ok()) {
-    std::fprintf(stderr, "capstan: %s\n", figures.status().message().c_str());
+    Complain("capstan", figures.status().message());
     return kExitFailed;
   }
   arguments.output == "json" ? PrintJson(*figures) : PrintTable(*figures);

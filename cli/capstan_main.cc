@@ -1,14 +1,17 @@
-// capstan: the command for people: launches jobs, looks at what they keep, and measures.
+// capstan: the command for people: launches jobs, looks at them and at what they keep, and measures.
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "cli/bench_command.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/launch_command.h"
 #include "cli/process.h"
+#include "cli/run_command.h"
 #include "cli/snapshot_command.h"
 #include "common/suggestion.h"
 
@@ -18,8 +21,9 @@ namespace {
 Command DescribeLaunch(Command app, LaunchArguments* arguments) {
   Command launch = app.AddCommand("launch", "Run a whole job on this machine.");
   launch.Add("JOB.toml", &arguments->job_file, "the job file; with --resume the run directory's by default");
-  launch.Add("--run-dir", &arguments->run_dir, "folder for what the run leaves behind (default: runs/NAME-TIME)");
-  launch.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
+  launch.Add("--run-dir", &arguments->run_dir,
+             "folder for what the run leaves behind (default: runs/NAME-TIME; with --resume the newest run)");
+  launch.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's, or several");
   launch
       .Add("--max-restarts", &arguments->max_restarts,
            "how often processes that are killed are started again, all together")
@@ -28,8 +32,20 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
   launch.Add("--trace", &arguments->trace,
              "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
              "trace.worker-0.json and so on, each written when its process ends");
+  launch
+      .Add("--end-seconds", &arguments->end_seconds,
+           "how long programs of your own may take to end by themselves after the job")
+      .InRange(0.0, 1e9)
+      .ShowDefault();
+  launch.AddFlag("-q,--quiet", &arguments->quiet, "say warnings and errors only");
   launch.AddFlag("--print-config", &arguments->print_config,
                  "print the job file with every default filled in, and end");
+  launch.Footer(
+      "\"-- PROGRAM ARGS\" behind all of these starts cluster.workers copies of a program of your own as the workers "
+      "of a "
+      "job with [model] kind = \"client\", with CAPSTAN_COORDINATOR (host:port), CAPSTAN_WORKER (its name), "
+      "CAPSTAN_INDEX "
+      "(from 0) and CAPSTAN_INDEXES (how many) in its environment: capstan launch job.toml -- python3 train.py");
   return launch;
 }
 
@@ -46,9 +62,25 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
 // Whether `word` is an option, or one of `commands`; otherwise says what was probably meant.
 bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
   if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
-  std::fprintf(stderr, "capstan: no command of %s is named \"%s\"%s\nTry '%s --help'.\n", program.c_str(),
-               std::string(word).c_str(), DidYouMean(word, commands).c_str(), program.c_str());
+  Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
+                          DidYouMean(word, commands) + "\nTry '" + program + " --help'.");
   return false;
+}
+
+// What stands behind "--" is a program of the user's own; it leaves `words`.
+std::vector<std::string> TakeProgram(std::vector<std::string>* words) {
+  const auto dashes = std::find(words->begin(), words->end(), "--");
+  if (dashes == words->end()) return {};
+  std::vector<std::string> program(dashes + 1, words->end());
+  words->erase(dashes, words->end());
+  return program;
+}
+
+// "help", "help launch" and "launch help" are asked for as "--help" and "launch --help".
+void AskForHelp(std::vector<std::string>* words) {
+  if (words->empty() || words->front() != "help") return;
+  words->erase(words->begin());
+  words->insert(words->begin() + (words->empty() ? 0 : 1), "--help");
 }
 
 int Main(int argc, char** argv) {
@@ -58,15 +90,27 @@ int Main(int argc, char** argv) {
   app.AllowOneCommand();
   LaunchArguments launch_arguments;
   BenchArguments bench_arguments;
+  std::string run;
   const Command launch = DescribeLaunch(app, &launch_arguments);
-  const Command bench = DescribeBench(app, &bench_arguments);
+  Command status = app.AddCommand("status", "Say how a run is.");
+  status.Add("RUN", &run, "its directory (default: the one where a job runs, or the newest under runs/)");
+  Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
+  stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
   const SnapshotCommand snapshot(app);
-  constexpr std::array<std::string_view, 3> kCommands = {"launch", "snapshot", "bench"};
-  const std::string_view word = argc > 1 ? argv[1] : "-", second = argc > 2 ? argv[2] : "-";
+  const Command bench = DescribeBench(app, &bench_arguments);
+  constexpr std::array<std::string_view, 6> kCommands = {"launch", "status", "stop", "snapshot", "bench", "help"};
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> program = TakeProgram(&words);
+  AskForHelp(&words);
+  const std::string word = !words.empty() ? words[0] : "-", second = words.size() > 1 ? words[1] : "-";
   if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
   if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
-  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
+  if (const std::optional<int> code = line.Parse(words)) return *code;
+  launch_arguments.capstan = argv[0];
+  launch_arguments.program = program;
   if (launch.parsed()) return RunLaunch(launch_arguments);
+  if (status.parsed()) return RunStatus(run);
+  if (stop.parsed()) return RunStop(run);
   if (snapshot.parsed()) return snapshot.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);

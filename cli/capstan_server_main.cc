@@ -1,10 +1,13 @@
 // capstan-server: the coordinator of a job, or one of its servers with all its shards.
 #include <cstdio>
+#include <utility>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
+#include "cli/job_request.h"
 #include "cli/server_processes.h"
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job_config.h"
 
@@ -12,20 +15,31 @@ namespace capstan::cli {
 namespace {
 
 struct Arguments {
-  std::string job_file, run_dir, metrics_listen, trace;
+  std::string job_file, join, run_dir, metrics_listen, trace;
   std::vector<std::string> overrides;
   int index = -1, events_fd = -1;
+  double join_seconds = 60;
   bool coordinator = false, print_config = false;
   RunBegin begin = RunBegin::kNew;
 };
 
 void Describe(Command app, Arguments* arguments) {
   app.AddVersion(VersionLine("capstan-server"));
-  app.Add("JOB.toml", &arguments->job_file, "the job file, the same for all processes").Required();
+  const Option file = app.Add("JOB.toml", &arguments->job_file, "the job file; a server may have it by --join");
   Command role = app.AddChoice("role");
-  role.AddFlag("--coordinator", &arguments->coordinator, "be the job's coordinator");
+  const Option coordinator = role.AddFlag("--coordinator", &arguments->coordinator, "be the job's coordinator");
   role.Add("--index", &arguments->index, "be server number INDEX, from 0").InRange(0, 4095);
-  app.Add("--run-dir", &arguments->run_dir, "folder for what the run leaves behind");
+  const Option join =
+      app.Add("--join", &arguments->join, "HOST:PORT of the coordinator: a server has the job file from it")
+          .NotWith(file)
+          .NotWith(coordinator);
+  app.Add("--join-seconds", &arguments->join_seconds, "how long --join waits for the coordinator's answer")
+      .InRange(0.001, 1e9)
+      .ShowDefault()
+      .OnlyWith(join);
+  app.Add("--run-dir", &arguments->run_dir,
+          "folder for what the run leaves behind (default: runs/NAME-coordinator, runs/NAME-server-INDEX); a process "
+          "that is started again with the same one goes on");
   DescribeResume(app, "coordinator: ", &arguments->begin);
   app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
   app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
@@ -35,9 +49,40 @@ void Describe(Command app, Arguments* arguments) {
   app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
 
-int Fail(const std::string& message) {
-  std::fprintf(stderr, "capstan-server: %s\n", message.c_str());
-  return kExitUsage;
+int Fail(const std::string& message, int code = kExitUsage) {
+  Complain("capstan-server", message);
+  return code;
+}
+
+// From the coordinator, where it is joined; whose address is then what was given here, however it calls itself.
+Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
+  if (arguments.join.empty()) {
+    if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join HOST:PORT");
+    return LoadJobConfig(arguments.job_file, arguments.overrides);
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckHostPort("--join", arguments.join));
+  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds};
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
+  std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // that in the file is the coordinator's own
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  overrides.push_back("cluster.coordinator=" + arguments.join);
+  return ParseJobConfig(text, "the coordinator's job file", overrides);
+}
+
+int RunServer(ServerProcessOptions options, int index, const EventWriter& events) {
+  const std::uint32_t servers = options.config.cluster.servers;
+  options.index = static_cast<std::uint32_t>(index);
+  if (options.index >= servers) {
+    return Fail("--index " + std::to_string(options.index) + ": the job has " + std::to_string(servers) +
+                (servers == 1 ? " server" : " servers") + " (cluster.servers), numbered from 0");
+  }
+  if (PortOf(options.config.cluster.coordinator) == 0) {
+    return Fail(
+        "cluster.coordinator is \"" + options.config.cluster.coordinator +
+        "\": a server cannot know the port; take the one that the coordinator says: --join HOST:PORT instead of "
+        "the job file, or --set cluster.coordinator=HOST:PORT");
+  }
+  return RunServerProcess(options, events);
 }
 
 int Main(int argc, char** argv) {
@@ -47,32 +92,30 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
 
   const EventWriter events(arguments.events_fd);
-  Result<JobConfig> config = LoadJobConfig(arguments.job_file, arguments.overrides);
-  if (!config.ok()) return Fail(config.status().message());
+  PrepareProcess();
+  if (!arguments.join.empty() && arguments.index < 0) {
+    return Fail("--join " + arguments.join + " is of a server: say which by --index I");
+  }
+  std::optional<StopSignals> signals;
+  if (!arguments.join.empty()) signals.emplace();
+  Result<JobConfig> config = LoadConfig(arguments, signals ? &*signals : nullptr);
+  if (!config.ok()) {
+    if (signals && signals->stop_signal() != 0) return kExitSignal + signals->stop_signal();
+    return Fail(config.status().message(), arguments.join.empty() ? kExitUsage : ExitCode(config.status()));
+  }
+  signals.reset();
   if (arguments.print_config) {
     std::fputs(PrintJobConfig(*config).c_str(), stdout);
     return kExitDone;
   }
   ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen, arguments.trace};
   options.begin = arguments.begin;
-  PrepareProcess();
   if (arguments.coordinator && !arguments.trace.empty()) {
     return Fail("--trace " + arguments.trace + ": a coordinator keeps no trace; give it to servers and workers");
   }
   if (arguments.coordinator) return RunCoordinatorProcess(options, events);
   if (arguments.index < 0) return Fail("say what to be: --coordinator, or --index I for a server");
-  const std::uint32_t servers = options.config.cluster.servers;
-  options.index = static_cast<std::uint32_t>(arguments.index);
-  if (options.index >= servers) {
-    return Fail("--index " + std::to_string(options.index) + ": the job has " + std::to_string(servers) +
-                (servers == 1 ? " server" : " servers") + " (cluster.servers), numbered from 0");
-  }
-  if (PortOf(options.config.cluster.coordinator) == 0) {
-    return Fail(
-        "cluster.coordinator is \"" + options.config.cluster.coordinator +
-        "\": a server cannot know the port; write one into the job file, or --set cluster.coordinator=HOST:PORT");
-  }
-  return RunServerProcess(options, events);
+  return RunServer(std::move(options), arguments.index, events);
 }
 
 }  // namespace

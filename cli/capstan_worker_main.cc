@@ -14,6 +14,7 @@
 #include "cli/events.h"
 #include "cli/process.h"
 #include "cli/trace_file.h"
+#include "common/host_port.h"
 #include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 struct Arguments {
   train::WorkerOptions worker;
-  std::string metrics_listen = "127.0.0.1:0", trace;
+  std::string metrics_listen = "auto:0", trace;
   int events_fd = -1;
 };
 
@@ -30,14 +31,6 @@ std::string DefaultName() {
   std::array<char, 128> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
   return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
-}
-
-// As many as it may have: every file of tokens stays open.
-void RaiseOpenFilesLimit() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
 void Describe(Command app, Arguments* arguments) {
@@ -58,7 +51,9 @@ void Describe(Command app, Arguments* arguments) {
   app.Add("--join-seconds", &arguments->worker.join_seconds, "how long to wait for the coordinator")
       .InRange(0.001, 1e9)
       .ShowDefault();
-  app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics").ShowDefault();
+  app.Add("--metrics-listen", &arguments->metrics_listen,
+          "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator")
+      .ShowDefault();
   app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
   app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
@@ -81,7 +76,12 @@ std::string NoThread(const std::system_error& error) {
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   monitoring::ExporterOptions exporter_options;
-  exporter_options.listen = arguments->metrics_listen;
+  const std::string& coordinator = arguments->worker.coordinator;
+  const Result<std::string> listen = ResolveListen(arguments->metrics_listen, coordinator);
+  if (!listen.ok()) {
+    return {listen.status().code(), listen.status().message() + "; check --coordinator and --metrics-listen"};
+  }
+  exporter_options.listen = *listen;
   const auto metrics = registry->Create<monitoring::WorkerMetrics>();
   const auto transport_metrics = registry->Create<monitoring::TransportMetrics>();
   exporter_options.status_json = [metrics, name = arguments->worker.name] {
@@ -90,12 +90,15 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   };
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<monitoring::Exporter> exporter,
                            monitoring::Exporter::Start(std::move(exporter_options), registry));
-  Say(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + exporter->address() +
-                           "/; coordinator " + arguments->worker.coordinator);
-  events.Ready({}, exporter->address());
+  const Result<std::string> own = ResolveListen("auto:0", coordinator);
+  arguments->worker.metrics = ReachedAt(exporter->address(), *listen, HostOf(own.ok() ? *own : exporter->address()));
+  Say(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + arguments->worker.metrics +
+                           "/; coordinator " + coordinator);
+  events.Ready({}, arguments->worker.metrics);
   arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
   arguments->worker.libraries = kernels::SearchOf(std::getenv);
+  arguments->worker.on_job = [registry](const std::string& job) { registry->NameJob(job); };
   arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }
@@ -118,9 +121,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   Describe(line.root(), &arguments);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
-  if (PortOf(arguments.worker.coordinator) == 0) {
-    std::fprintf(stderr, "capstan-worker: --coordinator takes HOST:PORT, not \"%s\"\n",
-                 arguments.worker.coordinator.c_str());
+  if (Status status = CheckHostPort("--coordinator", arguments.worker.coordinator); !status.ok()) {
+    Complain("capstan-worker", status.message());
     return kExitUsage;
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
@@ -130,7 +132,7 @@ int Main(int argc, char** argv) {
   StopSignals signals;
   Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);
   if (!trace.ok()) {
-    std::fprintf(stderr, "capstan-worker: %s\n", trace.status().message().c_str());
+    Complain("capstan-worker", trace.status().message());
     return kExitUsage;
   }
   arguments.worker.trace = trace->get();

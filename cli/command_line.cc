@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <iostream>
 #include <type_traits>
+#include <utility>
 
+#include "cli/command_words.h"
 #include "cli/process.h"
+#include "common/job_config.h"
 
 namespace capstan::cli {
 
@@ -42,6 +45,8 @@ Option Command::AddFlag(const std::string& names, RunBegin begin, RunBegin* valu
       names, [begin, value](std::int64_t) { *value = std::max(*value, begin); }, help));
 }
 
+void Command::Footer(const std::string& text) { app_->footer(text); }
+
 void Command::AddVersion(const std::string& line) { app_->set_version_flag("--version", line); }
 
 Command Command::AddCommand(const std::string& name, const std::string& help) {
@@ -63,17 +68,36 @@ CommandLine::CommandLine(const std::string& description, const std::string& prog
     : app_(std::make_unique<CLI::App>(description, program)) {}
 CommandLine::~CommandLine() = default;
 
-std::optional<int> CommandLine::Parse(int argc, char** argv) {
+std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
+  Result<std::vector<std::string>> spread = SpreadSettings(words);
+  if (!spread.ok()) return Complain(spread.status().message());
   try {
-    app_->parse(argc, argv);
+    std::reverse(spread->begin(), spread->end());  // as CLI11 takes them
+    app_->parse(std::move(*spread));
   } catch (const CLI::Success& done) {
     app_->exit(done, std::cout, std::cerr);
     return kExitDone;
+  } catch (const CLI::ExtrasError&) {
+    return Complain(ExplainUnexpectedOf(words));
   } catch (const CLI::ParseError& error) {
-    std::cerr << app_->get_name() << ": " << error.what() << "\nTry '" << app_->get_name() << " --help'.\n";
-    return kExitUsage;
+    return Complain(error.what());
   }
   return std::nullopt;
+}
+
+int CommandLine::Complain(const std::string& message) const {
+  std::cerr << app_->get_name() << ": " << message << "\nTry '" << app_->get_name() << " --help'.\n";
+  return kExitUsage;
+}
+
+std::string CommandLine::ExplainUnexpectedOf(const std::vector<std::string>& typed) const {
+  const CLI::App* command = app_.get();
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  return ExplainUnexpected({typed, app_->remaining(true), options, JobFileKeys()});
 }
 
 void DescribeResume(Command command, const std::string& who, RunBegin* begin) {

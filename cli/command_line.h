@@ -45,6 +45,8 @@ class Command {
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
   // The furthest of the flags that are given counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
+  // Text below its help.
+  void Footer(const std::string& text);
   void AddVersion(const std::string& line);
 
   Command AddCommand(const std::string& name, const std::string& help);
@@ -68,9 +70,14 @@ class CommandLine {
 
   Command root() const { return Command(app_.get()); }
   // Nothing: go on. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
-  std::optional<int> Parse(int argc, char** argv);
+  std::optional<int> Parse(int argc, char** argv) { return Parse({argv + 1, argv + argc}); }
+  // Without the program's name.
+  std::optional<int> Parse(const std::vector<std::string>& words);
 
  private:
+  int Complain(const std::string& message) const;
+  std::string ExplainUnexpectedOf(const std::vector<std::string>& typed) const;
+
   std::unique_ptr<CLI::App> app_;
 };
 

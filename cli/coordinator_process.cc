@@ -1,18 +1,26 @@
 // RunCoordinatorProcess.
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
+#include "cli/former_run.h"
+#include "cli/job_addresses.h"
+#include "cli/launch/progress.h"
 #include "cli/new_job.h"
+#include "cli/reach_check.h"
+#include "cli/report/job_lines.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
 #include "common/job/metrics_section.h"
+#include "common/job/model_section.h"
 #include "common/job_config.h"
 #include "common/mailbox.h"
-#include "common/messages/shard_address.h"
 #include "monitoring/exporter.h"
 #include "server/coordinator_loop.h"
 #include "server/storage/file_coordinator_log.h"
@@ -20,27 +28,65 @@
 namespace capstan::cli {
 namespace {
 
+constexpr std::chrono::seconds kProgressEvery{5};
 constexpr double kLogWaitSeconds = 10;  // for a former coordinator of this run directory to end
+
+// A job's progress as a log shows it: validations as they come, and where the job stands as long as it moves.
+class LoggedProgress {
+ public:
+  LoggedProgress(std::string metrics_file, std::uint64_t steps) : progress_(std::move(metrics_file), steps) {}
+
+  const Progress& progress() const { return progress_; }
+
+  void Show() {
+    for (const std::string& line : progress_.Update()) Say(Severity::kInfo, line);
+    const auto now = std::chrono::steady_clock::now();
+    const std::string line = progress_.Line();
+    if (line.empty() || line == shown_ || now < next_) return;
+    next_ = now + kProgressEvery;
+    shown_ = line;
+    Say(Severity::kInfo, line);
+  }
+
+ private:
+  Progress progress_;
+  std::string shown_;
+  std::chrono::steady_clock::time_point next_{};
+};
 
 class CoordinatorProcess {
  public:
   CoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events)
-      : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
+      : options_(options),
+        events_(events),
+        begin_(options.begin),
+        registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
+        addresses_(options.config.name(), options.config.cluster.shards_per_server) {}
 
   Status Run() {
     CAPSTAN_RETURN_IF_ERROR(HoldRunDirectory());
     CAPSTAN_RETURN_IF_ERROR(StartLoop());
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
-    Announce();
+    CAPSTAN_RETURN_IF_ERROR(Announce());
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Beat();
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
-      const std::optional<std::vector<ShardAddress>> shards = shards_.TryPop();
-      if (shards && !events_.launched()) WriteDownShards(*shards);
+      if (!events_.launched()) TryToReachServers();
+      if (progress_) progress_->Show();
     }
-    if (!loop_->outcome().ok()) return loop_->outcome();
-    Say(Severity::kInfo, "done: all steps are committed; the weights are in " + run_dir_ + "/final.safetensors");
+    if (!loop_->outcome().ok()) {
+      if (!events_.launched() && signals_.stop_signal() == 0) ForgetFailedStart(run_dir_);
+      return loop_->outcome();
+    }
+    if (former_ == FormerRun::kFinished && options_.begin == RunBegin::kNew) {
+      return Invalid("the run in " + run_dir_ + " was finished before. " + WordsForAnotherRun(run_dir_));
+    }
+    if (progress_) progress_->Show();
+    Say(Severity::kInfo, "done: all steps are committed");
+    if (!progress_) return {};
+    for (const std::string& line : EndLines(progress_->progress(), run_dir_ + "/final.safetensors"))
+      Say(Severity::kInfo, line);
     return {};
   }
 
@@ -52,10 +98,13 @@ class CoordinatorProcess {
   Status HoldRunDirectory() {
     run_dir_ = options_.run_dir;
     if (events_.launched()) return {};  // the launcher holds it
-    CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory,
-                             RunDirectory::Take(run_dir_, options_.config.name(), options_.begin));
+    if (run_dir_.empty()) run_dir_ = "runs/" + options_.config.name() + "-coordinator";
+    CAPSTAN_ASSIGN_OR_RETURN(former_, FindFormerRun(run_dir_, options_.config, options_.begin));
+    if (former_ != FormerRun::kNone && begin_ == RunBegin::kNew) begin_ = RunBegin::kResume;
+    CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::Take(run_dir_, options_.config.name(), begin_));
     directory_.emplace(std::move(directory));
     run_dir_ = directory_->path();
+    progress_.emplace(run_dir_ + "/metrics.jsonl", options_.config.steps());
     CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
     return WritePid(run_dir_, "coordinator", getpid());
   }
@@ -69,36 +118,66 @@ class CoordinatorProcess {
     loop.coordinator.accept_loss = options_.begin == RunBegin::kRollBack;
     CAPSTAN_ASSIGN_OR_RETURN(
         loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds));
-    if (options_.begin != RunBegin::kNew && loop.log->records().empty()) {
+    if (begin_ != RunBegin::kNew && loop.log->records().empty()) {
       return Corrupt(run_dir_ +
                      "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
     }
-    CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(options_.config.cluster.coordinator));
+    CAPSTAN_ASSIGN_OR_RETURN(listen_, NumericHost(PortToTake()));
+    loop.listen = listen_;
+    loop.advertise = options_.config.cluster.advertise;
     loop.run_dir = run_dir_;
     loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };
     loop.on_failed = [this](const Status& status) { OnFailed(status); };
-    loop.on_running = [this](std::vector<ShardAddress> shards) {
-      if (shards_.Push(std::move(shards)).ok()) signals_.Notify();
-    };
+    loop.on_members = [this](const server::Roster& members) { OnMembers(members); };
     loop.on_end = [this] { signals_.Notify(); };
     CAPSTAN_ASSIGN_OR_RETURN(loop_, server::CoordinatorLoop::Start(std::move(loop), registry_.get()));
-    endpoints_.coordinator = WithoutScheme(loop_->endpoint());
+    address_ = WithoutScheme(loop_->endpoint());
     return {};
+  }
+
+  // Port 0, by hand: the one that a former life had, or one that stays free for the next.
+  std::string PortToTake() const {
+    const std::string& wanted = options_.config.cluster.coordinator;
+    if (events_.launched() || PortOf(wanted) != 0) return wanted;
+    const std::optional<std::string> last = begin_ == RunBegin::kNew ? std::nullopt : LastCoordinator(run_dir_);
+    return last ? WithHost(HostOf(wanted), *last) : ChoosePort(wanted);
   }
 
   Status StartExporter() {
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
+    if (HostOf(exporter.listen) == "auto") exporter.listen = WithHost(HostOf(listen_), exporter.listen);
+    metrics_listen_ = exporter.listen;
     exporter.status_json = [this] { return loop_->StatusJson(); };
+    exporter.http_sd_json = [this] { return addresses_.HttpSd(); };
+    registry_->NameJob(options_.config.name());
     CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
     return {};
   }
 
-  void Announce() {
-    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" at " + endpoints_.coordinator +
-                             ", metrics at http://" + exporter_->address() + "/, run directory " + run_dir_);
-    events_.Ready({endpoints_.coordinator}, exporter_->address());
-    if (!events_.launched()) WriteDownShards({});
+  // Where it is, is written down before anybody is told of it.
+  Status Announce() {
+    const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
+    CAPSTAN_RETURN_IF_ERROR(addresses_.Begin(run_dir_, address_, metrics));
+    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
+                             address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
+    if (!events_.launched()) SayWhatComesNext();  // else the launcher has said it
+    events_.Ready({address_}, metrics);
+    return {};
+  }
+
+  void SayWhatComesNext() {
+    if (former_ == FormerRun::kFinished) {
+      return Say(Severity::kInfo, "this run is finished, and its weights are in " + run_dir_ +
+                                      "/final.safetensors; members that still wait for its end are told so");
+    }
+    if (former_ == FormerRun::kUnfinished) Say(Severity::kInfo, "going on with the run in " + run_dir_);
+    if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Say(Severity::kWarning, idle);
+    const std::uint32_t servers = options_.config.cluster.servers;
+    Say(Severity::kInfo, "servers: capstan-server --join " + address_ + " --index 0" +
+                             (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
+                             (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_
+                                                               : "; workers: your own, connected to " + address_));
   }
 
   // On the loop's thread.
@@ -115,23 +194,39 @@ class CoordinatorProcess {
     events_.Notice(notice.severity, notice.text);
   }
 
-  // The addresses of the shards, when they are known; by hand there is nobody else to write them down.
-  void WriteDownShards(const std::vector<ShardAddress>& shards) {
-    Endpoints endpoints = endpoints_;
-    endpoints.metrics["coordinator"] = exporter_->address();
-    for (const ShardAddress& shard : shards) endpoints.shards.push_back(WithoutScheme(shard.endpoint));
-    if (Status status = WriteEndpoints(run_dir_, endpoints); !status.ok()) Say(Severity::kWarning, status.message());
+  // On the loop's thread.
+  void OnMembers(const server::Roster& members) {
+    if (Status status = addresses_.SetMembers(members); !status.ok()) Say(Severity::kWarning, status.message());
+    if (!events_.launched() && members_.Push(server::Roster(members)).ok()) signals_.Notify();
+  }
+
+  void TryToReachServers() {
+    const ReachCheck::Clock::time_point now = ReachCheck::Clock::now();
+    const std::uint32_t per_server = options_.config.cluster.shards_per_server;
+    while (const std::optional<server::Roster> members = members_.TryPop()) {
+      for (const server::Roster::Shard& shard : members->shards) {
+        const std::string number = std::to_string(shard.index / per_server);
+        const std::string which = per_server == 1 ? "" : "'s shard " + std::to_string(shard.index % per_server);
+        reach_.Try("server " + number + which, WithoutScheme(shard.endpoint), now);
+      }
+    }
+    for (const std::string& line : reach_.Look(now)) Say(Severity::kWarning, line);
   }
 
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
   int stops_asked_ = 0;
+  RunBegin begin_;  // as it turned out
+  FormerRun former_ = FormerRun::kNone;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;
+  std::optional<LoggedProgress> progress_;  // by hand; else the launcher shows it
   std::string run_dir_;
-  Endpoints endpoints_;
-  Mailbox<std::vector<ShardAddress>> shards_{64};
+  std::string listen_, metrics_listen_, address_;  // host:port
+  JobAddresses addresses_;
+  Mailbox<server::Roster> members_{64};
+  ReachCheck reach_;
   std::optional<std::string> failure_;  // the loop's thread, until it has ended
   std::unique_ptr<server::CoordinatorLoop> loop_;
   std::unique_ptr<monitoring::Exporter> exporter_;

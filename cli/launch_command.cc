@@ -5,8 +5,15 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/job_addresses.h"
+#include "cli/launch/last_words.h"
 #include "cli/launch/launcher.h"
+#include "cli/launch/machine_check.h"
+#include "cli/launch/own_program.h"
+#include "cli/launch/plan.h"
+#include "cli/launch/resume.h"
 #include "cli/new_job.h"
+#include "cli/report/job_lines.h"
 #include "common/job/cluster_section.h"
 #include "common/job/data_section.h"
 #include "common/job/job_section.h"
@@ -25,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSamplePrompt = "\n";
 
 int Fail(const std::string& message, int code) {
-  std::fprintf(stderr, "capstan: %s\n", message.c_str());
+  Complain("capstan", message);
   return code;
 }
 
@@ -42,15 +49,6 @@ Result<std::string> WriteSample(const JobConfig& config, const std::string& weig
   return train::SampleText(config, weights, kSamplePrompt, options);
 }
 
-// A model writes any bytes; a terminal is shown text alone.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
-  }
-  return CleanUtf8(text, text.size());
-}
-
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
                 Screen* screen) {
   const std::string weights = directory.path() + "/final.safetensors";
@@ -63,78 +61,66 @@ void ShowResult(const JobConfig& config, const RunDirectory& directory, const Pr
   std::string done = "done: " + Count(progress.steps_done(), "step") + " in " + Duration(seconds);
   if (progress.steps_skipped() > 0) done += ", " + std::to_string(progress.steps_skipped()) + " of them skipped";
   screen->Line(done);
-  screen->Line("weights: " + weights);
+  for (const std::string& line : EndLines(progress, weights)) screen->Line(line);
   screen->Line("run directory: " + directory.path() + " (metrics.jsonl, logs/, job.toml)");
 }
 
 }  // namespace
 
-namespace {
-
-// The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they
-// were.
-Result<JobConfig> LoadConfig(const LaunchArguments& arguments) {
-  if (arguments.begin == RunBegin::kNew) {
-    if (arguments.job_file.empty()) return Invalid("say which job: capstan launch JOB.toml");
-    return LoadJobConfig(arguments.job_file, arguments.overrides);
-  }
-  const std::string own = arguments.run_dir + "/job.toml";
-  if (std::error_code error; !fs::exists(own, error)) {
-    return Invalid("the run directory " + arguments.run_dir + " holds no run that could be resumed");
-  }
-  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, LoadJobConfig(own));
-  std::vector<std::string> overrides = arguments.overrides;
-  overrides.insert(overrides.begin(), "job.slots=" + std::to_string(begun.job.slots));
-  // Written down as what it was then: all of them.
-  if (begun.cluster.min_workers == begun.cluster.workers) overrides.insert(overrides.begin(), "cluster.min_workers=0");
-  CAPSTAN_ASSIGN_OR_RETURN(JobConfig now,
-                           LoadJobConfig(arguments.job_file.empty() ? own : arguments.job_file, overrides));
-  const std::string difference = DescribeDifference(begun, now);
-  if (!difference.empty()) {
-    return Invalid("this job cannot be continued with other settings, " + difference +
-                   "; leave them as they were, or begin a new run");
-  }
-  return now;
-}
-
-}  // namespace
-
 int RunLaunch(const LaunchArguments& arguments) {
-  if (arguments.begin != RunBegin::kNew && arguments.run_dir.empty()) {
-    return Fail("--resume goes on with a run: say which by --run-dir", kExitUsage);
-  }
-  Result<JobConfig> loaded = LoadConfig(arguments);
-  if (!loaded.ok()) return Fail(loaded.status().message(), kExitUsage);
-  EditableJobConfig config = *loaded;
-  if (Status status = MakePathsAbsolute(&config.data); !status.ok()) return Fail(status.message(), kExitUsage);
+  Result<LaunchPlan> plan = MakePlan(arguments);
+  if (!plan.ok()) return Fail(plan.status().message(), kExitUsage);
+  EditableJobConfig config = plan->config;
   if (arguments.print_config) {
     std::fputs(PrintJobConfig(config).c_str(), stdout);
     return kExitDone;
   }
+  if (arguments.begin != RunBegin::kNew) {
+    if (const auto steps = StepsIfDone(plan->run_dir, config)) {
+      std::fprintf(stderr, "%s\n", DoneAlready(arguments, plan->run_dir, *steps).c_str());
+      return kExitDone;
+    }
+  }
+  if (Status status = CheckMachine(config); !status.ok()) return Fail(status.message(), kExitUsage);
   PrepareProcess();
   StopSignals signals;
-  const Result<RunDirectory> directory = RunDirectory::Take(arguments.run_dir, config.job.name, arguments.begin);
+  const Result<RunDirectory> directory = RunDirectory::Take(plan->run_dir, config.job.name, arguments.begin);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
   if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
     return Fail(status.message(), kExitFailed);
   }
-  Screen screen = Screen::OfStderr();
-  screen.Line("job \"" + config.job.name + "\": " + Count(config.job.steps, "step") + ", " +
-              Count(config.cluster.servers, "server") + ", " + Count(config.cluster.workers, "worker") +
-              "; run directory " + directory->path());
+  if (plan->program) {
+    if (Status status = AddPythonPackage(OwnFolder(), directory->path(), &*plan->program); !status.ok()) {
+      return Fail(status.message(), kExitFailed);
+    }
+  }
+  Screen screen = Screen::OfStderr(arguments.quiet ? Screen::Volume::kQuiet : Screen::Volume::kUsual);
+  for (const std::string& line : plan->lines) screen.Line(line);
+  screen.Line("job \"" + config.job.name + "\": " + SizeText(config) + ", " + Count(config.cluster.servers, "server") +
+              ", " + Count(config.cluster.workers, "worker") + "; run directory " + directory->path());
+  if (const std::string idle = IdleWorkersText(config); !idle.empty()) screen.Line("warning: " + idle);
   const auto start = std::chrono::steady_clock::now();
-  Launcher launcher(config, *directory, OwnFolder(), {arguments.max_restarts, arguments.begin, arguments.trace},
+  const std::string former = ReadEndpoints(directory->path()).coordinator;
+  const ChosenAddress coordinator = ChooseCoordinator(config.cluster.coordinator, former);
+  if (!coordinator.line.empty()) screen.Line(coordinator.line);
+  Launcher launcher(config, *directory, OwnFolder(),
+                    {arguments.max_restarts, arguments.begin, arguments.trace, coordinator.address, plan->program,
+                     arguments.end_seconds},
                     &signals, &screen);
   const Status status = launcher.Run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();
-  if (const int signal = signals.stop_signal(); signal != 0) {
-    const std::string where = status.ok() ? "stopped" : status.message();
-    return Fail(where + "\ncapstan: run directory: " + directory->path(), kExitSignal + signal);
+  const int signal = signals.stop_signal();
+  if (!status.ok() && signal == 0 && directory->Discard()) {
+    return Fail(
+        status.message() +
+            "\ncapstan: the job failed before its first step; its run directory is removed (--run-dir keeps one)",
+        kExitFailed);
   }
-  if (!status.ok())
-    return Fail(status.message() + "\ncapstan: the job failed; its logs are in " + directory->path() + "/logs",
-                kExitFailed);
+  if (!status.ok() || (signal != 0 && !launcher.job_done())) {
+    return Fail(WhyItEnded(arguments, directory->path(), status, signals.stop_count()),
+                signal != 0 ? kExitSignal + signal : kExitFailed);
+  }
   ShowResult(config, *directory, launcher.progress(), seconds, &screen);
   return kExitDone;
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+
+#include "common/utf8.h"
 
 namespace capstan::cli {
 
@@ -27,6 +30,13 @@ void PrepareProcess() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
   signal(SIGPIPE, SIG_IGN);
+}
+
+void RaiseOpenFilesLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
 StopSignals::StopSignals() {
@@ -67,10 +77,14 @@ int StopSignals::stop_signal() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) continue;
-    ++stop_count_;
-    if (stop_signal_ == 0) stop_signal_ = static_cast<int>(info.ssi_signo);
+    Raise(static_cast<int>(info.ssi_signo));
   }
   return stop_signal_;
+}
+
+void StopSignals::Raise(int signal) {
+  ++stop_count_;
+  if (stop_signal_ == 0) stop_signal_ = signal;
 }
 
 void Say(Severity severity, std::string_view text) {
@@ -82,7 +96,12 @@ void Say(Severity severity, std::string_view text) {
   std::snprintf(time.data(), time.size(), "%02d:%02d:%02d.%03d ", day.tm_hour, day.tm_min, day.tm_sec,
                 static_cast<int>(now.tv_usec / 1000));
   const char* word = severity == Severity::kInfo ? "" : severity == Severity::kWarning ? "warning: " : "error: ";
-  const std::string line = std::string(time.data()) + word + std::string(text) + "\n";
+  const std::string line = std::string(time.data()) + word + Printable(text) + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+}
+
+void Complain(std::string_view program, std::string_view text) {
+  const std::string line = std::string(program) + ": " + Printable(text) + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
 }
 

@@ -17,6 +17,9 @@ inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal
 // Allocator settings for large messages, and SIGPIPE ignored. Before any thread is started.
 void PrepareProcess();
 
+// As many open files as the process may have: every file of tokens stays open.
+void RaiseOpenFilesLimit();
+
 // From its creation on SIGINT, SIGTERM and SIGHUP, unless that was ignored before, (and SIGCHLD) do nothing but make
 // Wait return. Create it before any thread.
 class StopSignals {
@@ -31,6 +34,8 @@ class StopSignals {
   void Notify();
   // Reads what has come, without waiting. The first stop signal, or 0.
   int stop_signal();
+  // As if this signal had come.
+  void Raise(int signal);
   int stop_count() const { return stop_count_; }
   // For those who wait for more than this.
   int signal_fd() const { return signal_fd_; }
@@ -40,8 +45,10 @@ class StopSignals {
   int stop_signal_ = 0, stop_count_ = 0;
 };
 
-// One line on stderr with the time of day; any thread.
+// One line on stderr with the time of day; any thread. Here and in Complain, control bytes of files and peers are escaped.
 void Say(Severity severity, std::string_view text);
+// "PROGRAM: TEXT" on stderr: what is wrong with a call, or why it ended.
+void Complain(std::string_view program, std::string_view text);
 
 // The folder that this program lies in.
 std::string OwnFolder();

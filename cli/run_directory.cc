@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -37,14 +36,6 @@ Status MakeFolder(const std::string& path) {
   return {};
 }
 
-// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
-bool HoldsRun(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path + kImportedMark, error)) return true;
-  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
-  return !error && size > 0;
-}
-
 std::string Holder(const std::string& lock) {
   std::ifstream in(lock);
   std::string pid;
@@ -65,8 +56,6 @@ Status ClearSnapshots(const std::string& path) {
   return error ? Unreachable("cannot read " + path + ": " + error.message()) : Status();
 }
 
-}  // namespace
-
 // A folder that nobody else has: jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
@@ -81,8 +70,18 @@ Result<std::string> MakeDefaultFolder(const std::string& job_name) {
                      (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
 }
 
+}  // namespace
+
+bool HoldsRun(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path + kImportedMark, error)) return true;
+  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
+  return !error && size > 0;
+}
+
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
-  if (path.empty()) {
+  const bool is_default = path.empty();
+  if (is_default) {
     CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
   } else {
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
@@ -94,7 +93,15 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   }
   CAPSTAN_RETURN_IF_ERROR(ClearSnapshots(path + "/snapshots"));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
+  directory.is_default_ = is_default;
   return directory;
+}
+
+bool RunDirectory::Discard() const {
+  if (!is_default_ || HoldsRun(path_)) return false;
+  std::error_code error;
+  fs::remove_all(path_, error);
+  return !fs::exists(path_, error);
 }
 
 Result<RunDirectory> RunDirectory::Open(const std::string& path) {
@@ -163,12 +170,6 @@ Status WriteFile(const std::string& path, const std::string& text) {
 Status WritePid(const std::string& run_dir, const std::string& process, int pid) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(run_dir + "/pids"));
   return WriteFile(run_dir + "/pids/" + process, std::to_string(pid) + "\n");
-}
-
-Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints) {
-  const nlohmann::ordered_json object = {
-      {"coordinator", endpoints.coordinator}, {"shards", endpoints.shards}, {"metrics", endpoints.metrics}};
-  return WriteFile(run_dir + "/endpoints.json", object.dump(2) + "\n");
 }
 
 }  // namespace capstan::cli

@@ -16,7 +16,6 @@ namespace capstan::cli {
 
 struct Endpoints {
   std::string coordinator;                     // host:port
-  std::vector<std::string> shards;             // by index
   std::map<std::string, std::string> metrics;  // by process
 };
 
@@ -35,6 +34,9 @@ class RunDirectory {
   // Create or Open.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
+  // Removes it where it was made under a default name and no step was ever committed into it: a start that failed leaves
+  // nothing to look for. Whether it did. It stays held, and is not used any more.
+  bool Discard() const;
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
  private:
@@ -44,17 +46,17 @@ class RunDirectory {
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
+  bool is_default_ = false;  // nobody has chosen its name
 };
 
 // In a run directory whose weights were not made by steps of its own.
 inline constexpr char kImportedMark[] = "/snapshots/imported";
 
-// A new folder runs/NAME-DATE-TIME, with -2, -3, ... behind it when there is one.
-Result<std::string> MakeDefaultFolder(const std::string& name);
+// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
+bool HoldsRun(const std::string& path);
 
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
-Status WriteEndpoints(const std::string& run_dir, const Endpoints& endpoints);
 // Replaces the file in one piece.
 Status WriteFile(const std::string& path, const std::string& text);
 

@@ -1,6 +1,8 @@
 // RunServerProcess.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 
@@ -9,6 +11,7 @@
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
 #include "cli/trace_file.h"
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
 #include "common/job/limits_section.h"
@@ -46,12 +49,16 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.config_hash = HashJobConfig(config);
   options.shard.optimizer = MakeOptimizerRule(config.optimizer);
   options.shard.encoding = EncodingOf(config);
-  options.listen = ShiftPort(config.cluster.listen, shard % config.cluster.shards_per_server);
   options.advertise = config.cluster.advertise;
   options.coordinator = config.cluster.coordinator;
   options.join_seconds = config.limits.join;
   options.stall_seconds = config.limits.stall;
+  options.report_seconds = config.limits.report;
   return options;
+}
+
+std::string Print(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 class ServerProcess {
@@ -60,19 +67,20 @@ class ServerProcess {
       : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
+    CAPSTAN_RETURN_IF_ERROR(FindAddress());
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
     if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir_, name(), getpid()));
     CAPSTAN_ASSIGN_OR_RETURN(trace_, OpenTrace(options_.trace, name()));
+    CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(StartShards());
-    monitoring::ExporterOptions exporter;
-    exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
-    exporter.status_json = [this] { return "{\"role\": \"" + name() + "\"}"; };
-    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
+    shards_stand_.store(true, std::memory_order_release);
     Announce();
     const Status status = WaitForEnd();
-    shards_.clear();  // their threads have ended
+    exporter_.reset();  // its page asks the shards
+    shards_.clear();    // their threads have ended
     WriteTrace(trace_.get());
-    return status;
+    if (status.ok() || status.code() == Code::kTimeout || events_.launched()) return status;
+    return {status.code(), status.message() + " (run directory here: " + run_dir_ + ")"};
   }
 
   int stop_signal() { return signals_.stop_signal(); }
@@ -80,12 +88,56 @@ class ServerProcess {
  private:
   std::string name() const { return "server-" + std::to_string(options_.index); }
 
-  // The one given, where it finds what a former life left, or a new one.
-  Status MakeRunFolder() {
-    run_dir_ = options_.run_dir;
-    if (run_dir_.empty()) {
-      CAPSTAN_ASSIGN_OR_RETURN(run_dir_, MakeDefaultFolder(options_.config.job.name + "-" + name()));
+  std::string StatusJson() const {
+    nlohmann::ordered_json status = {{"role", name()},
+                                     {"job", options_.config.name()},
+                                     {"coordinator", options_.config.cluster.coordinator},
+                                     {"run_directory", run_dir_}};
+    if (!shards_stand_.load(std::memory_order_acquire)) return Print(status);  // they are being started
+    for (const auto& shard : shards_) {
+      status["shards"].push_back(nlohmann::ordered_json::parse(shard->StatusJson(), nullptr, false));
     }
+    return Print(status);
+  }
+
+  // Where the shards listen. The machine's own loopback is no way to here from a coordinator elsewhere.
+  Status FindAddress() {
+    const ClusterSection& cluster = options_.config.cluster;
+    Result<std::string> listen = ResolveListen(cluster.listen, cluster.coordinator);
+    if (!listen.ok()) {
+      return {listen.status().code(), listen.status().message() +
+                                          "; check cluster.coordinator, or write the address of "
+                                          "this machine that others reach it by: --set cluster.listen=HOST:0"};
+    }
+    listen_ = std::move(listen).value();
+    if (!IsLoopback(HostOf(listen_)) || !cluster.advertise.empty()) return {};
+    const Result<std::string> towards = ResolveListen("auto:0", cluster.coordinator);
+    if (!towards.ok() || IsLoopback(HostOf(*towards))) return {};
+    const Result<std::string> coordinator = NumericHost(cluster.coordinator);
+    if (coordinator.ok() && HostOf(*coordinator) == HostOf(*towards)) return {};  // on this very machine
+    return Invalid("cluster.listen is " + cluster.listen +
+                   ", which only this machine reaches, and the coordinator is at " + cluster.coordinator +
+                   ", on another one; leave cluster.listen out, or --set cluster.listen=" + *towards);
+  }
+
+  Status StartExporter() {
+    monitoring::ExporterOptions exporter;
+    const std::string& coordinator = options_.config.cluster.coordinator;
+    const std::string& wanted =
+        options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
+    CAPSTAN_ASSIGN_OR_RETURN(exporter.listen, ResolveListen(wanted, coordinator));
+    exporter.status_json = [this] { return StatusJson(); };
+    registry_->NameJob(options_.config.name());
+    const std::string listen = exporter.listen;
+    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
+    const Result<std::string> own = ResolveListen("auto:0", coordinator);
+    metrics_ = ReachedAt(exporter_->address(), listen, HostOf(own.ok() ? *own : exporter_->address()));
+    return {};
+  }
+
+  // The same for every life of this server: it finds what the one before has left.
+  Status MakeRunFolder() {
+    run_dir_ = options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
     std::error_code error;
     std::filesystem::create_directories(run_dir_, error);
     if (error) return Unreachable("cannot make the run directory " + run_dir_ + ": " + error.message());
@@ -107,7 +159,8 @@ class ServerProcess {
     const Incarnation incarnation = NewIncarnation();
     for (std::uint32_t i = 0; i < count; ++i) {
       server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
-      CAPSTAN_ASSIGN_OR_RETURN(loop.listen, NumericHost(loop.listen));
+      loop.listen = ShiftPort(listen_, i);
+      loop.shard.metrics = metrics_;
       CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(loop.shard.shard));
       if (loop.shard.acknowledge == Acknowledge::kDurable) {
         CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(loop.shard.shard)));
@@ -117,6 +170,7 @@ class ServerProcess {
         Say(notice.severity, notice.text);
         events_.Notice(notice.severity, notice.text);
       };
+      if (i == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // it waits for all
       loop.on_end = [this] { signals_.Notify(); };
       CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::ShardLoop> started,
                                server::ShardLoop::Start(std::move(loop), registry_.get()));
@@ -132,9 +186,9 @@ class ServerProcess {
       addresses.push_back(WithoutScheme(shard->endpoint()));
       list += (list.empty() ? "" : ", ") + addresses.back();
     }
-    Say(Severity::kInfo, name() + " at " + list + ", metrics at http://" + exporter_->address() + "/; coordinator " +
-                             options_.config.cluster.coordinator);
-    events_.Ready(std::move(addresses), exporter_->address());
+    Say(Severity::kInfo, name() + " at " + list + ", metrics at http://" + metrics_ + "/; coordinator " +
+                             options_.config.cluster.coordinator + ", run directory " + run_dir_);
+    events_.Ready(std::move(addresses), metrics_);
   }
 
   // The first shard that fails takes the others with it.
@@ -157,10 +211,12 @@ class ServerProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
-  std::string run_dir_;
+  std::string run_dir_, listen_;
+  std::string metrics_;  // host:port, where others reach it
   std::shared_ptr<monitoring::Registry> registry_;
   std::unique_ptr<monitoring::Trace> trace_;  // null: none
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
+  std::atomic<bool> shards_stand_{false};  // all are started: the page may ask them
   std::unique_ptr<monitoring::Exporter> exporter_;
 };
 

@@ -15,7 +15,7 @@ namespace capstan::cli {
 
 struct ServerProcessOptions {
   JobConfig config;
-  std::string run_dir;              // coordinator: empty chooses one; server: may be empty
+  std::string run_dir;              // empty, by hand: runs/NAME-coordinator, runs/NAME-server-INDEX
   std::string metrics_listen;       // empty: metrics.listen of the job file
   std::string trace;                // server: file for its spans; empty: none
   std::uint32_t index = 0;          // of the server

@@ -20,11 +20,11 @@ using server::ManifestRecord;
 constexpr int kLooksMax = 5;
 
 int Fail(const Status& status) {
-  std::fprintf(stderr, "capstan: %s\n", status.message().c_str());
+  Complain("capstan", status.message());
   return status.code() == Code::kInvalid ? kExitUsage : kExitFailed;
 }
 
-void Note(const std::string& text) { std::fprintf(stderr, "capstan: %s\n", text.c_str()); }
+void Note(const std::string& text) { Complain("capstan", text); }
 
 std::string TimeText(std::int64_t seconds) {
   const std::time_t time = seconds;

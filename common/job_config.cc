@@ -17,6 +17,11 @@
 
 namespace capstan {
 
+std::uint32_t DefaultSlots(std::uint64_t global_batch) {
+  constexpr std::uint64_t kSlots = 4;
+  return static_cast<std::uint32_t>(std::min(kSlots, global_batch));
+}
+
 namespace {
 
 using job_config::Bound;
@@ -72,7 +77,7 @@ std::string Shown(const TomlValue& value) {
 
 bool IsEndpoint(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
+  if (colon == std::string_view::npos || colon == 0 || text.find('/') != text.npos) return false;
   const std::string_view port = text.substr(colon + 1);
   if (port.empty() || port.size() > 5) return false;
   unsigned number = 0;
@@ -381,7 +386,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   KeyReader reader(document);
   job_config::VisitJobConfig(reader, config);
   CAPSTAN_RETURN_IF_ERROR(reader.status());
-  if (config.job.slots == 0) config.job.slots = config.cluster.workers;
+  if (config.job.slots == 0) config.job.slots = DefaultSlots(config.job.global_batch);
   if (config.cluster.min_workers == 0) config.cluster.min_workers = config.cluster.workers;
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));
@@ -400,6 +405,15 @@ Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
   return ParseJobConfig(text, path, overrides);
+}
+
+std::vector<std::string> JobFileKeys() {
+  std::vector<std::string> keys;
+  const NameCollector all = AllNames();
+  for (const NameCollector::Name& name : all.names()) {
+    keys.push_back(std::string(name.section) + "." + std::string(name.key));
+  }
+  return keys;
 }
 
 }  // namespace capstan

@@ -79,6 +79,9 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
+// Slots of a job whose file names none. They follow from the batch alone: the number of workers changes no bit.
+std::uint32_t DefaultSlots(std::uint64_t global_batch);
+
 bool ReducesLocally(const JobConfig& config);
 
 // How the weights and gradients of a job travel. Workers that are programs of their own have fp32.
@@ -89,6 +92,9 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
 
+// "section.key" of every key that a job file can have.
+std::vector<std::string> JobFileKeys();
+
 // Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 
@@ -96,9 +102,13 @@ std::string PrintJobConfig(const JobConfig& config);
 // and addresses, worker.threads, snapshot, limits, metrics.
 std::uint64_t HashJobConfig(const JobConfig& config);
 
-// "[optimizer]: it was begun with lr = 0.1, now lr = 0.2": the first thing that the bits of the weights depend on and
-// that differs; empty when there is none. The number of servers and where the data lies may change, and sync may become
-// allreduce or the other way round: what is on disk is the same in both.
+// "[job]: it was begun with seed = 1, now seed = 2: the samples of every step follow from it": the first difference with
+// which a run cannot be continued, and its reason; empty when there is none. These may change: the number of steps, the
+// learning rate, its schedule, clipping and evaluation, from the next step on; members, limits and snapshots; where the
+// data lies; sync may become allreduce or the other way round, because what is on disk is the same in both.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
+
+// "job.steps = 1000 (it was 600)": each key of [job], [optimizer] and [schedule] that differs.
+std::vector<std::string> DescribeChanges(const JobConfig& begun, const JobConfig& now);
 
 }  // namespace capstan

@@ -164,10 +164,9 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
                    "\"gloo\""};
   }
   if (c.job.slots > c.job.global_batch) {
-    return Problem{
-        "job", "global_batch",
-        "global_batch = " + to_string(c.job.global_batch) + " is less than the " + to_string(c.job.slots) +
-            " slots (slots, or else workers), and a slot would never have a sample; raise it or lower slots"};
+    return Problem{"job", "global_batch",
+                   "global_batch = " + to_string(c.job.global_batch) + " is less than the " + to_string(c.job.slots) +
+                       " slots, and a slot would never have a sample; raise it or lower slots"};
   }
   if (c.schedule.warmup_steps > c.job.steps) {
     return Problem{"schedule", "warmup_steps",

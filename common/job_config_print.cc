@@ -1,7 +1,10 @@
-// The job file written out: PrintJobConfig, HashJobConfig.
+// The job file written out, and two of them compared: PrintJobConfig, HashJobConfig, DescribeDifference.
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/hash.h"
 #include "common/job_config.h"
@@ -145,11 +148,68 @@ std::uint64_t HashJobConfig(const JobConfig& config) {
   return Hash64(std::as_bytes(std::span(text)));
 }
 
+namespace {
+
+// A run may go on with other values of these: nothing on disk, and no sample of a step, follows from them.
+void ForgetFreeSettings(EditableJobConfig* config) {
+  config->data.path = config->data.labels = "";
+  if (WorkersUpdate(config->job.mode)) config->job.mode = Mode::kSync;
+  config->allreduce = {};
+  config->job.steps = 1;
+  config->job.eval_every = 0;
+  config->job.on_nonfinite = NonFinitePolicy::kStop;
+  config->optimizer.lr = 1;
+  config->optimizer.clip_norm = 0;
+  config->schedule = {};
+}
+
+// Why a key is to stay as it was.
+std::string_view ReasonOf(std::string_view section, std::string_view key) {
+  struct Fixed {
+    std::string_view section, key, reason;  // an empty key: any other of the section
+  };
+  static constexpr Fixed kFixed[] = {
+      {"job", "name", "the run has this name"},
+      {"job", "seed", "first weights, the samples of every step and all random numbers follow from it"},
+      {"job", "global_batch", "the samples of every step follow from it"},
+      {"job", "slots", "the samples of every slot and the order of all sums follow from it"},
+      {"job", "mode", "what is on disk is of this mode"},
+      {"job", "", "the pushes that are on disk were taken by it"},
+      {"model", "", "the weights on disk are of this model"},
+      {"data", "", "the samples of every step follow from it"},
+      {"optimizer", "kind", "its state on disk is of this kind"},
+      {"optimizer", "", "its state on disk was made with it"},
+      {"worker", "", "the bits of every gradient follow from it"},
+  };
+  for (const Fixed& fixed : kFixed) {
+    if (fixed.section == section && (fixed.key == key || fixed.key.empty())) return fixed.reason;
+  }
+  return "the weights follow from it";
+}
+
+std::string_view KeyOf(std::string_view line) { return line.substr(0, line.find(" = ")); }
+
+// Of the sections that say how training goes on.
+std::vector<std::pair<std::string, std::string>> TrainingSettings(const JobConfig& config) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  const std::string text = PrintJobConfig(config);
+  std::string section;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = TakeLine(&rest);
+    if (line.starts_with('[')) section = line.substr(1, line.size() - 2);
+    const std::size_t equals = line.find(" = ");
+    const bool wanted = section == "job" || section == "optimizer" || section == "schedule";
+    if (!wanted || line.starts_with('[') || equals == line.npos) continue;
+    settings.emplace_back(section + "." + std::string(KeyOf(line)), line.substr(equals + 3));
+  }
+  return settings;
+}
+
+}  // namespace
+
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
   const auto print = [](EditableJobConfig config) {
-    config.data.path = config.data.labels = "";
-    if (WorkersUpdate(config.job.mode)) config.job.mode = Mode::kSync;
-    config.allreduce = {};
+    ForgetFreeSettings(&config);
     return PrintJobConfig(TrainingPart(std::move(config)));
   };
   const std::string old_text = print(begun), new_text = print(now);
@@ -158,11 +218,24 @@ std::string DescribeDifference(const JobConfig& begun, const JobConfig& now) {
   while (!old_rest.empty() || !new_rest.empty()) {
     const std::string_view old_line = TakeLine(&old_rest), new_line = TakeLine(&new_rest);
     if (old_line != new_line) {
-      return "[" + section + "]: it was begun with " + std::string(old_line) + ", now " + std::string(new_line);
+      const std::string_view key = KeyOf(old_line.empty() ? new_line : old_line);
+      return "[" + section + "]: it was begun with " + std::string(old_line) + ", now " + std::string(new_line) + ": " +
+             std::string(ReasonOf(section, key));
     }
     if (!old_line.empty() && old_line.front() == '[') section = old_line.substr(1, old_line.size() - 2);
   }
   return "";
+}
+
+std::vector<std::string> DescribeChanges(const JobConfig& begun, const JobConfig& now) {
+  const auto before = TrainingSettings(begun);
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : TrainingSettings(now)) {
+    const auto old = std::find_if(before.begin(), before.end(), [&](const auto& one) { return one.first == key; });
+    if (old != before.end() && old->second == value) continue;
+    changes.push_back(key + " = " + value + (old == before.end() ? " (new)" : " (it was " + old->second + ")"));
+  }
+  return changes;
 }
 
 }  // namespace capstan

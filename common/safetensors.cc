@@ -318,12 +318,17 @@ Result<SafetensorsFile> ReadSafetensors(const std::string& path) {
   in.seekg(0);
   std::array<unsigned char, 8> length{};
   if (size < length.size() || !in.read(reinterpret_cast<char*>(length.data()), length.size())) {
-    return Corrupt(path + " is too short for a safetensors file");
+    return Corrupt(path + " is not a safetensors file: it has " + std::to_string(size) +
+                   " bytes, and one begins with 8");
   }
   std::uint64_t header_bytes = 0;
   for (std::size_t i = length.size(); i-- > 0;) header_bytes = header_bytes << 8 | length[i];
   if (header_bytes > kSafetensorsHeaderMax || header_bytes > size - length.size()) {
-    return Corrupt(path + " names a header of " + std::to_string(header_bytes) + " bytes");
+    return Corrupt(path + " is not a safetensors file, or is cut short: its first 8 bytes name a header of " +
+                   std::to_string(header_bytes) + " bytes, and " + std::to_string(size - length.size()) + " follow");
+  }
+  if (header_bytes > 0 && in.peek() != '{') {
+    return Corrupt(path + " is not a safetensors file: its header does not begin with {");
   }
   std::string header(header_bytes, '\0');
   const std::uint64_t data_bytes = size - length.size() - header_bytes;

@@ -24,12 +24,24 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return table.back();
 }
 
+namespace {
+
+bool EqualButForCase(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+}  // namespace
+
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr std::size_t kWordBytesMax = 64;  // the table above is quadratic
   if (word.empty() || word.size() > kWordBytesMax) return {};
   const std::size_t distance_max = word.size() <= 3 ? 1 : 2;
   std::string_view best;
   std::size_t best_distance = distance_max + 1;
+  for (std::string_view candidate : candidates) {
+    if (EqualButForCase(word, candidate)) return candidate;  // "adamW" is no misspelt "adam"
+  }
   for (std::string_view candidate : candidates) {
     const std::size_t distance = EditDistance(word, candidate);
     if (distance < best_distance) {

@@ -46,4 +46,39 @@ std::string CleanUtf8(std::string_view text, std::size_t bytes_max) {
   return clean;
 }
 
+namespace {
+
+// C0, DEL, and C1, whose 32 characters take two bytes.
+bool IsControl(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  return first < 0x20 || first == 0x7F || (first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);
+}
+
+std::string Escape(std::string_view text, std::string_view kept) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string printable;
+  while (!text.empty()) {
+    const std::size_t length = CharacterLength(text), taken = std::max<std::size_t>(length, 1);
+    const std::string_view character = text.substr(0, taken);
+    text.remove_prefix(taken);
+    if (length > 0 && (!IsControl(character) || kept.find(character) != kept.npos)) {
+      printable += character;
+      continue;
+    }
+    for (const char c : character) {
+      const auto byte = static_cast<unsigned char>(c);
+      printable += "\\x";
+      printable += kHex[byte >> 4];
+      printable += kHex[byte & 15];
+    }
+  }
+  return printable;
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) { return Escape(text, "\n\t"); }
+
+std::string PrintableLine(std::string_view text) { return Escape(text, ""); }
+
 }  // namespace capstan

@@ -286,6 +286,7 @@ struct HeaderWriter {
       parts[i].setDigest(m.parts[i].digest);
     }
     WriteSnapshotId(m.newest_kept, out.initNewestKept());
+    out.setMetrics(ToText(faults.Text(m.metrics, "an address of metrics")));
   }
   void operator()(const SnapshotDone& m) {
     auto out = root.initSnapshotDone();
@@ -354,6 +355,7 @@ struct HeaderWriter {
     out.setRank(m.rank);
     out.setRanks(m.ranks);
     out.setMachine(ToText(faults.Text(m.machine, "a machine's name")));
+    out.setMetrics(ToText(faults.Text(m.metrics, "an address of metrics")));
   }
   void operator()(const View& m) {
     auto out = root.initView();
@@ -379,6 +381,7 @@ struct HeaderWriter {
     out.setBarrier(m.barrier);
     out.setReadable(m.readable.value);
     out.setGroupEpoch(m.group_epoch);
+    out.setNotice(ToText(CleanUtf8(m.notice, kTextBytesMax)));
     if (m.group.empty()) return;
     auto group = out.initGroup(faults.Count(m.group.size(), kListEntriesMax, "members of a group"));
     for (unsigned i = 0; i < group.size(); ++i) {
@@ -682,6 +685,7 @@ struct HeaderReader {
       return SnapshotPart{ReadSnapshotId(part.getId()), part.getPart(), part.getDigest()};
     });
     m.newest_kept = ReadSnapshotId(in.getNewestKept());
+    m.metrics = Text(in.getMetrics(), "an address of metrics");
     return m;
   }
   SnapshotDone Read(wire::SnapshotDone::Reader in) {
@@ -732,7 +736,8 @@ struct HeaderReader {
             Tensors(in.getCatalog()),
             in.getRank(),
             in.getRanks(),
-            Text(in.getMachine(), "a machine's name")};
+            Text(in.getMachine(), "a machine's name"),
+            Text(in.getMetrics(), "an address of metrics")};
   }
   View Read(wire::View::Reader in) {
     View m;
@@ -759,6 +764,7 @@ struct HeaderReader {
           {member.getSession()}, Text(member.getWorker(), "a worker's name"), GroupText(member.getAddress())};
     });
     m.group_epoch = in.getGroupEpoch();
+    m.notice = Text(in.getNotice(), "a notice");
     return m;
   }
   Beat Read(wire::Beat::Reader in) {

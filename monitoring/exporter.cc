@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <future>
 #include <string_view>
@@ -88,22 +90,40 @@ Result<HostPort> ParseListen(std::string_view listen) {
   return HostPort{std::string(host), port};
 }
 
-// Connects and hangs up, so that a thread which polls for connections looks up. Failing to is fine.
-void Knock(const std::string& address) {
+// A socket for a numeric HOST:PORT; `where` is to be given back by freeaddrinfo. -1: none.
+int SocketFor(const std::string& address, addrinfo** where) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, where) != 0) return *where = nullptr, -1;
+  return socket((*where)->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+// Why nothing can listen there, as errno; 0: something can.
+int ErrorOfListening(const std::string& address) {
   addrinfo* where = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &where) != 0) return;
-  const int fd = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = SocketFor(address, &where);
+  const int one = 1;
+  const bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+                     bind(fd, where->ai_addr, where->ai_addrlen) == 0 && listen(fd, 1) == 0;
+  const int error = bound || fd < 0 ? 0 : errno;
+  if (fd >= 0) close(fd);
+  if (where != nullptr) freeaddrinfo(where);
+  return error;
+}
+
+// Connects and hangs up, so that a thread which polls for connections looks up. Failing to is fine.
+void Knock(const std::string& address) {
+  addrinfo* where = nullptr;
+  const int fd = SocketFor(address, &where);
   if (fd >= 0) {
     (void)connect(fd, where->ai_addr, where->ai_addrlen);
     close(fd);
   }
-  freeaddrinfo(where);
+  if (where != nullptr) freeaddrinfo(where);
 }
 
 struct Response {
@@ -148,6 +168,8 @@ struct Exporter::Impl {
       return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = PrometheusText(*registry)};
     if (uri == "/healthz") return {.body = "ok\n"};
     if (uri == "/api/v1/status") return {.type = "application/json", .body = options.status_json() + "\n"};
+    if (uri == "/http_sd" && options.http_sd_json)
+      return {.type = "application/json", .body = options.http_sd_json() + "\n"};
     if (uri == "/") return {.type = "text/html; charset=utf-8", .body = RenderStatusPage(options.status_json())};
     return {.status = 404, .body = "there is /, /metrics, /api/v1/status and /healthz\n"};
   }
@@ -222,8 +244,14 @@ struct Exporter::Impl {
     callbacks.log_message = &HandleLog;
     context = mg_start(&callbacks, this, settings);
     if (context) return {};
-    return Invalid("cannot serve metrics on " + ports + (start_log.empty() ? "" : ": " + start_log) +
-                   "; stop what listens there, or set metrics.listen to another address (port 0 takes a free one)");
+    const int error = ErrorOfListening(ports);
+    const std::string why = error == EADDRINUSE      ? "the address is in use by another process; stop that"
+                            : error == EADDRNOTAVAIL ? "this machine has no such address; take one of its own"
+                            : error == EACCES        ? "only root may take a port that low; take a higher one"
+                            : error != 0             ? std::string(std::strerror(error)) + "; mend that"
+                                                     : start_log + "; mend that";
+    return Invalid("cannot serve metrics on " + ports + ": " + why +
+                   ", or set metrics.listen to another address (port 0 takes a free one)");
   }
 };
 

@@ -1,4 +1,5 @@
-// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP.
+// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP, and where
+// its owner knows of other processes, /http_sd (JSON, for Prometheus' http_sd_configs).
 //
 // Kind:   owned by whoever started it; its own threads only read. The destructor stops and joins them.
 // Limits: GET and HEAD; kExporterThreads connections at once, silent ones too, 2 s each, 16 KiB of request; no TLS,
@@ -24,6 +25,8 @@ struct ExporterOptions {
   std::string listen = "127.0.0.1:0";
   // The JSON object behind / and /api/v1/status. Called on the exporter's threads, several at once.
   std::function<std::string()> status_json = [] { return std::string("{}"); };
+  // The JSON list behind /http_sd, called alike; none: there is no such page.
+  std::function<std::string()> http_sd_json = nullptr;
 };
 
 // The text that /metrics answers.

@@ -3,12 +3,14 @@
 namespace capstan::monitoring {
 
 std::vector<Family> Registry::Read() const {
-  auto lists = [this] {
+  const auto [job, lists] = [this] {
     const std::lock_guard lock(mutex_);
-    return lists_;
+    return std::pair(job_, lists_);
   }();
   FamilyTable table;
   Describe(build_, table);
+  if (!job.empty())
+    table.Gauges("capstan_job_info", "The job that this process is part of.", Merge::kMax).Add(1.0, {{"name", job}});
   std::apply(
       [&table](const auto&... list) {
         const auto describe_all = [&table](const auto& structs) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -34,6 +35,13 @@ class Registry {
     return metrics;
   }
 
+  // The job that this process is part of, as soon as it is known; the label "name" of
+  // capstan_job_info: "job" is one that Prometheus gives to what it scrapes.
+  void NameJob(std::string job) {
+    const std::lock_guard lock(mutex_);
+    job_ = std::move(job);
+  }
+
   // Reads everything now, the process's own numbers included.
   std::vector<Family> Read() const;
 
@@ -43,6 +51,7 @@ class Registry {
 
   const BuildInfo build_;
   mutable std::mutex mutex_;
+  std::string job_;  // guarded by mutex_, as are the lists
   std::tuple<List<ShardMetrics>, List<CoordinatorMetrics>, List<WorkerMetrics>, List<TransportMetrics>> lists_;
 };
 

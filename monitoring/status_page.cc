@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <vector>
 
 namespace capstan::monitoring {
@@ -17,13 +19,18 @@ constexpr std::string_view kHead =
     "border-bottom:1px solid #ddd;vertical-align:top;font-variant-numeric:tabular-nums}"
     "h1{font-size:1.4em}h2{font-size:1.05em;margin:.5em 0}"
     "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}a{color:#8bf}}"
-    "</style></head><body><h1>capstan</h1>\n";
+    "</style></head><body>";
 constexpr std::string_view kFoot =
     "<p><a href=\"/metrics\">/metrics</a> &middot; <a href=\"/api/v1/status\">/api/v1/status</a> &middot; "
     "<a href=\"/healthz\">/healthz</a></p></body></html>\n";
 
 std::string Text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) {  // as many digits as people read
+    std::array<char, 32> digits{};
+    std::snprintf(digits.data(), digits.size(), "%.4g", value.get<double>());
+    return digits.data();
+  }
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -32,11 +39,20 @@ bool IsTable(const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& row) { return row.is_object(); });
 }
 
+// "learning_rate" is for programs.
+std::string Heading(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return EscapeHtml(name);
+}
+
+// "step" and "steps" are one fact: 12 of 200.
 void AppendFacts(const Json& object, std::string& page) {
+  const bool counts_steps = object.contains("step") && object.contains("steps");
   page += "<table>";
   for (const auto& [name, value] : object.items()) {
-    if (IsTable(value) || value.is_object()) continue;
-    page += "<tr><th>" + EscapeHtml(name) + "</th><td>" + EscapeHtml(Text(value)) + "</td></tr>\n";
+    if (IsTable(value) || value.is_object() || (counts_steps && name == "steps")) continue;
+    const std::string more = counts_steps && name == "step" ? " of " + Text(object["steps"]) : "";
+    page += "<tr><th>" + Heading(name) + "</th><td>" + EscapeHtml(Text(value) + more) + "</td></tr>\n";
   }
   page += "</table>\n";
 }
@@ -47,7 +63,7 @@ void AppendTable(const Json& rows, std::string& page) {
     for (const auto& [name, value] : row.items())
       if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
   page += "<table><tr>";
-  for (const auto& column : columns) page += "<th>" + EscapeHtml(column) + "</th>";
+  for (const auto& column : columns) page += "<th>" + Heading(column) + "</th>";
   page += "</tr>\n";
   for (const Json& row : rows) {
     page += "<tr>";
@@ -85,6 +101,8 @@ std::string EscapeHtml(std::string_view text) {
 std::string RenderStatusPage(std::string_view status_json) {
   std::string page(kHead);
   const Json status = Json::parse(status_json.begin(), status_json.end(), nullptr, /*allow_exceptions=*/false);
+  const bool has_job = status.is_object() && status.contains("job");
+  page += "<h1>capstan" + (has_job ? ": " + EscapeHtml(Text(status["job"])) : std::string()) + "</h1>\n";
   if (!status.is_object()) {
     page += "<pre>" + EscapeHtml(status_json) + "</pre>\n";
     return page.append(kFoot);
@@ -92,7 +110,7 @@ std::string RenderStatusPage(std::string_view status_json) {
   AppendFacts(status, page);
   for (const auto& [name, value] : status.items()) {
     if (!IsTable(value) && !value.is_object()) continue;
-    page += "<h2>" + EscapeHtml(name) + "</h2>\n";
+    page += "<h2>" + Heading(name) + "</h2>\n";
     if (value.is_object())
       AppendFacts(value, page);
     else

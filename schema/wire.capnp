@@ -245,6 +245,7 @@ struct Hello {
   endpoint @10 :Text;
   parts @11 :List(SnapshotPart);
   newestKept @12 :SnapshotId;
+  metrics @13 :Text;
 }
 
 struct SnapshotDone {
@@ -299,6 +300,7 @@ struct Join {
   rank @7 :UInt32;
   ranks @8 :UInt32;
   machine @9 :Text;
+  metrics @10 :Text;
 }
 
 enum JobPhase {
@@ -341,6 +343,7 @@ struct View {
   group @15 :List(GroupMember);
   readable @16 :UInt64;
   groupEpoch @17 :UInt64;
+  notice @18 :Text;
 }
 
 struct Beat {

@@ -7,6 +7,7 @@
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
 #include "common/job/limits_section.h"
+#include "common/job/model_section.h"
 #include "common/job/snapshot_section.h"
 #include "common/job_config.h"
 #include "common/messages/error.h"
@@ -36,16 +37,19 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       metrics_(std::move(metrics)),
       slot_count_(options_.config.job.slots),
       shards_(options_.config.shard_count()),
+      equal_slots_(options_.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
       started_(now),
       last_progress_(now),
       last_commit_(now),
       next_report_(now + Seconds(options_.config.limits.report)),
       last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
-  Replay();
+  const std::uint64_t steps_before = Replay();
   // How long ago the newest one was taken, the log does not say: in a job that has begun, one is due soon.
   last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
-  if (job_.IsNull()) Append(JobRecord{options_.job, options_.job_file});
+  if (state_ != State::kFailed && steps_before != options_.config.job.steps) {
+    Append(JobRecord{job_.IsNull() ? options_.job : job_, options_.job_file});
+  }
   Append(TermRecord{term_.Next()});
   if (ReducesLocally(options_.config)) local_groups_.emplace(term_);
   metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
@@ -61,20 +65,15 @@ Instant Coordinator::Seconds(double seconds) {
   return std::chrono::duration_cast<Instant>(std::chrono::duration<double>(seconds));
 }
 
-void Coordinator::Replay() {
+std::uint64_t Coordinator::Replay() {
   const std::vector<LogRecord> records = log_->records();
+  std::uint64_t steps = 0;
   manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
   for (const LogRecord& record : records) {
     std::visit(
         [&](const auto& body) {
           using Body = std::decay_t<decltype(body)>;
-          if constexpr (std::is_same_v<Body, JobRecord>) {
-            job_ = body.job;
-            if (Status status = CheckJobRecord(body); !status.ok()) {
-              state_ = State::kFailed;
-              failure_ = std::move(status);
-            }
-          }
+          if constexpr (std::is_same_v<Body, JobRecord>) steps = TakeJobRecord(body);
           if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
           if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = body.session.value;
           if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
@@ -84,13 +83,53 @@ void Coordinator::Replay() {
             running_.reset();
           }
           if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
-          if constexpr (std::is_same_v<Body, DoneRecord>) {
-            concluded_ = true;
-            if (state_ != State::kFailed) state_ = State::kFinished;
-          }
+          if constexpr (std::is_same_v<Body, DoneRecord>) concluded_ = true;
         },
         record);
   }
+  RenewParameters();
+  if (options_.config.steps() > steps) concluded_ = false;
+  if (concluded_ && state_ != State::kFailed) state_ = State::kFinished;
+  return steps;
+}
+
+// Returns its number of steps. Whatever was done before it is gone on with by it.
+std::uint64_t Coordinator::TakeJobRecord(const JobRecord& record) {
+  job_ = record.job;
+  concluded_ = false;
+  const Result<JobConfig> begun = ParseJobConfig(record.job_file, "the job file in the log");
+  if (!begun.ok()) {
+    Refuse(begun.status());
+    return 0;
+  }
+  if (const std::string difference = DescribeDifference(*begun, options_.config); !difference.empty()) {
+    Refuse(Refused("this job cannot be continued with other settings, " + difference +
+                   "; take the job file of the run directory, or begin a new run"));
+  }
+  return begun->steps();
+}
+
+void Coordinator::Refuse(Status why) {
+  state_ = State::kFailed;
+  failure_ = std::move(why);
+}
+
+// The job file may have other rates, and another end, than the one by which the log's parameters were written.
+void Coordinator::RenewParameters() {
+  for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
+  if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
+  const std::uint64_t done = newest_snapshot().version.value;
+  if (done <= options_.config.steps()) return;
+  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) +
+                 ", and the run's newest snapshot is of version " + std::to_string(done) +
+                 " already: set it to that or more, or begin a new run"));
+}
+
+StepParameters Coordinator::Renewed(StepParameters parameters, Version version) const {
+  const StepParameters now = ParametersOf(options_.config, Step{version.value}, parameters.updates);
+  parameters.learning_rate = now.learning_rate;
+  parameters.stop = now.stop;
+  return parameters;
 }
 
 void Coordinator::Append(LogRecord record) {
@@ -101,14 +140,6 @@ void Coordinator::Append(LogRecord record) {
     state_ = State::kFailed;
     failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};
   }
-}
-
-Status Coordinator::CheckJobRecord(const JobRecord& record) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, ParseJobConfig(record.job_file, "the job file in the log"));
-  const std::string difference = DescribeDifference(begun, options_.config);
-  if (difference.empty()) return {};
-  return Refused("this job cannot be continued with other settings, " + difference +
-                 "; take the job file of the run directory, or begin a new run");
 }
 
 void Coordinator::InstallCatalog(const CatalogRecord& record) {
@@ -279,6 +310,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
+  if (equal_slots_.See(generation_, step_, prepared, members_)) out->Say(Severity::kWarning, equal_slots_.text());
   step_ = step_.Next();
   if (verdict.next.held) held_ = step_;
   ForgetBackups();
@@ -524,27 +556,44 @@ std::string Coordinator::WaitingFor(Instant now) const {
   return who;
 }
 
-void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  const bool last = AwaitsLastSnapshot();
+bool Coordinator::MayWait() const {
   const bool ended = state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed;
-  if (!last && (ended || stop_requested_)) return;
-  const LimitsSection& limits = options_.config.limits;
-  const Instant waited = now - last_progress_;
+  return AwaitsLastSnapshot() || !(ended || stop_requested_);
+}
+
+// Whether the job has not begun.
+bool Coordinator::Gathering() const {
   const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
-  const bool gathering = !recover_ || (state_ == State::kCollecting && led_astray);
-  const double limit = gathering ? limits.join : limits.stall;
+  return !recover_ || (state_ == State::kCollecting && led_astray);
+}
+
+double Coordinator::WaitLimit() const {
+  return Gathering() ? options_.config.limits.join : options_.config.limits.stall;
+}
+
+std::string Coordinator::WaitingLine(Instant now) const {
+  const Instant waited = now - last_progress_;
+  if (!MayWait() || waited < Seconds(options_.config.limits.report)) return "";
   const std::string waiting = WaitingFor(now);
-  if (limit > 0 && waited >= Seconds(limit)) {
-    const char* const what = gathering ? "the job did not start within "
-                             : last    ? "the last snapshot was not complete after "
-                                       : "no step was committed for ";
+  return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
+         (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
+}
+
+void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
+  if (!MayWait()) return;
+  const Instant waited = now - last_progress_;
+  if (WaitLimit() > 0 && waited >= Seconds(WaitLimit())) {
+    const std::string waiting = WaitingFor(now);
+    const char* const what = Gathering()            ? "the job did not start within "
+                             : AwaitsLastSnapshot() ? "the last snapshot was not complete after "
+                                                    : "no step was committed for ";
     Fail(Timeout(what + WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
          out);
-  } else if (waited >= Seconds(limits.report) && now >= next_report_) {
-    next_report_ = now + Seconds(limits.report);
-    out->Say(Severity::kWarning, "waiting " + WholeSeconds(waited) + " for " +
-                                     (waiting.empty() ? "the shards' answers" : waiting) +
-                                     (limit > 0 ? "; giving up after " + WholeSeconds(Seconds(limit)) : ""));
+  } else if (now >= next_report_) {
+    const std::string line = WaitingLine(now);
+    if (line.empty()) return;
+    next_report_ = now + Seconds(options_.config.limits.report);
+    out->Say(Severity::kWarning, line);
   }
 }
 

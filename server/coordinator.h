@@ -11,7 +11,8 @@
 // Life:   kCollecting (a Hello of our term from every shard, and enough workers) -> kResetting (a new generation,
 //         from the newest snapshot or, where acknowledgements are durable, from where the one before was) ->
 //         kRunning -> kFinished, kStopped (asked to, after a last snapshot) or kFailed. A restarted coordinator may go
-//         from kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished.
+//         from kCollecting to kRunning at once; one whose log says that the job is done begins with kFinished, unless
+//         its job file has more steps than the one before.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,12 @@
 #include "server/barrier.h"
 #include "server/coordinator_log.h"
 #include "server/coordinator_options.h"
+#include "server/equal_slots.h"
 #include "server/followers.h"
 #include "server/local_groups.h"
 #include "server/membership.h"
 #include "server/ranks.h"
+#include "server/roster.h"
 #include "update/verdict.h"
 
 namespace capstan {
@@ -98,6 +101,8 @@ class Coordinator {
   Generation history() const { return recover_ ? recover_->history : Generation{}; }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
+  // Whether somebody is still to hear that the job is over. After a stop nobody is: workers wait for whoever resumes it.
+  bool AwaitsWorkers() const { return state_ != State::kStopped && members_.size() > 0; }
   // Whether version 0 is yet to come from a worker: nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const;
   // Programs that only read, heard within a lease; once the last step is committed: within one before that, or since.
@@ -105,10 +110,14 @@ class Coordinator {
   Instant lease() const;
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
+  // Who is in the job now.
+  Roster roster() const;
   // Shards' addresses, once all are known.
   std::vector<ShardAddress> shards() const;
   // "server 1 (never seen), worker-2 (computing step 7 for 12 s)": whom the job waits for now; empty when nobody.
   std::string WaitingFor(Instant now) const;
+  // How the job is, an object of JSON for the status page.
+  std::string StatusJson(Instant now) const;
   // The view of somebody who only reads: no session, no slots.
   View ReaderView() const;
 
@@ -116,10 +125,14 @@ class Coordinator {
   static constexpr std::size_t kPartsMax = 4096;  // of a shard; more are not remembered
   struct ShardState;                              // coordinator_shard.h
 
-  void Replay();
+  // The number of steps by the job file in the log; 0: the log begins here.
+  std::uint64_t Replay();
+  std::uint64_t TakeJobRecord(const JobRecord& record);
+  void Refuse(Status why);
+  void RenewParameters();
+  StepParameters Renewed(StepParameters parameters, Version version) const;
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
-  Status CheckJobRecord(const JobRecord& record) const;
 
   void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
   void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);
@@ -188,6 +201,10 @@ class Coordinator {
   SnapshotsKept MakeSnapshotsKept() const;
   // Adds the shards that have not written their part of the last snapshot.
   void AddMissingParts(std::string* names) const;
+  void NameEmptyShards(Outbox* out) const;
+  void NameIdleWorkers(Outbox* out);
+  std::string WhyIdle() const;
+  void SayRecovered(Instant now, Outbox* out);
   // The newest snapshot that is kept or given up.
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
@@ -225,6 +242,12 @@ class Coordinator {
   void ForgivePause(Instant now);
   std::string UnreachableFrom(const Worker& worker) const;
   void CheckDeadlines(Instant now, Outbox* out);
+  // "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while that is not worth a word.
+  std::string WaitingLine(Instant now) const;
+  // Whether somebody is to be waited for at all, and how long at most; 0: for ever.
+  bool MayWait() const;
+  bool Gathering() const;
+  double WaitLimit() const;
   void Record(StepRecord record, Instant now);
   std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
   static Instant Seconds(double seconds);
@@ -259,8 +282,14 @@ class Coordinator {
     std::string name;
   };
   std::optional<Founder> founder_;  // of generation_: whose first weights it begins with
-  Step step_;                       // under way
-  StepParameters parameters_;       // of step_
+  struct Setback {
+    Instant since{};
+    Step step;
+  };
+  std::optional<Setback> setback_;  // steps are to be done again; until the job runs
+  EqualSlots equal_slots_;
+  Step step_;                  // under way
+  StepParameters parameters_;  // of step_
   std::uint32_t attempt_ = 0;
   std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
   struct GroupWish {

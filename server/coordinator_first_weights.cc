@@ -5,17 +5,22 @@
 #include "server/coordinator.h"
 #include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
+#include "server/natural_order.h"
 
 namespace capstan::server {
 
 bool Coordinator::AwaitsFirstWeights() const { return catalog_ && catalog_->is_given() && manifests_.empty(); }
 
-// The first joined that lives; nobody when there is none.
+// Where workers have ranks, the first of them, and nobody until it is there. Else the one whose name comes first among
+// those that are there: the order in which they came decides nothing.
 void Coordinator::ChooseFounder() {
   founder_.reset();
-  if (!AwaitsFirstWeights() || members_.size() == 0) return;
-  const auto& [session, worker] = *members_.workers().begin();
-  founder_ = Founder{session, worker.name};
+  if (!AwaitsFirstWeights()) return;
+  const Worker* first = nullptr;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (ranks_.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name)) first = &worker;
+  }
+  if (first != nullptr) founder_ = Founder{first->session, first->name};
 }
 
 void Coordinator::KeepFounder(Instant now, Outbox* out) {
@@ -34,6 +39,7 @@ void Coordinator::KeepFounder(Instant now, Outbox* out) {
 
 // "first weights from "worker-0" (not kept yet by server 1)"
 std::string Coordinator::WaitingForFirstWeights() const {
+  if (!founder_ && ranks_.in_use()) return "rank 1, which gives the first weights";
   if (!founder_) return "a worker that gives the first weights (none is left)";
   std::string missing;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {

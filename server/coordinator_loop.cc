@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "common/float_control.h"
-#include "common/messages/shard_address.h"
 #include "common/messages/view.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
@@ -16,20 +15,10 @@ namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
+constexpr Instant kStatusEvery = std::chrono::milliseconds(500);
 constexpr Instant kFarewellMax = std::chrono::seconds(3);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
-
-const char* Word(Coordinator::State state) {
-  switch (state) {
-    case Coordinator::State::kCollecting: return "gathering";
-    case Coordinator::State::kResetting: return "starting";
-    case Coordinator::State::kRunning: return "running";
-    case Coordinator::State::kFinished: return "finished";
-    case Coordinator::State::kStopped: return "stopped";
-    default: return "failed";
-  }
-}
 
 }  // namespace
 
@@ -49,6 +38,7 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->options_ = std::move(options);
+  loop->status_.Publish(loop->core_->StatusJson(Now()));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
 }
@@ -82,6 +72,7 @@ void CoordinatorLoop::Run() {
     SeeState(Now());
   }
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  status_.Publish(core_->StatusJson(Now()));
   ended_.store(true, std::memory_order_release);
   if (options_.on_end) options_.on_end();
 }
@@ -101,19 +92,24 @@ void CoordinatorLoop::Tick(Instant now) {
     if (stops_requested_.load() > 1) Abandon(Refused("the job was stopped"));
   }
   core_->Tick(now, &out_);
+  PublishMembers();
   const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   if (phase_ != Phase::kFarewell) return;
   // Every shard was told to end just now: when none is there any more, they all have.
   const Instant waited = now - farewell_began_;
   // One that was started again after the end waits for those who have not heard of it.
-  const bool nobody = alive == 0 && waited >= kTickEvery && core_->worker_count() == 0 && !concluded_before_;
+  const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
   if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
 }
 
 // Returns how many messages left or wait.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before the members hear of the step: a coordinator that dies in between leaves no gap
+  if (core_->state() == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
+    running_generation_ = core_->generation();
+    PublishMembers();  // before people hear that the job runs: then they may look
+  }
   // People hear of a failure before the members do.
   if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
   if (options_.on_notice) {
@@ -132,13 +128,25 @@ void CoordinatorLoop::WriteRecords() {
   if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
 }
 
+// What was last known of a job that is over stays.
+void CoordinatorLoop::PublishMembers() {
+  const Coordinator::State state = core_->state();
+  const bool over = state == Coordinator::State::kFinished || state == Coordinator::State::kStopped ||
+                    state == Coordinator::State::kFailed;
+  if (over || phase_ == Phase::kFarewell || !options_.on_members) return;
+  Roster members = core_->roster();
+  if (members == members_) return;
+  members_ = std::move(members);
+  options_.on_members(members_);
+}
+
 // Carries the core's progress to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
   const Coordinator::State state = core_->state();
-  state_.store(state, std::memory_order_relaxed);
-  if (state == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
-    running_generation_ = core_->generation();
-    if (options_.on_running) options_.on_running(core_->shards());
+  if (now >= next_status_ || state != published_) {
+    next_status_ = now + kStatusEvery;
+    published_ = state;
+    status_.Publish(core_->StatusJson(now));
   }
   if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
     phase_ = Phase::kServing;
@@ -202,19 +210,6 @@ void CoordinatorLoop::BeginFarewell(Status outcome) {
   if (!outcome_.ok() && options_.on_failed) options_.on_failed(outcome_);
 }
 
-std::string CoordinatorLoop::StatusJson() const {
-  const monitoring::CoordinatorMetrics& m = *metrics_;
-  const auto number = [](const monitoring::Gauge& gauge) {
-    return std::to_string(static_cast<std::uint64_t>(gauge.value()));
-  };
-  std::string json = "{\"role\": \"coordinator\", \"state\": \"" + std::string(Word(state_.load())) + "\"";
-  json += ", \"step\": " + number(m.step) + ", \"steps\": " + number(m.steps_wanted);
-  json += ", \"workers\": " + number(m.workers[monitoring::MemberState::kAlive]) + ", \"slots\": " + number(m.slots);
-  json += ", \"generation\": " + number(m.generation);
-  if (m.loss.value()) json += ", \"loss\": " + JsonNumber(*m.loss.value());
-  if (m.learning_rate.value()) json += ", \"learning_rate\": " + JsonNumber(*m.learning_rate.value());
-  if (m.validation_loss.value()) json += ", \"validation_loss\": " + JsonNumber(*m.validation_loss.value());
-  return json + "}";
-}
+std::string CoordinatorLoop::StatusJson() const { return status_.Read(); }
 
 }  // namespace capstan::server

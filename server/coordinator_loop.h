@@ -18,17 +18,15 @@
 #include <thread>
 #include <vector>
 
+#include "common/mailbox.h"
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "monitoring/registry.h"
 #include "server/coordinator_log.h"
 #include "server/coordinator_options.h"
 #include "server/outgoing.h"
+#include "server/roster.h"
 #include "server/step_log.h"
-
-namespace capstan {
-struct ShardAddress;
-}  // namespace capstan
 
 namespace capstan::server {
 
@@ -41,9 +39,9 @@ struct CoordinatorLoopOptions {
   TransportOptions transport;
   // Called by the loop's thread.
   std::function<void(const Notice&)> on_notice;
-  std::function<void(const Status&)> on_failed;                      // with the outcome, before any member hears of it
-  std::function<void(const std::vector<ShardAddress>&)> on_running;  // at every start of a generation
-  std::function<void()> on_end;                                      // the last thing that it does
+  std::function<void(const Status&)> on_failed;   // with the outcome, before any member hears of it
+  std::function<void(const Roster&)> on_members;  // whenever they are others, while the job goes on
+  std::function<void()> on_end;                   // the last thing that it does
 };
 
 class Coordinator;
@@ -76,6 +74,7 @@ class CoordinatorLoop {
   std::size_t SendOut();
   void Abandon(const Status& why);
   void WriteRecords();
+  void PublishMembers();
   void SeeState(Instant now);
   void ReadFinalWeights(Instant now);
   bool WaitsForFollowers(Instant now);
@@ -97,10 +96,13 @@ class CoordinatorLoop {
   Outbox out_;
   Phase phase_ = Phase::kServing;
   Instant farewell_began_{};
-  Generation running_generation_;  // told to on_running
+  Generation running_generation_;  // whose members on_members has had
+  Roster members_;                 // told to on_members
   bool concluded_before_ = false;  // the job was done when this process began
   Status outcome_;
-  std::atomic<CoordinatorState> state_{CoordinatorState::kCollecting};
+  Latest<std::string> status_;
+  CoordinatorState published_ = CoordinatorState::kCollecting;  // in status_
+  Instant next_status_{};
   std::atomic<int> stops_requested_{0};
   std::atomic<bool> ended_{false};
   std::thread thread_;

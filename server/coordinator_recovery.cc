@@ -1,5 +1,8 @@
 // How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
 
 #include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
@@ -41,6 +44,8 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
         "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now", now,
         out);
   }
+  const bool had_begun = state_ == State::kRunning || state_ == State::kFinished;
+  if (had_begun && !regroups && !setback_ && !AwaitsFirstWeights()) setback_ = Setback{last_progress_, step_};
   state_ = State::kResetting;
   generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
   const Generation history = goes_on ? recover_->history : generation_;
@@ -74,13 +79,23 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   reset_backoff_.Restart();
   ++view_sequence_;
   const SnapshotId& from = recover_->snapshot;
-  const std::string start =
-      from.IsNone() ? "version 0" : "the snapshot of version " + std::to_string(from.version.value);
+  const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroupAnew has said it
   out->Say(Severity::kInfo,
-           "generation " + std::to_string(generation_.value) +
-               (goes_on ? " goes on where the one before was; what was lost comes back from " + start + " and the logs"
-                        : " starts from " + start));
+           goes_on ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
+                   : (generation_.value == 1 ? "the job starts from " : "every shard starts from ") + start);
+}
+
+// After a loss in this coordinator's life.
+void Coordinator::SayRecovered(Instant now, Outbox* out) {
+  const std::optional<Setback> setback = std::exchange(setback_, std::nullopt);
+  if (!setback) return;
+  const std::uint64_t again = setback->step > step_ ? setback->step.value - step_.value : 0;
+  std::array<char, 32> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
+  out->Say(Severity::kInfo, std::string("recovered in ") + seconds.data() + " s, " +
+                                (again == 0 ? "no step is done again"
+                                            : Count(again, "step") + (again == 1 ? " is" : " are") + " done again"));
 }
 
 // How far a history that goes on has been counted: the coordinator before, or shards that live on, may know more than
@@ -169,6 +184,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   last_progress_ = last_commit_ = now;
   out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
                                 ", " + Count(slot_count_, "slot"));
+  SayRecovered(now, out);
   if (!manifests_.empty()) {
     for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
   }

@@ -1,6 +1,7 @@
 // What shards tell the coordinator: who they are, and how far they have come.
 #include <algorithm>
 
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job/optimizer_section.h"
 #include "common/job_config.h"
@@ -32,7 +33,8 @@ Status Coordinator::CheckHello(const Hello& hello) const {
   }
   if (!hello.job.IsNull() && hello.job != job_) {
     return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
-                   "'s directory belongs to another job; give that server another --run-dir, or remove it");
+                   "'s directory belongs to another job; start that server with another --run-dir, or move its folder "
+                   "away; nothing in it is lost");
   }
   return CheckHelloParts(hello);
 }
@@ -134,7 +136,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 
 std::string Coordinator::WhatALossCosts() const {
   if (AcknowledgesDurably()) return " with its log";
-  return std::string("; every shard goes back to ") + (manifests_.empty() ? "version 0" : "the newest snapshot");
+  return std::string("; every shard goes back to ") + (manifests_.empty() ? "step 0" : "the newest snapshot");
 }
 
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
@@ -236,6 +238,17 @@ std::vector<ShardAddress> Coordinator::shards() const {
     addresses.push_back({i, shards_[i].hello->incarnation, shards_[i].hello->endpoint});
   }
   return addresses;
+}
+
+Roster Coordinator::roster() const {
+  Roster roster;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    if (!shards_[i].hello) continue;
+    const Hello& hello = *shards_[i].hello;
+    roster.shards.push_back({i, hello.endpoint, IsHostPort(hello.metrics) ? hello.metrics : ""});
+  }
+  for (const auto& [session, worker] : members_.workers()) roster.workers.push_back({worker.name, worker.metrics});
+  return roster;
 }
 
 }  // namespace capstan::server

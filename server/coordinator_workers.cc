@@ -1,11 +1,13 @@
 // The coordinator and its workers: who may join, who has which slots, and what each is told.
 #include <algorithm>
 
+#include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job_config.h"
 #include "common/messages/membership.h"
 #include "common/messages/shard_address.h"
 #include "common/messages/view.h"
+#include "common/utf8.h"
 #include "server/admission.h"
 #include "server/coordinator.h"
 #include "server/coordinator_shard.h"
@@ -13,9 +15,24 @@
 
 namespace capstan::server {
 
+namespace {
+
+constexpr std::size_t kEmptyNamed = 8;  // shards, in a line for people
+// How many have joined of those that the job begins with.
+std::string HowMany(std::size_t members, std::uint32_t wanted) {
+  if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
+  return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
+         " more than cluster.workers = " + std::to_string(wanted);
+}
+
+}  // namespace
+
 Status Coordinator::CheckJoin(const Join& join) const {
   if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
   if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  if (PrintableLine(join.worker) != join.worker) {
+    return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
+  }
   const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file, and may be a reader
   if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
   if (!catalog_record_ || join.catalog.empty()) return {};
@@ -48,7 +65,9 @@ Status Coordinator::AdoptCatalog(const Join& join) {
 
 void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   Status status = CheckJoin(join);
+  const bool is_new = !catalog_record_;
   if (status.ok() && !join.catalog.empty()) status = AdoptCatalog(join);
+  if (is_new && catalog_record_) NameEmptyShards(out);
   if (!status.ok()) {
     out->Say(Severity::kWarning, "refused: " + status.message());
     metrics_->joins_refused.Add(1);
@@ -93,11 +112,12 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.last_heard = now;
   worker.rank = join.rank;
   worker.machine = join.machine;
+  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
   metrics_->joins.Add(1);
-  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" + std::to_string(members_.size()) + " of " +
-                                std::to_string(options_.config.cluster.workers) + " workers)");
+  out->Say(Severity::kInfo,
+           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
   Reassign(out);
   Advance(now, out);
 }
@@ -149,7 +169,8 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   const Worker* worker = members_.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (state_ != State::kFinished && state_ != State::kFailed) {
-    out->Say(Severity::kInfo, "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : leave.reason));
+    out->Say(Severity::kInfo,
+             "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
   }
   members_.Remove(leave.session);
   Reassign(out);
@@ -174,10 +195,49 @@ void Coordinator::Reassign(Outbox* out) {
 void Coordinator::DealSlots(Outbox* out) {
   const Dealing dealing = ReducesLocally(options_.config) ? Dealing::kByMachine : Dealing::kKeep;
   metrics_->slots_moved.Add(members_.Assign(slot_count_, dealing));
+  NameIdleWorkers(out);
   if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
   metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
   ++view_sequence_;
   SendViews(out);
+}
+
+// Each once, while it has no slot.
+void Coordinator::NameIdleWorkers(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) {
+    const bool idle = worker.slots.empty() && members_.size() > slot_count_;
+    if (idle && !worker.idle) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle());
+    }
+    worker.idle = idle;
+  }
+}
+
+std::string Coordinator::WhyIdle() const {
+  return "other workers have the job's " + Count(slot_count_, "slot") +
+         ", and it stands by for one that is lost; a job with more slots (job.slots) would have work for it, and other "
+         "bits";
+}
+
+// A server without any is none that could speed anything up.
+void Coordinator::NameEmptyShards(Outbox* out) const {
+  const ClusterSection& cluster = options_.config.cluster;
+  std::vector<bool> has(shards_.size(), false);
+  for (const ShardIndex shard : PlaceBlocks(*catalog_, options_.config.shard_count())) has[shard] = true;
+  std::string names;
+  std::size_t empty = 0;
+  for (ShardIndex shard = 0; shard < shards_.size(); ++shard) {
+    if (has[shard]) continue;
+    if (++empty <= kEmptyNamed) AddName(&names, ShardName(shard, cluster.shards_per_server));
+  }
+  if (empty == 0) return;
+  if (empty > kEmptyNamed) AddName(&names, std::to_string(empty - kEmptyNamed) + " more");
+  const std::size_t enough = (shards_.size() - empty + cluster.shards_per_server - 1) / cluster.shards_per_server;
+  out->Say(Severity::kWarning, names + (empty == 1 ? " holds" : " hold") + " no parameters: the model is " +
+                                   Count(catalog_->blocks().size(), "block") + ", and there are " +
+                                   Count(shards_.size(), "shard") + "; set cluster.servers to " +
+                                   std::to_string(std::max<std::size_t>(enough, 1)) +
+                                   (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
 }
 
 // What nearly all steps of late took no longer than, four times over.
@@ -295,6 +355,7 @@ View Coordinator::MakeView(const Worker* worker) const {
   }
   if (worker != nullptr) {
     view.session = worker->session;
+    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle() : equal_slots_.text();
     view.founder =
         state_ == State::kRunning && AwaitsFirstWeights() && founder_ && founder_->session == worker->session;
     view.slots = worker->slots;

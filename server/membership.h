@@ -28,6 +28,7 @@ struct Worker {
   Instant last_heard{};
   std::uint32_t rank = 0;  // 0: none; r: slot r - 1 and no other
   std::string machine;     // empty: not known
+  std::string metrics;     // host:port; empty: it serves none
   std::vector<SlotIndex> slots;
   // From its last Beat.
   Generation generation;
@@ -42,6 +43,7 @@ struct Worker {
   GroupState group = {};      // kNone; allreduce: of the present generation; sync: of `group_epoch`
   std::string group_text;     // as in its Beat
   std::uint64_t group_epoch = 0;
+  bool idle = false;  // it was named as one that no slot is left for
 };
 
 // kKeep: a worker keeps what it has, as far as its share goes. kByMachine: workers of one machine get neighbouring

@@ -14,8 +14,9 @@ const Worker* HolderOf(std::uint32_t rank, const Membership& members) {
   return nullptr;
 }
 
+// On the wire 0 says that there is none, and ranks follow; people count them from 0.
 std::string Named(std::uint32_t rank, SlotIndex of) {
-  return "rank " + std::to_string(rank) + " of " + std::to_string(of);
+  return "rank " + std::to_string(rank - 1) + " of " + std::to_string(of);
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ Status Ranks::Check(const Join& join, SlotIndex slot_count, const Membership& me
     return Refused(named + ", and the job has " + Count(slot_count, "slot") + "; start " + std::to_string(slot_count) +
                    " ranks, or set job.slots = " + std::to_string(join.ranks));
   }
-  if (join.rank > join.ranks) return Refused(named + "; ranks are from 1 to " + std::to_string(join.ranks));
+  if (join.rank > join.ranks) return Refused(named + "; ranks are from 0 to " + std::to_string(join.ranks - 1));
   if (const Worker* unranked = HolderOf(0, members); unranked != nullptr && unranked->name != join.worker) {
     return Refused(named + ", and \"" + unranked->name +
                    "\" has no rank; in one job either every worker has one, or none has");

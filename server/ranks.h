@@ -28,7 +28,7 @@ class Ranks {
   void Heard(const Worker& worker, Instant now);
   // Whether any was ever seen: then slots belong to ranks.
   bool in_use() const { return !seen_.empty(); }
-  // "rank 3 of 4 (worker-3, lost 12 s ago), rank 4 of 4 (never seen)"; empty when none is missing.
+  // "rank 2 of 4 (worker-2, lost 12 s ago), rank 3 of 4 (never seen)"; empty when none is missing.
   std::string Missing(SlotIndex slot_count, const Membership& members, Instant now) const;
 
  private:

@@ -526,6 +526,7 @@ Hello Shard::MakeHello() const {
   if (prepared_) hello.prepared = MakePrepared();
   hello.config_hash = options_.config_hash;
   hello.endpoint = options_.endpoint;
+  hello.metrics = options_.metrics;
   return hello;
 }
 

@@ -20,8 +20,6 @@ constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-std::string Seconds(double seconds) { return std::to_string(static_cast<long>(seconds)) + " s"; }
-
 }  // namespace
 
 Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, monitoring::Registry* registry) {
@@ -79,12 +77,27 @@ void ShardLoop::RequestStop() {
   transport_->Wake();
 }
 
+std::string ShardLoop::StatusJson() const {
+  const auto number = [](double value) { return std::to_string(static_cast<std::uint64_t>(value)); };
+  const monitoring::ShardMetrics& m = *metrics_;
+  const double bytes = m.parameter_bytes.value();
+  return "{\"shard\": " + std::to_string(options_.shard.shard) + ", \"address\": \"" + endpoint_ +
+         "\", \"parameters\": " + number(bytes / sizeof(float)) + ", \"weights_mib\": " + number(bytes / (1 << 20)) +
+         ", \"optimizer_mib\": " + number(m.optimizer_bytes.value() / (1 << 20)) +
+         ", \"version\": " + number(m.version.value()) + "}";
+}
+
 void ShardLoop::Run() {
   const FloatControl float_control;
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());
   const Instant tick_every = HasGlobalSteps(options_.shard.mode) ? kTickEvery : kTickEveryWithoutSteps;
-  started_ = Now();
-  Instant next_tick = started_;
+  Instant next_tick = Now();
+  CoordinatorWatch::Options watch;
+  watch.address = options_.coordinator;
+  watch.join_seconds = options_.join_seconds;
+  watch.stall_seconds = options_.stall_seconds;
+  watch.report_seconds = options_.report_seconds;
+  watch_.emplace(std::move(watch), next_tick);
   while (!Over()) {
     const Instant now = Now();
     if (now >= next_tick) {
@@ -111,7 +124,7 @@ void ShardLoop::Run() {
 
 void ShardLoop::HandleOne(PeerId from, const Message& message) {
   const Instant before = Now();
-  if (from == coordinator_) coordinator_heard_ = before;
+  if (from == coordinator_) watch_->Heard(before);
   core_->Handle(from, message, before, &out_);
   if (outcome_.ok()) outcome_ = core_->refusal();
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
@@ -133,14 +146,12 @@ void ShardLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
-  const bool heard = coordinator_heard_ != Instant{};
-  const double limit = heard ? options_.stall_seconds : options_.join_seconds;
-  const double silence = std::chrono::duration<double>(now - (heard ? coordinator_heard_ : started_)).count();
-  if (limit <= 0 || silence < limit) return;
-  outcome_ = Timeout("shard " + std::to_string(options_.shard.shard) + ": the coordinator at " + options_.coordinator +
-                     (heard ? " has been silent for " + Seconds(limit) + "; see why it ended"
-                            : " did not answer within " + Seconds(limit) +
-                                  "; start it (capstan-server JOB.toml --coordinator) or check cluster.coordinator"));
+  const Result<std::string> waiting = watch_->Look(now);
+  if (!waiting.ok()) {
+    outcome_ = Timeout("shard " + std::to_string(options_.shard.shard) + ": " + waiting.status().message());
+  } else if (!waiting->empty() && options_.on_waiting) {
+    options_.on_waiting(*waiting);
+  }
 }
 
 void ShardLoop::SendOut() {

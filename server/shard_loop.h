@@ -12,12 +12,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "common/transport.h"
 #include "common/zmq_transport.h"
 #include "monitoring/registry.h"
+#include "server/coordinator_watch.h"
 #include "server/outgoing.h"
 #include "server/request_metrics.h"
 #include "server/shard_options.h"
@@ -36,10 +38,12 @@ struct ShardLoopOptions {
   std::string coordinator;               // host:port
   double join_seconds = 60;              // until the coordinator is heard first
   double stall_seconds = 0;              // between two signs of its life; 0: no limit
+  double report_seconds = 5;             // from one line of a wait for it to the next
   TransportOptions transport;
-  monitoring::Trace* trace = nullptr;            // outlives the loop; null: none is kept
-  std::function<void(const Notice&)> on_notice;  // called by the loop's thread; the outcome is not among them
-  std::function<void()> on_end;                  // the last thing that it does
+  monitoring::Trace* trace = nullptr;                  // outlives the loop; null: none is kept
+  std::function<void(const Notice&)> on_notice;        // called by the loop's thread; the outcome is not among them
+  std::function<void(const std::string&)> on_waiting;  // as on_notice: that the coordinator is silent, or answers
+  std::function<void()> on_end;                        // the last thing that it does
 };
 
 class Shard;
@@ -54,6 +58,8 @@ class ShardLoop {
   // tcp://host:port where others reach this shard.
   const std::string& endpoint() const { return endpoint_; }
   void RequestStop();
+  // What it holds, an object for the status page; any thread.
+  std::string StatusJson() const;
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Why it ended; ok when it was told to. Requires ended().
   const Status& outcome() const { return outcome_; }
@@ -90,8 +96,8 @@ class ShardLoop {
   std::string endpoint_;
 
   Outbox out_;
-  Instant started_{}, coordinator_heard_{};
-  std::uint64_t bytes_seen_ = 0;  // received up to the last look
+  std::optional<CoordinatorWatch> watch_;  // while it runs
+  std::uint64_t bytes_seen_ = 0;           // received up to the last look
   Status outcome_;
   std::atomic<bool> stop_requested_{false}, ended_{false};
   std::thread thread_;

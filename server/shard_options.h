@@ -22,6 +22,7 @@ struct ShardOptions {
   std::uint32_t shard_count = 1;
   Incarnation incarnation;
   std::string endpoint;  // where workers reach it
+  std::string metrics;   // host:port of its process's metrics; empty: it serves none
   PeerId coordinator;    // the only peer whose coordinator messages are believed
   Mode mode = Mode::kSync;
   std::uint64_t staleness = 0;  // of mode bounded

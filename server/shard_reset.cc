@@ -8,6 +8,7 @@
 #include "common/messages/staged.h"
 #include "server/parked_pull.h"
 #include "server/shard.h"
+#include "server/shard_memory.h"
 #include "server/snapshot_load.h"
 
 namespace capstan::server {
@@ -192,24 +193,18 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
   }
 }
 
-// The account of PROTOCOL.md 6: two versions of weights and state (and of weights as they travel), the kept sum,
-// and a window of staged payloads.
 Status Shard::CheckMemory(std::uint64_t elements, Outbox* out) const {
-  const std::uint64_t narrow = options_.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options_.encoding);
-  const std::uint64_t per_element =
-      8 * (1 + static_cast<std::uint64_t>(StateCount(options_.optimizer.kind))) + 4 + narrow;
-  const std::uint64_t window = std::uint64_t{options_.window_blocks} * options_.block_elements * sizeof(float);
-  const std::uint64_t log = Durable() ? 2 * options_.log_bytes_max : 0;  // gathered, and being appended
-  const std::uint64_t bytes = elements * per_element + window + log;
-  const std::string account = std::to_string(elements) + " parameters of " + std::to_string(per_element) +
-                              " bytes each and a window of " + std::to_string(window >> 20) + " MiB" +
-                              (log > 0 ? " and the log's " + std::to_string(log >> 20) + " MiB" : "") + ": " +
-                              std::to_string(bytes >> 20) + " MiB";
+  const ShardMemory memory = CountShardMemory(options_, elements);
+  const std::uint64_t bytes = memory.bytes();
+  const std::string account = memory.ToString();
   if (bytes > options_.memory_bytes_max) {
     return Invalid(account + ", more than the " + std::to_string(options_.memory_bytes_max >> 20) +
                    " MiB of this machine; use more servers or a smaller model");
   }
-  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + " holds " + account);
+  const std::string held =
+      elements == 0 ? " holds no parameters" : " holds " + std::to_string(elements) + " parameters";
+  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + held + ", and needs up to " +
+                                std::to_string(bytes >> 20) + " MiB of memory");
   return {};
 }
 

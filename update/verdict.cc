@@ -131,7 +131,8 @@ std::string TwoSets(const std::vector<const Prepared*>& prepared) {
     if (with == nullptr) with = one;
     if (one->report.hyper_hash == with->report.hyper_hash) continue;
     return "the pushes to shards " + std::to_string(with->shard) + " and " + std::to_string(one->shard) +
-           " came with different hyper-parameters; every worker is to set those of a step from its number alone";
+           " came with different hyper-parameters; every worker is to set those of a step from its number alone, in a "
+           "PyTorch script from trainer.global_step";
   }
   return "";
 }

@@ -20,75 +20,98 @@ namespace {
 constexpr std::size_t kEventBytesMax = 1 << 16;
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// In the child, between fork and exec: only calls that are allowed there.
-[[noreturn]] void Become(const char* program, char* const* arguments, int parent, int log_fd, int events_fd) {
+// What the child becomes. Made before the fork: between it and exec only few calls are allowed.
+struct Image {
+  const char* program;
+  char* const* arguments;
+  char* const* environment;
+  int parent;
+  int output_fd;
+  int events_fd;  // negative: it tells none
+};
+
+[[noreturn]] void Become(const Image& image) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before that
-  setpgid(0, 0);                        // the terminal's Ctrl-C is the launcher's affair
+  if (getppid() != image.parent) _exit(127);  // it died before that
+  setpgid(0, 0);                              // the terminal's Ctrl-C is the launcher's affair
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
-  dup2(log_fd, STDOUT_FILENO);
-  dup2(log_fd, STDERR_FILENO);
-  if (events_fd == ChildProcess::kEventsFd) {
-    fcntl(events_fd, F_SETFD, 0);
+  dup2(image.output_fd, STDOUT_FILENO);
+  dup2(image.output_fd, STDERR_FILENO);
+  if (image.events_fd == ChildProcess::kEventsFd) {
+    fcntl(image.events_fd, F_SETFD, 0);
+  } else if (image.events_fd >= 0) {
+    dup2(image.events_fd, ChildProcess::kEventsFd);
   } else {
-    dup2(events_fd, ChildProcess::kEventsFd);
+    signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; a program of the user's own begins as from a shell
   }
-  execv(program, arguments);
-  constexpr std::string_view kFailure = "cannot be run; is it beside the capstan binary?\n";
-  if (write(STDERR_FILENO, program, std::strlen(program)) < 0 || write(STDERR_FILENO, ": ", 2) < 0 ||
-      write(STDERR_FILENO, kFailure.data(), kFailure.size()) < 0) {
+  execve(image.program, image.arguments, image.environment);
+  const std::string_view failure =
+      image.events_fd >= 0 ? "cannot be run; is it beside the capstan binary?\n" : "cannot be run\n";
+  if (write(STDERR_FILENO, image.program, std::strlen(image.program)) < 0 || write(STDERR_FILENO, ": ", 2) < 0 ||
+      write(STDERR_FILENO, failure.data(), failure.size()) < 0) {
     _exit(126);
   }
   _exit(127);
 }
 
+std::vector<char*> PointersTo(std::vector<std::string>* texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : *texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 }  // namespace
 
-Result<ChildProcess> ChildProcess::Start(std::string name, const std::string& program,
-                                         std::vector<std::string> arguments, std::string log) {
-  const int log_fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log_fd < 0) return Unreachable("cannot write " + log + ": " + std::strerror(errno));
-  std::array<int, 2> events{};
-  if (pipe2(events.data(), O_CLOEXEC) != 0) {
+Result<ChildProcess> ChildProcess::Start(const ProgramCall& call) {
+  const int log_fd = open(call.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log_fd < 0) return Unreachable("cannot write " + call.log + ": " + std::strerror(errno));
+  std::array<int, 2> pipe{};
+  if (pipe2(pipe.data(), O_CLOEXEC) != 0) {
     close(log_fd);
-    return Unreachable(std::string("cannot start ") + name + ": " + std::strerror(errno));
+    return Unreachable("cannot start " + call.name + ": " + std::strerror(errno));
   }
-  arguments.insert(arguments.begin(), program);
-  arguments.push_back("--events-fd");
-  arguments.push_back(std::to_string(kEventsFd));
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  const int parent = getpid();
+  const bool own = call.kind == ProgramKind::kOwn;
+  std::vector<std::string> arguments = call.arguments, environment = call.environment;
+  arguments.insert(arguments.begin(), call.path);
+  if (!own) arguments.insert(arguments.end(), {"--events-fd", std::to_string(kEventsFd)});
+  const std::vector<char*> argument_pointers = PointersTo(&arguments), variables = PointersTo(&environment);
+  const Image image{call.path.c_str(), argument_pointers.data(), own ? variables.data() : environ,
+                    getpid(),          own ? pipe[1] : log_fd,   own ? -1 : pipe[1]};
   const int pid = fork();
-  if (pid == 0) Become(program.c_str(), pointers.data(), parent, log_fd, events[1]);
+  if (pid == 0) Become(image);
   const int error = errno;
-  close(log_fd);
-  close(events[1]);
+  close(pipe[1]);
+  if (!own || pid < 0) close(log_fd);
   if (pid < 0) {
-    close(events[0]);
-    return Unreachable("cannot start " + name + ": " + std::strerror(error));
+    close(pipe[0]);
+    return Unreachable("cannot start " + call.name + ": " + std::strerror(error));
   }
-  fcntl(events[0], F_SETFL, O_NONBLOCK);
-  return ChildProcess(std::move(name), std::move(log), pid, events[0]);
+  setpgid(pid, pid);  // as the child does: whoever of the two comes first
+  fcntl(pipe[0], F_SETFL, O_NONBLOCK);
+  return ChildProcess(call, pid, pipe[0], own ? log_fd : -1);
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : name_(std::move(other.name_)),
       log_(std::move(other.log_)),
+      kind_(other.kind_),
       pid_(std::exchange(other.pid_, -1)),
-      events_fd_(std::exchange(other.events_fd_, -1)),
+      pipe_fd_(std::exchange(other.pipe_fd_, -1)),
+      log_fd_(std::exchange(other.log_fd_, -1)),
       partial_(std::move(other.partial_)),
+      output_(std::move(other.output_)),
       wait_status_(other.wait_status_) {}
 
 ChildProcess::~ChildProcess() {
-  if (events_fd_ >= 0) close(events_fd_);
+  if (pipe_fd_ >= 0) close(pipe_fd_);
+  if (log_fd_ >= 0) close(log_fd_);
   if (pid_ < 0 || ended()) return;
-  kill(pid_, SIGKILL);
+  kill(target(), SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -96,10 +119,10 @@ ChildProcess::~ChildProcess() {
 std::vector<Event> ChildProcess::TakeEvents() {
   std::vector<Event> events;
   std::array<char, 4096> bytes{};
-  while (events_fd_ >= 0) {
-    const ssize_t size = read(events_fd_, bytes.data(), bytes.size());
+  while (pipe_fd_ >= 0) {
+    const ssize_t size = read(pipe_fd_, bytes.data(), bytes.size());
     if (size == 0) {  // it has closed its end
-      close(std::exchange(events_fd_, -1));
+      close(std::exchange(pipe_fd_, -1));
     }
     if (size <= 0) break;
     partial_.append(bytes.data(), static_cast<std::size_t>(size));
@@ -111,9 +134,33 @@ std::vector<Event> ChildProcess::TakeEvents() {
   return events;
 }
 
+std::vector<std::string> ChildProcess::TakeOutput() {
+  std::vector<std::string> lines;
+  std::array<char, 4096> bytes{};
+  for (std::size_t taken = 0; pipe_fd_ >= 0 && taken < kOutputBytes;) {
+    const ssize_t size = read(pipe_fd_, bytes.data(), bytes.size());
+    if (size == 0) close(std::exchange(pipe_fd_, -1));
+    if (size <= 0) break;
+    taken += static_cast<std::size_t>(size);
+    const std::string_view piece(bytes.data(), static_cast<std::size_t>(size));
+    // A log that cannot be written, as on a full disk, is no reason to end a job: the terminal has the lines.
+    [[maybe_unused]] const ssize_t written = write(log_fd_, piece.data(), piece.size());
+    for (std::string& line : output_.Add(piece)) lines.push_back(std::move(line));
+  }
+  if (!ended()) return lines;
+  if (std::string rest = output_.TakeRest(); !rest.empty()) lines.push_back(std::move(rest));
+  return lines;
+}
+
 bool ChildProcess::Reap() {
+  if (ended()) return false;
+  siginfo_t end{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != pid_)
+    return false;
+  const bool failed = end.si_code != CLD_EXITED || end.si_status != 0;
+  if (kind_ == ProgramKind::kOwn && failed) kill(target(), SIGKILL);  // before its id can be another process's
   int status = 0;
-  if (ended() || waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
   wait_status_ = status;
   return true;
 }
@@ -140,7 +187,7 @@ std::string ChildProcess::HowItEnded() const {
 }
 
 void ChildProcess::Signal(int signal) const {
-  if (!ended()) kill(pid_, signal);
+  if (!ended()) kill(target(), signal);
 }
 
 std::vector<std::string> ChildProcess::LastLines(std::size_t count) const {

@@ -1,25 +1,40 @@
-// ChildProcess: a process that the launcher started: its events, its log, its end.
+// ChildProcess: a process that the launcher started: what it tells, its log, its end.
 //
 // Kind:   owned by the launcher's thread; the process is killed when that thread or the launcher ends.
 // Fails:  Start: no process or pipe to be had. A program that cannot be run says so in its log and ends with 127.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/events.h"
+#include "cli/launch/output_lines.h"
 #include "common/status.h"
 
 namespace capstan::cli {
 
+// kOurs: it tells events, and writes its log itself. kOwn: a program of the user's own, whose output the launcher reads
+// and writes into its log; it leads a group of processes that gets every signal as a whole.
+enum class ProgramKind : std::uint8_t { kOurs, kOwn };
+
+struct ProgramCall {
+  std::string name;  // of the process, for people
+  std::string path;
+  std::vector<std::string> arguments;  // without the program's name
+  std::string log;
+  ProgramKind kind = ProgramKind::kOurs;
+  std::vector<std::string> environment;  // kOwn: all of it, as NAME=value
+};
+
 class ChildProcess {
  public:
   static constexpr int kEventsFd = 3;  // in the child
+  // Read of an own program's output at a time, so that one that writes much does not keep the launcher from the others.
+  static constexpr std::size_t kOutputBytes = std::size_t{64} << 10;
 
-  // `arguments`: without the program's name. Output goes to `log`.
-  static Result<ChildProcess> Start(std::string name, const std::string& program, std::vector<std::string> arguments,
-                                    std::string log);
+  static Result<ChildProcess> Start(const ProgramCall& call);
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
@@ -27,11 +42,14 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   const std::string& log() const { return log_; }
   int pid() const { return pid_; }
-  int events_fd() const { return events_fd_; }
+  // Where events or output come from; negative: it has closed its end.
+  int pipe_fd() const { return pipe_fd_; }
 
   // Whole events that have arrived.
   std::vector<Event> TakeEvents();
-  // Looks whether it has ended.
+  // kOwn: whole lines that have arrived, and after its end what is left.
+  std::vector<std::string> TakeOutput();
+  // Looks whether it has ended. What a failed program of the user's own has left of its group is killed.
   bool Reap();
   bool ended() const { return wait_status_.has_value(); }
   bool succeeded() const { return wait_status_ == 0; }
@@ -46,12 +64,18 @@ class ChildProcess {
   std::vector<std::string> LastLines(std::size_t count) const;
 
  private:
-  ChildProcess(std::string name, std::string log, int pid, int events_fd)
-      : name_(std::move(name)), log_(std::move(log)), pid_(pid), events_fd_(events_fd) {}
+  ChildProcess(const ProgramCall& call, int pid, int pipe_fd, int log_fd)
+      : name_(call.name), log_(call.log), kind_(call.kind), pid_(pid), pipe_fd_(pipe_fd), log_fd_(log_fd) {}
+
+  // Its id, or that of the group that it leads, as kill takes it.
+  int target() const { return kind_ == ProgramKind::kOwn ? -pid_ : pid_; }
 
   std::string name_, log_;
-  int pid_, events_fd_;
+  ProgramKind kind_;
+  int pid_, pipe_fd_;
+  int log_fd_;           // kOwn
   std::string partial_;  // of an event
+  OutputLines output_;
   std::optional<int> wait_status_;
 };
 

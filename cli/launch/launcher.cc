@@ -4,13 +4,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/address.h"
+#include "cli/shell_words.h"
 #include "cli/trace_file.h"
 #include "common/job/cluster_section.h"
 #include "common/job/limits_section.h"
 #include "common/job/metrics_section.h"
 #include "common/job/model_section.h"
+#include "common/job/snapshot_section.h"
 #include "common/job_config.h"
 
 namespace capstan::cli {
@@ -32,6 +35,7 @@ std::string LabelOf(Severity severity) {
 }
 
 std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(index); }
+std::string WorkerName(std::uint32_t index) { return "worker-" + std::to_string(index); }
 
 }  // namespace
 
@@ -40,12 +44,14 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
     : config_(config),
       directory_(directory),
       binaries_(std::move(binaries)),
+      options_(std::move(options)),
       signals_(signals),
       screen_(screen),
       progress_(directory.path() + "/metrics.jsonl", config.steps()),
-      options_(options) {}
+      ending_(options_.program ? std::chrono::duration<double>(options_.end_seconds) : Ending::kStopSeconds) {}
 
 Status Launcher::Run() {
+  if (options_.begin != RunBegin::kNew) progress_.Update();  // what a former life has said already
   if (Status status = StartCoordinator(); !status.ok()) Fail(std::move(status));
   while (!AllEnded()) {
     Wait();
@@ -57,7 +63,7 @@ Status Launcher::Run() {
     WatchCoordinator(now);
     for (const std::string& line : validations) screen_->Line(line);
     ShowProgress(now);
-    if (signals_->stop_signal() != 0 || !failure_.ok() || members_.front().ended()) StopAll(now);
+    End(now);
   }
   for (const std::string& line : progress_.Update()) screen_->Line(line);
   return failure_;
@@ -65,31 +71,32 @@ Status Launcher::Run() {
 
 // ---- starting ------------------------------------------------------------------------------------------------------
 
-Status Launcher::Add(const std::string& name, const std::string& program, std::vector<std::string> arguments) {
+Status Launcher::Add(ProgramCall call) {
   Member member;
-  member.name = name;
-  member.program = program;
-  member.arguments = std::move(arguments);
+  member.call = std::move(call);
   CAPSTAN_RETURN_IF_ERROR(Start(&member));
   members_.push_back(std::move(member));
   return {};
 }
 
+Status Launcher::AddOurs(const std::string& name, const std::string& program, std::vector<std::string> arguments) {
+  return Add({name, binaries_ + "/" + program, std::move(arguments), directory_.LogOf(name), ProgramKind::kOurs, {}});
+}
+
 Status Launcher::Start(Member* member) {
-  CAPSTAN_ASSIGN_OR_RETURN(ChildProcess process,
-                           ChildProcess::Start(member->name, binaries_ + "/" + member->program, member->arguments,
-                                               directory_.LogOf(member->name)));
+  CAPSTAN_ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start(member->call));
   member->process.emplace(std::move(process));
   member->restart_at.reset();
   member->steps_at_start = progress_.steps_done();
-  return WritePid(directory_.path(), member->name, member->process->pid());
+  member->joined = false;
+  return WritePid(directory_.path(), member->name(), member->process->pid());
 }
 
 // Waits double while it dies without having been part of a step.
 void Launcher::Restart(Member* member, Clock::time_point now) {
   if (progress_.steps_done() > member->steps_at_start) member->next_wait = kRestartFirst;
   ++restarts_;
-  screen_->Line("warning: " + member->name + " " + member->process->HowItEnded() + "; starting it again (" +
+  screen_->Line("warning: " + member->name() + " " + member->process->HowItEnded() + "; starting it again (" +
                 std::to_string(restarts_) + " of at most " + std::to_string(options_.max_restarts) + " times)");
   member->restart_at = now + member->next_wait;
   member->next_wait = std::min(member->next_wait * 2, kRestartLongest);
@@ -98,11 +105,11 @@ void Launcher::Restart(Member* member, Clock::time_point now) {
 void Launcher::StartDueMembers(Clock::time_point now) {
   for (Member& member : members_) {
     if (!member.restart_at || now < *member.restart_at) continue;
-    if (stopping_) {
+    if (ending_.stopping() || (ending_.begun() && member.is_own())) {
       member.restart_at.reset();
       continue;
     }
-    if (member.name == kCoordinator) coordinator_heard_ = now;
+    if (member.name() == kCoordinator) silence_.heard = now;
     if (Status status = Start(&member); !status.ok()) Fail(std::move(status));
   }
 }
@@ -113,46 +120,68 @@ std::vector<std::string> Launcher::TraceArguments(const std::string& name) const
 }
 
 Status Launcher::StartCoordinator() {
-  coordinator_heard_ = Clock::now();
+  silence_.heard = Clock::now();
   // Its addresses are chosen here, for all its lives.
   std::vector<std::string> arguments = {directory_.path() + "/job.toml",
                                         "--coordinator",
                                         "--run-dir",
                                         directory_.path(),
                                         "--set",
-                                        "cluster.coordinator=" + ChoosePort(config_.cluster.coordinator),
+                                        "cluster.coordinator=" + options_.coordinator,
                                         "--metrics-listen",
                                         ChoosePort(config_.metrics.listen)};
   if (options_.begin != RunBegin::kNew) arguments.push_back("--resume");
   if (options_.begin == RunBegin::kRollBack) arguments.push_back("--accept-rollback");
-  return Add(kCoordinator, "capstan-server", std::move(arguments));
+  return AddOurs(kCoordinator, "capstan-server", std::move(arguments));
+}
+
+Status Launcher::StartMembers() {
+  CAPSTAN_RETURN_IF_ERROR(StartServers());
+  if (config_.model.built_in()) return StartWorkers();
+  if (options_.program) return StartOwnPrograms();
+  screen_->Line("the workers are your own: connect " + std::to_string(config_.cluster.workers) + " of them to " +
+                endpoints_.coordinator);
+  return {};
 }
 
 // Where a port is fixed, each process on this machine gets its own from there on.
-Status Launcher::StartMembers() {
-  const std::string& coordinator = endpoints_.coordinator;
-  std::uint32_t started = 0;
-  const auto metrics_listen = [&] { return ShiftPort(config_.metrics.listen, ++started); };
+Status Launcher::StartServers() {
   for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
     const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
     std::vector<std::string> arguments = TraceArguments(ServerName(i));
-    arguments.insert(arguments.begin(), {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir",
-                                         directory_.path(), "--set", "cluster.coordinator=" + coordinator, "--set",
-                                         "cluster.listen=" + listen, "--metrics-listen", metrics_listen()});
-    CAPSTAN_RETURN_IF_ERROR(Add(ServerName(i), "capstan-server", std::move(arguments)));
+    arguments.insert(arguments.begin(),
+                     {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir", directory_.path(),
+                      "--set", "cluster.coordinator=" + endpoints_.coordinator, "--set", "cluster.listen=" + listen,
+                      "--metrics-listen", ShiftPort(config_.metrics.listen, 1 + i)});
+    CAPSTAN_RETURN_IF_ERROR(AddOurs(ServerName(i), "capstan-server", std::move(arguments)));
   }
-  if (!config_.model.built_in()) {
-    screen_->Line("the workers are your own: connect " + std::to_string(config_.cluster.workers) + " of them to " +
-                  coordinator);
-    return {};
-  }
+  return {};
+}
+
+Status Launcher::StartWorkers() {
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
-    const std::string name = "worker-" + std::to_string(i);
-    std::vector<std::string> arguments = TraceArguments(name);
-    arguments.insert(arguments.begin(), {"--coordinator", coordinator, "--name", name, "--local-rank",
-                                         std::to_string(i), "--data-root", "/", "--join-seconds",
-                                         std::to_string(config_.limits.join), "--metrics-listen", metrics_listen()});
-    CAPSTAN_RETURN_IF_ERROR(Add(name, "capstan-worker", std::move(arguments)));
+    std::vector<std::string> arguments = TraceArguments(WorkerName(i));
+    arguments.insert(arguments.begin(),
+                     {"--coordinator", endpoints_.coordinator, "--name", WorkerName(i), "--local-rank",
+                      std::to_string(i), "--data-root", "/", "--join-seconds", std::to_string(config_.limits.join),
+                      "--metrics-listen", ShiftPort(config_.metrics.listen, 1 + config_.cluster.servers + i)});
+    CAPSTAN_RETURN_IF_ERROR(AddOurs(WorkerName(i), "capstan-worker", std::move(arguments)));
+  }
+  return {};
+}
+
+Status Launcher::StartOwnPrograms() {
+  const OwnProgram& program = *options_.program;
+  const std::uint32_t count = config_.cluster.workers;
+  screen_->Line("starting " + std::to_string(count) + " of: " + ShellWords(program.words));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string name = WorkerName(i);
+    CAPSTAN_RETURN_IF_ERROR(Add({name,
+                                 program.path,
+                                 {program.words.begin() + 1, program.words.end()},
+                                 directory_.LogOf(name),
+                                 ProgramKind::kOwn,
+                                 EnvironmentOf(program, endpoints_.coordinator, name, i, count)}));
   }
   return {};
 }
@@ -160,24 +189,35 @@ Status Launcher::StartMembers() {
 // ---- watching ------------------------------------------------------------------------------------------------------
 
 void Launcher::Wait() {
-  std::vector<pollfd> fds = {{signals_->signal_fd(), POLLIN, 0}};
+  std::vector<pollfd> fds = {{signals_->signal_fd(), POLLIN, 0}, {screen_->reader_fd(), 0, 0}};
   int timeout_ms = kRefreshMs;
   for (const Member& member : members_) {
-    if (member.process->events_fd() >= 0) fds.push_back({member.process->events_fd(), POLLIN, 0});
+    if (member.process->pipe_fd() >= 0) fds.push_back({member.process->pipe_fd(), POLLIN, 0});
     if (member.restart_at) timeout_ms = std::min(timeout_ms, kRestartPollMs);
   }
   poll(fds.data(), fds.size(), timeout_ms);
+  if ((fds[1].revents & POLLERR) == 0) return;
+  screen_->Close();
+  signals_->Raise(SIGPIPE);
 }
 
 void Launcher::TakeEvents() {
   std::vector<std::pair<std::string, Event>> events;
   for (Member& member : members_) {
+    if (member.is_own()) {
+      ShowOutput(&member);
+      continue;
+    }
     for (Event& event : member.process->TakeEvents()) {
-      if (member.name == kCoordinator) coordinator_heard_ = Clock::now();
-      events.emplace_back(member.name, std::move(event));
+      if (member.name() == kCoordinator) silence_.heard = Clock::now();
+      events.emplace_back(member.name(), std::move(event));
     }
   }
   for (const auto& [name, event] : events) OnEvent(name, event);
+}
+
+void Launcher::ShowOutput(Member* member) {
+  for (const std::string& line : member->process->TakeOutput()) screen_->Line(member->name() + ": " + line);
 }
 
 // May start processes: what points into members_ does not survive it.
@@ -185,11 +225,19 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
   switch (event.kind) {
     case Event::Kind::kReady: OnReady(name, event); break;
     case Event::Kind::kNotice:
-      if (!stopping_) screen_->Line(LabelOf(event.severity) + event.text);
+      if (name == kCoordinator) NoteJoined(event.text);
+      if (!ending_.stopping()) screen_->Line(LabelOf(event.severity) + event.text);
       break;
     case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
     case Event::Kind::kBeat:
     case Event::Kind::kNone: break;
+  }
+}
+
+// As the coordinator says it to people: "worker-1" joined (2 of 2 workers).
+void Launcher::NoteJoined(const std::string& notice) {
+  for (Member& member : members_) {
+    if (notice.starts_with("\"" + member.name() + "\" joined (")) member.joined = member.ever_joined = true;
   }
 }
 
@@ -199,15 +247,10 @@ void Launcher::OnReady(const std::string& name, const Event& event) {
   if (name == kCoordinator && !event.addresses.empty() && endpoints_.coordinator.empty()) {
     endpoints_.coordinator = event.addresses.front();
     if (Status status = StartMembers(); !status.ok()) Fail(std::move(status));
-  } else if (name != kCoordinator) {
-    server_addresses_[name] = event.addresses;
   }
-  endpoints_.shards.clear();
-  for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
-    for (const std::string& address : server_addresses_[ServerName(i)]) endpoints_.shards.push_back(address);
-  }
-  if (Status status = WriteEndpoints(directory_.path(), endpoints_); !status.ok()) Fail(std::move(status));
-  if (ready_ == members_.size() && ready_ > 1 && restarts_ == 0) {
+  const auto own =
+      std::count_if(members_.begin(), members_.end(), [](const Member& member) { return member.is_own(); });
+  if (ready_ + static_cast<std::size_t>(own) == members_.size() && ready_ > 1 && restarts_ == 0) {
     screen_->Line("status and metrics: http://" + endpoints_.metrics[kCoordinator] +
                   "/ (coordinator; the others are in " + directory_.path() + "/endpoints.json)");
   }
@@ -215,7 +258,10 @@ void Launcher::OnReady(const std::string& name, const Event& event) {
 
 void Launcher::ReapChildren(Clock::time_point now) {
   for (Member& member : members_) {
-    if (member.process->Reap() && !stopping_ && !last_snapshot_asked_ && failure_.ok()) SeeEnd(&member, now);
+    if (!member.process->Reap()) continue;
+    if (member.name() == kCoordinator && member.process->succeeded()) job_done_ = true;
+    if (member.is_own()) ShowOutput(&member);
+    if (!ending_.begun() && failure_.ok()) member.is_own() ? SeeOwnEnd(&member, now) : SeeEnd(&member, now);
   }
 }
 
@@ -223,44 +269,81 @@ void Launcher::SeeEnd(Member* member, Clock::time_point now) {
   const ChildProcess& process = *member->process;
   if (process.succeeded()) return;
   for (const Event& event : member->process->TakeEvents()) {  // its last words; what is ready no more starts nobody
-    if (event.kind != Event::Kind::kReady) OnEvent(member->name, event);
+    if (event.kind != Event::Kind::kReady) OnEvent(member->name(), event);
   }
   if (!failure_.ok()) return;
-  if (process.was_told_to_end() && member->program == "capstan-worker") {
-    screen_->Line(member->name + " left");
+  if (process.was_told_to_end() && member->call.path.ends_with("/capstan-worker")) {
+    screen_->Line(member->name() + " left");
     return;
   }
   if ((process.was_killed() || process.was_told_to_end()) && restarts_ < options_.max_restarts)
     return Restart(member, now);
-  std::string message = member->name + " " + process.HowItEnded();
-  if (process.was_killed() && options_.max_restarts > 0) message += " after " + std::to_string(restarts_) + " restarts";
-  const std::vector<std::string> lines = process.LastLines(kLinesShown);
+  FailFor(*member, process.HowItEnded() + (process.was_killed() ? AfterRestarts() : ""));
+}
+
+// A program of the user's own that is killed or fails is started again, as long as it takes part in steps.
+void Launcher::SeeOwnEnd(Member* member, Clock::time_point now) {
+  const ChildProcess& process = *member->process;
+  if (process.succeeded()) return SeeGoodOwnEnd(*member);
+  // Where no program ever came by its name, they have names of their own, and the job's steps are all there is to see.
+  const bool named = std::any_of(members_.begin(), members_.end(), [](const Member& one) { return one.ever_joined; });
+  const bool took_part = (member->joined || !named) && progress_.steps_done() > member->steps_at_start;
+  member->failures = process.was_killed() || took_part ? 0 : member->failures + 1;
+  if (member->failures == kFailuresMax) {
+    return FailFor(*member,
+                   process.HowItEnded() + " " + std::to_string(kFailuresMax) + " times in a row before a step of it");
+  }
+  if (restarts_ < options_.max_restarts) return Restart(member, now);
+  FailFor(*member, process.HowItEnded() + AfterRestarts());
+}
+
+std::string Launcher::AfterRestarts() const {
+  return options_.max_restarts > 0 ? " after " + std::to_string(restarts_) + " restarts" : "";
+}
+
+void Launcher::SeeGoodOwnEnd(const Member& member) {
+  for (const std::string& line : progress_.Update()) screen_->Line(line);
+  if (progress_.steps_done() >= config_.steps()) return;
+  screen_->Line("warning: " + member.name() + " exited with code 0 after " + std::to_string(progress_.steps_done()) +
+                " of " + std::to_string(config_.steps()) +
+                " steps, and is not started again: a worker's loop is to go " +
+                "on as long as the job has work for it");
+  nobody_left_ = std::all_of(members_.begin(), members_.end(), [](const Member& one) {
+    return !one.is_own() || (one.ended() && one.process->succeeded());
+  });
+  if (nobody_left_) screen_->Line("warning: no worker is left, and the job stops");
+}
+
+void Launcher::FailFor(const Member& member, const std::string& how) {
+  std::string message = member.name() + " " + how;
+  const std::vector<std::string> lines = member.process->LastLines(kLinesShown);
   message += lines.empty() ? "; its log is empty" : "; the last lines of its log:";
   for (const std::string& line : lines) message += "\n  " + line;
   Fail(Unreachable(std::move(message)));
 }
 
 void Launcher::WatchCoordinator(Clock::time_point now) {
-  if (stopping_ || members_.empty() || members_.front().process->ended()) return;
-  const double silence = std::chrono::duration<double>(now - coordinator_heard_).count();
+  if (ending_.stopping() || members_.empty() || members_.front().process->ended()) return;
+  const double silence = std::chrono::duration<double>(now - silence_.heard).count();
   const LimitsSection& limits = config_.limits;
   if (silence < std::max(limits.report, kSilenceSecondsMin)) {
-    if (std::exchange(silence_said_, false)) screen_->Line("the coordinator answers again");
+    if (std::exchange(silence_.said, false)) screen_->Line("the coordinator answers again");
     return;
   }
   const std::string waits = " " + Duration(silence) + " for the coordinator (process " +
                             std::to_string(members_.front().process->pid()) + "): it does not answer";
   if (limits.stall > 0 && silence >= std::max(limits.stall, kSilenceSecondsMin)) Fail(Timeout("waited" + waits));
-  if (silence_said_ && now < next_report_) return;
-  silence_said_ = true;
-  next_report_ = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limits.report));
+  if (silence_.said && now < silence_.next_report) return;
+  silence_.said = true;
+  silence_.next_report =
+      now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limits.report));
   screen_->Line("warning: waiting" + waits);
 }
 
 void Launcher::ShowProgress(Clock::time_point now) {
   const std::string line = progress_.Line();
   screen_->Live(line);
-  if (screen_->is_terminal() || line.empty() || now < next_plain_line_ || stopping_) return;
+  if (screen_->is_terminal() || line.empty() || now < next_plain_line_ || ending_.stopping()) return;
   next_plain_line_ = now + kPlainEvery;
   screen_->Line(line);
 }
@@ -271,29 +354,59 @@ void Launcher::Fail(Status failure) {
   if (failure_.ok()) failure_ = std::move(failure);
 }
 
-// Told to stop, the coordinator takes a last snapshot, tells everybody that the job is over, and ends; then, or when
-// anything else goes wrong, the others are told too.
-void Launcher::StopAll(Clock::time_point now) {
-  const bool coordinator_ended = members_.front().ended();
-  if (!last_snapshot_asked_ && !stopping_ && failure_.ok() && !coordinator_ended) {
-    last_snapshot_asked_ = true;
-    kill_at_ = now + std::chrono::seconds(kLastSnapshotSeconds);
-    members_.front().restart_at.reset();
-    members_.front().process->Signal(SIGTERM);
-    return;
+// Told to stop, the coordinator takes a last snapshot and ends; then, or when anything else goes wrong, the others are
+// told too. After a good end they end by themselves.
+void Launcher::End(Clock::time_point now) {
+  const bool stop = signals_->stop_signal() != 0 || nobody_left_;
+  const Ending::Situation situation{std::max(signals_->stop_count(), stop ? 1 : 0), !failure_.ok(),
+                                    members_.empty() || members_.front().ended()};
+  const bool had_waited = ending_.stopping();
+  const Ending::Order order = ending_.Next(situation, now);
+  const std::string remaining = order == Ending::Order::kNone ? "" : Remaining();
+  const auto signal_all = [&](int signal) {
+    for (const Member& member : members_) member.process->Signal(signal);
+  };
+  switch (order) {
+    case Ending::Order::kNone: break;
+    case Ending::Order::kLastSnapshot:
+      screen_->Line(std::string("stopping") + (config_.snapshot.enabled() ? ": the job takes a last snapshot" : "") +
+                    "; Ctrl-C once more leaves at once");
+      members_.front().restart_at.reset();
+      members_.front().process->Signal(SIGTERM);
+      break;
+    case Ending::Order::kWait:
+      EndLatecomers();
+      if (options_.program && !remaining.empty()) {
+        screen_->Line("the job is done; waiting up to " + Duration(options_.end_seconds) + " for " + remaining +
+                      " to end");
+      }
+      break;
+    case Ending::Order::kEnd:
+      if (had_waited && ending_.lost_patience() && !remaining.empty()) {
+        screen_->Line("warning: " + remaining + " did not end by itself; telling it to (SIGTERM)");
+      }
+      signal_all(SIGTERM);
+      break;
+    case Ending::Order::kKill:
+      if (!remaining.empty()) screen_->Line("warning: " + remaining + " did not end when told to; killing it");
+      signal_all(SIGKILL);
+      break;
   }
-  const bool patient = last_snapshot_asked_ && !coordinator_ended && now < kill_at_ && signals_->stop_count() < 2;
-  if (!stopping_ && !patient) {
-    stopping_ = true;
-    kill_at_ = now + std::chrono::seconds(kStopSeconds);
-    // After a good end they are ending by themselves.
-    if (failure_.ok() && !last_snapshot_asked_) return;
-    for (const Member& member : members_) member.process->Signal(SIGTERM);
-  } else if (stopping_ && (now >= kill_at_ || signals_->stop_count() > 1)) {
-    for (const Member& member : members_) {
-      if (!member.process->ended()) member.process->Signal(SIGKILL);
-    }
+}
+
+// A program that was started again when the job was about to end finds nobody to join.
+void Launcher::EndLatecomers() {
+  for (const Member& member : members_) {
+    if (member.is_own() && member.ever_joined && !member.joined) member.process->Signal(SIGTERM);
   }
+}
+
+std::string Launcher::Remaining() const {
+  std::string names;
+  for (const Member& member : members_) {
+    if (!member.process->ended()) names += (names.empty() ? "" : ", ") + member.name();
+  }
+  return names;
 }
 
 bool Launcher::AllEnded() const {

@@ -1,22 +1,24 @@
 // Launcher: runs a whole job on this machine: starts its processes, watches them, starts again those that are killed,
-// ends them together. Workers of a job with model.kind = "client" are programs of the user's own: it names the address
-// that they connect to, and the coordinator waits for them.
+// ends them together. Workers of a job with model.kind = "client" are programs of the user's own: it starts the one that
+// it was given, or names the address that they connect to, and the coordinator waits for them.
 //
 // Kind:   used by main's thread, which must be the only one when processes are started.
-// Limits: kStopSeconds for processes that were asked to end; then they are killed.
+// Limits: those of Ending for processes that were asked to end; then they are killed.
 // Fails:  a process that says that it failed ends the job, with its message; one that is killed is started again, at
 //         most max_restarts times in all. So does a coordinator that is silent for limits.stall: of all others the
-//         coordinator says whom it waits for.
-// Why:    one event loop over signals, the processes' events and the clock; nothing polls faster than people read.
+//         coordinator says whom it waits for. A program of the user's own is started again when it fails, too, but not
+//         where it fails kFailuresMax times in a row before a step of it.
+// Why:    one event loop over signals, what processes tell and the clock; nothing polls faster than people read.
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/launch/child_process.h"
+#include "cli/launch/ending.h"
+#include "cli/launch/own_program.h"
 #include "cli/launch/progress.h"
 #include "cli/launch/screen.h"
 #include "cli/process.h"
@@ -30,12 +32,14 @@ class Launcher {
   struct Options {
     std::uint32_t max_restarts = 100;  // of all processes together
     RunBegin begin = RunBegin::kNew;
-    std::string trace;  // servers and workers: each its own file of this name and its; empty: none
+    std::string trace;                  // servers and workers: each its own file of this name and its; empty: none
+    std::string coordinator;            // HOST:PORT that it listens on
+    std::optional<OwnProgram> program;  // started as the workers
+    double end_seconds = 300;           // that it may take to end by itself after the job
   };
-  static constexpr int kStopSeconds = 10;
-  static constexpr int kLastSnapshotSeconds = 70;  // for the coordinator, which takes it before it ends
   static constexpr std::chrono::milliseconds kRestartFirst{100}, kRestartLongest{2000};
   static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
+  static constexpr int kFailuresMax = 3;
 
   // `binaries`: the folder of capstan-server and capstan-worker. All but `binaries` outlive the launcher.
   Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, Options options,
@@ -43,6 +47,8 @@ class Launcher {
 
   // Until the job is done, has failed or was stopped, and no process is left.
   Status Run();
+  // Whether all steps are done, and the weights are written.
+  bool job_done() const { return job_done_; }
   const Progress& progress() const { return progress_; }
   const Endpoints& endpoints() const { return endpoints_; }
 
@@ -51,55 +57,75 @@ class Launcher {
 
   // A process of the job, in whichever of its lives.
   struct Member {
-    std::string name, program;
-    std::vector<std::string> arguments;
+    ProgramCall call;
     std::optional<ChildProcess> process;
     std::optional<Clock::time_point> restart_at;
     std::chrono::milliseconds next_wait = kRestartFirst;
     std::uint64_t steps_at_start = 0;
+    bool joined = false, ever_joined = false;  // kOwn: the coordinator has seen it, in this life or in any
+    int failures = 0;                          // kOwn: in a row, before a step of it
 
+    const std::string& name() const { return call.name; }
+    bool is_own() const { return call.kind == ProgramKind::kOwn; }
     bool ended() const { return process->ended() && !restart_at; }
   };
+  // Since when the coordinator has not been heard, and when that is said again.
+  struct Silence {
+    Clock::time_point heard{}, next_report{};
+    bool said = false;
+  };
 
-  Status Add(const std::string& name, const std::string& program, std::vector<std::string> arguments);
+  Status Add(ProgramCall call);
+  Status AddOurs(const std::string& name, const std::string& program, std::vector<std::string> arguments);
   Status Start(Member* member);
   void Restart(Member* member, Clock::time_point now);
   void StartDueMembers(Clock::time_point now);
   std::vector<std::string> TraceArguments(const std::string& name) const;
   Status StartCoordinator();
   Status StartMembers();
+  Status StartServers();
+  Status StartWorkers();
+  Status StartOwnPrograms();
   void Wait();
   void TakeEvents();
   void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
+  void NoteJoined(const std::string& notice);
+  void ShowOutput(Member* member);
   void ReapChildren(Clock::time_point now);
   void SeeEnd(Member* member, Clock::time_point now);
+  void SeeOwnEnd(Member* member, Clock::time_point now);
+  void SeeGoodOwnEnd(const Member& member);
+  std::string AfterRestarts() const;
+  void FailFor(const Member& member, const std::string& how);
   // The coordinator beats: says that it does not, every limits.report, and fails after limits.stall.
   void WatchCoordinator(Clock::time_point now);
   void ShowProgress(Clock::time_point now);
   // The first failure is the one that counts.
   void Fail(Status failure);
-  void StopAll(Clock::time_point now);
+  void End(Clock::time_point now);
+  void EndLatecomers();
+  // The names of those that have not ended.
+  std::string Remaining() const;
   bool AllEnded() const;
 
   const JobConfig& config_;
   const RunDirectory& directory_;
   const std::string binaries_;
+  const Options options_;
   StopSignals* const signals_;
   Screen* const screen_;
   Progress progress_;
   Endpoints endpoints_;
-  std::map<std::string, std::vector<std::string>> server_addresses_;
   std::vector<Member> members_;  // the coordinator first
-  const Options options_;
   std::uint32_t restarts_ = 0;
   std::size_t ready_ = 0;
   Status failure_;
-  bool stopping_ = false;
-  bool last_snapshot_asked_ = false;
-  Clock::time_point kill_at_{}, next_plain_line_{};
-  Clock::time_point coordinator_heard_{}, next_report_{};
-  bool silence_said_ = false;
+  Ending ending_;
+  bool nobody_left_ = false;  // of the programs that compute
+  bool job_done_ = false;
+  Clock::time_point next_plain_line_{};
+  Silence silence_;
 };
 
 }  // namespace capstan::cli

@@ -79,6 +79,7 @@ void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to
   if (!index) return;
   steps_done_ = *index + 1;
   loss_ = NumberIn(step, "loss");
+  if (*index == 0) first_loss_ = loss_;
   const auto action = step.find("action");
   if (action != step.end() && *action == "skip") ++skipped_;
   recent_.push_back({AmountIn(step, "samples", kSamplesMax), AmountIn(step, "seconds", kSecondsMax)});
@@ -96,6 +97,16 @@ void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to
       text += ", " + Format("%.1f", *accuracy * 100) + " % right";
     lines_to_keep->push_back(std::move(text));
   }
+}
+
+std::string Progress::Divergence() const {
+  if (steps_done_ == 0) return "";
+  const std::string change = "; lower optimizer.lr, or set optimizer.clip_norm";
+  const std::string first = first_loss_ ? Format("%.4g", *first_loss_) : "a number";
+  if (!loss_) return "the loss went from " + first + " to one that is not finite: these weights are of no use" + change;
+  if (!first_loss_ || *first_loss_ <= 0 || *loss_ <= kDivergedFactor * *first_loss_) return "";
+  return "the loss rose from " + first + " to " + Format("%.6g", *loss_) +
+         ": training diverged, and these weights are " + "of little use" + change;
 }
 
 std::string Progress::Line() const {

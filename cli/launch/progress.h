@@ -15,6 +15,7 @@ namespace capstan::cli {
 
 class Progress {
  public:
+  static constexpr double kDivergedFactor = 10.0;
   static constexpr double kRateSeconds = 5.0;  // speed is measured over this much of the latest steps
 
   Progress(std::string metrics_path, std::uint64_t steps) : path_(std::move(metrics_path)), steps_(steps) {}
@@ -28,6 +29,8 @@ class Progress {
   // "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
   std::string Line() const;
   std::optional<double> loss() const { return loss_; }
+  // "the loss rose from 2.30 to 603614: ..." where the newest is not finite or far above the run's first; else empty.
+  std::string Divergence() const;
 
  private:
   struct Recent {
@@ -39,7 +42,7 @@ class Progress {
   std::uint64_t offset_ = 0;  // read so far
   std::string partial_;
   std::uint64_t steps_done_ = 0, skipped_ = 0;
-  std::optional<double> loss_;
+  std::optional<double> loss_, first_loss_;
   std::deque<Recent> recent_;
   double recent_seconds_ = 0, recent_samples_ = 0;
 };

@@ -1,33 +1,70 @@
 #include "cli/launch/screen.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
+
+#include "common/utf8.h"
 
 namespace capstan::cli {
+namespace {
 
-Screen Screen::OfStderr() {
-  const char* term = std::getenv("TERM");
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  if (dumb || isatty(STDERR_FILENO) == 0) return Screen(0);
+constexpr std::string_view kWarning = "warning: ", kError = "error: ";
+constexpr int kUsualWidth = 80;
+
+int WidthOfStderr() {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return Screen(known ? size.ws_col : 80);
+  return known ? size.ws_col : kUsualWidth;
+}
+
+bool IsPipe(int fd) {
+  struct stat about {};
+  return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
+}
+
+}  // namespace
+
+Screen Screen::OfStderr(Volume volume) {
+  Options options;
+  options.volume = volume;
+  options.is_pipe = IsPipe(STDERR_FILENO);
+  const char* const term = std::getenv("TERM");
+  const char* const no_color = std::getenv("NO_COLOR");
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  if (dumb || isatty(STDERR_FILENO) == 0) return Screen(std::move(options));
+  options.width = WidthOfStderr;
+  if (no_color == nullptr || *no_color == 0) options.colors = Colors::kSome;
+  return Screen(std::move(options));
+}
+
+std::string Colored(const std::string& line) {
+  for (const auto& [label, color] : {std::pair(kWarning, "\033[1;33m"), std::pair(kError, "\033[1;31m")}) {
+    const std::size_t word = label.size() - 1;  // without the space
+    if (line.starts_with(label)) return color + line.substr(0, word) + "\033[0m" + line.substr(word);
+  }
+  return line;
 }
 
 void Screen::Line(std::string_view text) {
+  if (options_.volume == Volume::kQuiet && !text.starts_with(kWarning) && !text.starts_with(kError)) return;
   if (!live_.empty()) std::fputs("\r\033[K", stderr);
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  const std::string line = Printable(text);
+  std::fprintf(stderr, "%s\n", (options_.colors == Colors::kSome ? Colored(line) : line).c_str());
   if (!live_.empty()) std::fputs(live_.c_str(), stderr);
   std::fflush(stderr);
 }
 
 void Screen::Live(const std::string& text) {
-  if (!is_terminal() || text == live_) return;
-  live_ = text.substr(0, static_cast<std::size_t>(std::max(width_ - 1, 1)));
+  if (!is_terminal() || options_.volume == Volume::kQuiet) return;
+  const std::string line = text.substr(0, static_cast<std::size_t>(std::max(options_.width() - 1, 1)));
+  if (line == live_) return;
+  live_ = line;
   std::fprintf(stderr, "\r\033[K%s", live_.c_str());
   std::fflush(stderr);
 }
@@ -36,5 +73,7 @@ void Screen::Settle() {
   if (!live_.empty()) std::fputs("\n", stderr);
   live_.clear();
 }
+
+int Screen::reader_fd() const { return options_.is_pipe ? STDERR_FILENO : -1; }
 
 }  // namespace capstan::cli

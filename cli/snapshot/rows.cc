@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "common/utf8.h"
+
 namespace capstan::cli {
 
 namespace {
@@ -11,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string CellOf(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return PrintableLine(value.get<std::string>());
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (!value.is_array()) return value.is_null() ? "-" : value.dump();
   std::string list;

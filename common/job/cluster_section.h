@@ -8,7 +8,8 @@
 
 namespace capstan {
 
-// Endpoints are "host:port"; port 0 is any free port, published in the run directory.
+// Endpoints are "host:port"; port 0 is any free port, published in the run directory. Host "auto" is the address of
+// the process's own machine that leads to the coordinator.
 struct ClusterSection {
   std::uint32_t servers = 1;
   std::uint32_t shards_per_server = 1;
@@ -16,8 +17,8 @@ struct ClusterSection {
   std::uint32_t min_workers =
       0;  // the job starts without the others after half of limits.join; 0 in the file: all of them
   std::string coordinator = "127.0.0.1:0";
-  std::string listen = "127.0.0.1:0";  // of shards; shard j of a server takes port + j unless it is 0
-  std::string advertise;               // host that others reach this one by; empty: the host of `listen`
+  std::string listen = "auto:0";  // of shards; shard j of a server takes port + j unless it is 0
+  std::string advertise;          // host that others reach this one by; empty: the host of `listen`
   bool operator==(const ClusterSection&) const = default;
 };
 

@@ -8,7 +8,7 @@
 namespace capstan {
 
 struct MetricsSection {
-  std::string listen = "127.0.0.1:0";
+  std::string listen = "auto:0";  // host "auto": of the coordinator its own; of others the one that leads to it
   bool operator==(const MetricsSection&) const = default;
 };
 

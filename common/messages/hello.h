@@ -29,6 +29,7 @@ struct Hello {
   std::string endpoint;             // where workers reach this shard
   std::vector<SnapshotPart> parts;  // that this process can serve
   SnapshotId newest_kept;           // the newest snapshot this directory was ever told of
+  std::string metrics;              // host:port of its process's metrics; empty: it serves none
 };
 
 }  // namespace capstan

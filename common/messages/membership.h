@@ -24,6 +24,7 @@ struct Join {
   std::uint32_t rank = 0;           // 0: takes any slots; r: slot r - 1, which nobody else is given
   std::uint32_t ranks = 0;          // with a rank: how many there are
   std::string machine;              // that it runs on; empty: it does not reduce with its neighbours
+  std::string metrics;              // host:port where it serves them; empty: it serves none
 };
 
 struct Beat {

@@ -38,6 +38,7 @@ struct View {  // a hint, never a right
   // In order of ranks; empty: this worker is none of it. allreduce: of `generation`. sync: those of its machine.
   std::vector<GroupMember> group;
   std::uint64_t group_epoch = 0;  // sync: rises whenever the group is another one, and never falls
+  std::string notice;             // for whoever looks after this worker: what is not as it should be; empty: nothing
 };
 
 }  // namespace capstan

@@ -37,5 +37,19 @@ TEST_CASE("a name of this machine becomes a number, an unknown one is named", "[
   CHECK(status.message().find("no.such.host.invalid:5") != std::string::npos);
 }
 
+TEST_CASE("host auto is the address that leads to the coordinator, and another one stays", "[cli]") {
+  CHECK(ResolveListen("auto:0", "127.0.0.1:29600").value() == "127.0.0.1:0");
+  CHECK(ResolveListen("auto:9100", "localhost:29600").value() == "127.0.0.1:9100");
+  CHECK(ResolveListen("127.3.2.1:9100", "127.0.0.1:29600").value() == "127.3.2.1:9100");
+  const Status status = ResolveListen("auto:0", "no-such-host..invalid:29600").status();
+  CHECK(status.code() == Code::kUnreachable);
+  CHECK(status.message().find("no-such-host..invalid:29600") != std::string::npos);
+}
+
+TEST_CASE("what listens everywhere is reached at the host that others know", "[cli]") {
+  CHECK(ReachedAt("127.0.0.1:4000", "0.0.0.0:0", "10.0.0.6") == "10.0.0.6:4000");
+  CHECK(ReachedAt("10.0.0.7:4000", "10.0.0.7:0", "10.0.0.6") == "10.0.0.7:4000");
+}
+
 }  // namespace
 }  // namespace capstan::cli

@@ -57,6 +57,24 @@ TEST_CASE("samples and times that no run has do not count into the speed", "[cli
   CHECK(progress.Line() == "step 2/9000000000000000000  loss 1.0000  20.0 samples/s  more than 1000 days left");
 }
 
+TEST_CASE("a loss far above the first, or none, is a run that diverged", "[cli][progress]") {
+  const auto divergence = [](const std::vector<std::string>& losses) {
+    Progress progress("", 100);
+    std::vector<std::string> keep;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      progress.AddLine("{\"step\": " + std::to_string(i) + ", \"loss\": " + losses[i] + "}", &keep);
+    }
+    return progress.Divergence();
+  };
+  CHECK(divergence({}).empty());
+  CHECK(divergence({"2.5"}).empty());
+  CHECK(divergence({"2.5", "1e9", "24.9"}).empty());  // what counts is the end
+  CHECK(divergence({"-1", "50"}).empty());
+  CHECK(divergence({"2.5", "1", "25.1"}).starts_with("the loss rose from 2.5 to 25.1: training diverged"));
+  CHECK(divergence({"2.5", "null"}).starts_with("the loss went from 2.5 to one that is not finite"));
+  CHECK(divergence({"null", "null"}).starts_with("the loss went from a number to one that is not finite"));
+}
+
 TEST_CASE("times are short to read", "[cli][progress]") {
   CHECK(Duration(0.4) == "0 s");
   CHECK(Duration(59.4) == "59 s");

@@ -49,6 +49,23 @@ TEST_CASE("what a failed start has left is cleared away, but not what a server h
   CHECK(std::filesystem::exists(scratch.path("snapshots/1/OWNER")));
 }
 
+TEST_CASE("a run directory goes when it has a default name and no step", "[cli][run_directory]") {
+  const TempFolder scratch;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path());
+  const Result<RunDirectory> fresh = RunDirectory::Create("", "job"), used = RunDirectory::Create("", "job"),
+                             chosen = RunDirectory::Create("mine", "job");
+  REQUIRE((fresh.ok() && used.ok() && chosen.ok()));
+  std::ofstream(used->path() + "/metrics.jsonl") << "{}\n";
+  CHECK(fresh->Discard());
+  CHECK_FALSE(std::filesystem::exists(fresh->path()));
+  CHECK_FALSE(used->Discard());
+  CHECK(std::filesystem::exists(used->path()));
+  CHECK_FALSE(chosen->Discard());
+  CHECK(std::filesystem::exists(chosen->path()));
+  std::filesystem::current_path(before);
+}
+
 TEST_CASE("jobs that start within one second get folders of their own", "[cli][run_directory]") {
   const TempFolder scratch;
   const std::filesystem::path before = std::filesystem::current_path();

@@ -50,12 +50,32 @@ TEST_CASE("a session asks for the job file until it comes, then declares what it
   CHECK(bench.connected.empty());  // nobody to talk to before the job runs
 }
 
-TEST_CASE("a session says its rank with every join", "[client][join][rank]") {
+TEST_CASE("a notice of the coordinator is said once, and again when it is another", "[client][join]") {
+  SessionBench bench;
+  bench.Declare();
+  const auto said = [&](const std::string& notice) {
+    bench.Forget();
+    View view = bench.MakeView({0});
+    view.notice = notice;
+    bench.FromCoordinator(view);
+    std::string all;
+    for (const Notice& line : bench.out().notices) all += line.text + ";";
+    return all;
+  };
+  CHECK(said("").empty());
+  CHECK(said("no slot") == "no slot;");
+  CHECK(said("no slot").empty());
+  CHECK(said("equal slots") == "equal slots;");
+  CHECK(said("").empty());
+}
+
+TEST_CASE("a session says its rank and where its metrics are with every join", "[client][join][rank]") {
   SessionOptions options;
   options.name = "w";
   options.coordinator = kCoordinator;
   options.rank = 2;
   options.ranks = 3;
+  options.metrics = "10.0.0.8:9100";
   Session session(std::move(options));
   Outbox out;
   session.Tick(seconds(1), &out);
@@ -67,6 +87,7 @@ TEST_CASE("a session says its rank with every join", "[client][join][rank]") {
     const auto& join = envelope.message.header.Get<capstan::Join>();
     CHECK(join.rank == 2);
     CHECK(join.ranks == 3);
+    CHECK(join.metrics == "10.0.0.8:9100");
   }
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("steps, batch, model and data make a job; all else has a default", "[c
   const JobConfig config = Parse(kSmallest);
   CHECK(config.job.steps == 10);
   CHECK(config.job.mode == Mode::kSync);
-  CHECK(config.job.slots == 1);
+  CHECK(config.job.slots == 4);
   CHECK(config.optimizer.kind == OptimizerKind::kAdamW);
   CHECK(config.optimizer.weight_decay == 0.01);
   CHECK(config.limits.stall == 600);
@@ -172,9 +172,16 @@ TEST_CASE("the inputs of idx are divided by 255 unless the job says otherwise", 
   CHECK(Parse(kSmallest, {"data.kind=csv", "data.path=a"}).data.scale == 1);
 }
 
-TEST_CASE("slots are the workers of the file unless it names them", "[config]") {
-  CHECK(Parse(kSmallest, {"cluster.workers=3"}).job.slots == 3);
-  CHECK(Parse(kSmallest, {"cluster.workers=3", "job.slots=5"}).job.slots == 5);
+TEST_CASE("slots that the file does not name follow from the batch, never from the workers", "[config]") {
+  for (const char* workers : {"cluster.workers=1", "cluster.workers=2", "cluster.workers=6"}) {
+    CHECK(Parse(kSmallest, {workers}).job.slots == 4);
+    CHECK(Parse(kSmallest, {workers, "job.global_batch=3"}).job.slots == 3);
+    CHECK(Parse(kSmallest, {workers, "job.global_batch=1"}).job.slots == 1);
+    CHECK(Parse(kSmallest, {workers, "job.mode=async"}).job.slots == 4);
+    CHECK(Parse(kSmallest, {workers, "job.slots=5"}).job.slots == 5);
+  }
+  CHECK(HashJobConfig(Parse(kSmallest, {"cluster.workers=1"})) ==
+        HashJobConfig(Parse(kSmallest, {"cluster.workers=6"})));
 }
 
 TEST_CASE("an unknown key is an error with its place, the line and a suggestion", "[config]") {
@@ -258,7 +265,7 @@ TEST_CASE("a model of the workers' own has no sizes, no data and no settings of 
   const JobConfig config = Parse(own, {"cluster.workers=3", "job.eval_every=5", "optimizer.no_decay=[\"*.bias\"]"});
   CHECK(config.model.kind == ModelKind::kClient);
   CHECK_FALSE(config.model.built_in());
-  CHECK(config.job.slots == 3);
+  CHECK(config.job.slots == 4);
   CHECK(Parse(PrintJobConfig(config)) == config);
   CHECK_THAT(PrintJobConfig(config), !Contains("[data]") && !Contains("threads") && Contains("[optimizer]"));
   CHECK_THAT(Message(own + "[data]\nkind = \"synthetic\"\n"),
@@ -291,7 +298,9 @@ TEST_CASE("a bad value says which key, which value, what is allowed", "[config]"
   CHECK_THAT(Message(kSmallest, {"model.dropout=1"}), Contains("at least 0 and below 1"));
   CHECK_THAT(Message(kSmallest, {"model.hidden=64"}), Contains("a list, each a whole number from 1"));
   CHECK_THAT(Message(kSmallest, {"cluster.coordinator=nowhere"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"cluster.coordinator=http://h:1"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"cluster.listen=h:70000"}), Contains("\"host:port\""));
+  CHECK_THAT(Message(kSmallest, {"cluster.coordinator=http://h:1"}), Contains("\"host:port\""));
   CHECK_THAT(Message(kSmallest, {"limits.lease=0"}), Contains("a number above 0 and at most"));
   CHECK_THAT(Message(kSmallest, {"optimizer.kind=momentum", "optimizer.nesterov=5"}), Contains("true or false"));
   CHECK_THAT(Message(std::string(kSmallest) + "[metrics]\nlisten = 5\n"), Contains("a text in quotes"));
@@ -528,46 +537,6 @@ TEST_CASE("at least two snapshots are kept, and none of the numbers is negative"
   CHECK_THAT(Message(kSmallest, {"snapshot.every_seconds=-0.5"}), Contains("snapshot.every_seconds is -0.5"));
   CHECK_THAT(Message(kSmallest, {"snapshot.every_seconds=nan"}), Contains("snapshot.every_seconds is nan"));
   CHECK_THAT(Message(kSmallest, {"snapshot.evry_steps=5"}), Contains("did you mean \"every_steps\"?"));
-}
-
-TEST_CASE("a job is continued with other members, places and limits, and with nothing else that differs", "[config]") {
-  const std::vector<std::string> base = {"job.slots=4", "data.kind=csv", "data.path=here"};
-  const JobConfig begun = Parse(kSmallest, base);
-  const auto difference = [&](const std::string& override) {
-    std::vector<std::string> overrides = base;
-    overrides.push_back(override);
-    return DescribeDifference(begun, Parse(kSmallest, overrides));
-  };
-  CHECK(DescribeDifference(begun, begun).empty());
-  for (const char* free :
-       {"cluster.servers=3", "cluster.shards_per_server=2", "cluster.workers=3", "cluster.coordinator=h:1",
-        "cluster.listen=h:1", "cluster.advertise=h", "worker.threads=2", "limits.stall=5", "metrics.listen=h:9",
-        "snapshot.every_steps=5", "snapshot.every_seconds=1", "snapshot.keep=9", "data.path=elsewhere"}) {
-    INFO(free);
-    CHECK(difference(free).empty());
-  }
-  struct Bound {
-    const char* override;
-    const char* section;
-    const char* now;
-  };
-  for (const Bound& bound :
-       {Bound{"job.slots=5", "[job]", "slots = 5"}, Bound{"job.seed=2", "[job]", "seed = 2"},
-        Bound{"job.steps=11", "[job]", "steps = 11"}, Bound{"job.mode=async", "[job]", "mode = \"async\""},
-        Bound{"job.global_batch=16", "[job]", "global_batch = 16"},
-        Bound{"optimizer.lr=0.5", "[optimizer]", "lr = 0.5"},
-        Bound{"optimizer.clip_norm=1", "[optimizer]", "clip_norm = 1"},
-        Bound{"schedule.warmup_steps=1", "[schedule]", "warmup_steps = 1"},
-        Bound{"model.dropout=0.1", "[model]", "dropout = 0.1"},
-        Bound{"worker.accumulate=2", "[worker]", "accumulate = 2"},
-        Bound{"data.label_column=3", "[data]", "label_column = 3"}}) {
-    INFO(bound.override);
-    CHECK_THAT(difference(bound.override),
-               StartsWith(bound.section) && Contains("it was begun with") && Contains(std::string("now ") + bound.now));
-  }
-  CHECK_THAT(difference("optimizer.lr=0.5"), Equals("[optimizer]: it was begun with lr = 0.001, now lr = 0.5"));
-  // A key that the other kind does not have shifts the lines; the kind itself comes first.
-  CHECK_THAT(difference("optimizer.kind=sgd"), Contains("now kind = \"sgd\""));
 }
 
 TEST_CASE("a job file that cannot be read says why", "[config]") {

@@ -43,7 +43,7 @@ TEST_CASE("what mode allreduce cannot do is refused with what to do instead", "[
   CHECK_THAT(ModeRefusal({"job.mode=allreduce", "allreduce.collective=mpi"}),
              Contains("unknown word") && Contains("\"nccl\""));
   CHECK_THAT(ModeRefusal({"job.mode=allreduce", "job.acknowledge=durable"}), Contains("\"async\" or \"bounded\""));
-  CHECK_THAT(ModeRefusal({"job.mode=allreduce", "cluster.workers=257", "job.global_batch=300"}),
+  CHECK_THAT(ModeRefusal({"job.mode=allreduce", "cluster.workers=257", "job.global_batch=300", "job.slots=257"}),
              Contains("at most 256"));
   CHECK(TryParse({"job.mode=allreduce", "cluster.workers=257", "job.slots=8"}).ok());  // the others wait for a slot
   const Result<JobConfig> client = ParseJobConfig(

@@ -18,6 +18,9 @@ TEST_CASE("the nearest word is at most two edits away, one for short words", "[s
   const std::string_view words[] = {"lr", "steps", "seed", "slots"};
   CHECK(NearestWord("stpes", words) == "steps");
   CHECK(NearestWord("slost", words) == "slots");
+  const std::string_view kinds[] = {"adam", "adamw"};
+  CHECK(NearestWord("adamW", kinds) == "adamw");
+  CHECK(NearestWord("ADAM", kinds) == "adam");
   CHECK(NearestWord("l", words) == "lr");
   CHECK(NearestWord("xyz", words).empty());
   CHECK(NearestWord("batch", words).empty());

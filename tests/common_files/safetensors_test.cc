@@ -150,5 +150,18 @@ TEST_CASE("a file that is cut, or names a header longer than itself, is refused 
   CHECK(ReadSafetensors(folder.path("nothing")).status().code() == Code::kInvalid);
 }
 
+TEST_CASE("a file of another kind is refused as no safetensors file", "[safetensors]") {
+  const TempFolder folder;
+  for (const std::string& bytes :
+       {std::string("\x7F"
+                    "ELF\x02\x01\x01\0\0\0\0\0",
+                    12),
+        std::string(64, 'a'), std::string("abc"), std::string("\x04\0\0\0\0\0\0\0wxyz", 12)}) {
+    const Status status = ReadSafetensors(folder.Write("w", bytes)).status();
+    CHECK(status.code() == Code::kCorrupt);
+    CHECK(status.message().starts_with(folder.path("w") + " is not a safetensors file"));
+  }
+}
+
 }  // namespace
 }  // namespace capstan

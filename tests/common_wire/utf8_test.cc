@@ -29,5 +29,20 @@ TEST_CASE("what is cleaned is text, no longer, and cut between characters", "[co
   CHECK(CleanUtf8("abc", 0).empty());
 }
 
+TEST_CASE("control bytes and bytes that are no text are written as numbers for a terminal", "[common][utf8]") {
+  CHECK(Printable("red \x1B[31m, bell \x07, delete \x7F") == "red \\x1B[31m, bell \\x07, delete \\x7F");
+  CHECK(Printable(std::string_view("\x7F"
+                                   "ELF\0\xFF",
+                                   6)) ==
+        "\\x7F"
+        "ELF\\x00\\xFF");
+  CHECK(Printable("\xC2\x9B"
+                  "2J") ==
+        "\\xC2\\x9B"
+        "2J");  // the C1 way to write ESC [
+  CHECK(Printable("\xC3\xA9 \xE2\x82\xAC, two\nlines\tand a tab") == "\xC3\xA9 \xE2\x82\xAC, two\nlines\tand a tab");
+  CHECK(PrintableLine("two\nlines\tand a tab") == "two\\x0Alines\\x09and a tab");
+}
+
 }  // namespace
 }  // namespace capstan

@@ -11,7 +11,7 @@ class AddressSpaceTest(harness.JobTest):
         server = [harness.program("capstan-server"), job, *settings]
         limited = ["/bin/sh", "-c", f'ulimit -v {limit_mib * 1024}; exec "$@"', "sh"]
         with harness.Process(*server, "--coordinator", "--run-dir", self.path("run")), \
-                harness.Process(*server, "--index", "0"), \
+                harness.Process(*server, "--index", "0", cwd=self.folder), \
                 harness.Process(*limited, harness.program("capstan-worker"), "--coordinator", address, "--threads",
                                 str(threads)) as worker:
             return worker.wait(), worker.output

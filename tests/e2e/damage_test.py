@@ -153,7 +153,7 @@ class DamageTest(recovery.RecoveryTest):
         for log in logs:
             os.unlink(log)
         said = self.assert_goes_on(*self.LIMITS)
-        self.assert_one_line_says(said, "generation 2 starts from the snapshot of version ")
+        self.assert_one_line_says(said, "every shard starts from the snapshot of version ")
 
     # ---- the coordinator's log
 

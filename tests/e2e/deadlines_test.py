@@ -19,7 +19,8 @@ def table(rows=200):
 
 class DeadlinesTest(harness.JobTest):
     def server(self, job, address, *arguments):
-        return harness.Process(harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}", *arguments)
+        return harness.Process(harness.program("capstan-server"), job, "--set", f"cluster.coordinator={address}", *arguments,
+                               cwd=self.folder)
 
     def worker(self, address, *arguments):
         return harness.Process(harness.program("capstan-worker"), "--coordinator", address, *arguments)
@@ -33,7 +34,7 @@ class DeadlinesTest(harness.JobTest):
         with self.launch(data_or_job, *arguments) as launch:
             self.assert_fails(launch, *words, code=code)
             said = [line for line in launch.lines if line.startswith("capstan: ")]
-            self.assertLessEqual(len(said), 2, launch.output)  # the message, and where the logs are
+            self.assertLessEqual(len(said), 3, launch.output)  # the message, where the logs are, and how to go on
         if code == 1:
             self.assert_nothing_runs()
 
@@ -79,7 +80,7 @@ class DeadlinesTest(harness.JobTest):
         with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
                 self.server(job, address, "--index", "0") as first:
             first.wait_for_line("server-0 at")
-            with self.server(job, address, "--index", "0") as second:
+            with self.server(job, address, "--index", "0", "--run-dir", self.path("second")) as second:
                 # Which of them the coordinator heard first is not for us to say.
                 loser = self.first_to_end(first, second)
                 self.assert_fails(loser, "server 0 is already running at", "another --index")
@@ -153,34 +154,42 @@ class DeadlinesTest(harness.JobTest):
 
     def test_a_data_path_that_is_not_there_is_named(self):
         path = self.path("nothing.csv")
-        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path, code=2)
+
+    def test_a_worker_by_hand_names_the_folder_that_it_looked_in(self):
+        job, address = self.job_file(data=CSV.format(path="nothing.csv")), harness.free_address()
+        os.mkdir(self.path("data"))
+        with self.server(job, address, "--coordinator", "--run-dir", self.path("run")), \
+                self.worker(address, "--data-root", self.path("data")) as worker:
+            self.assert_fails(worker, self.path("data", "nothing.csv"), "check [data] path in the job file",
+                              f"below --data-root, which is {self.path('data')} here")
 
     def test_a_truncated_csv_is_named_with_its_line(self):
         rows = table()
         rows[150] = "1,2"
         path = self.write("table.csv", "\n".join(rows))
-        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path, "151")
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path, "151", code=2)
 
     def test_a_truncated_gzip_is_named(self):
         path = self.path("table.csv.gz")
         whole = gzip.compress("\n".join(table()).encode())
         with open(path, "wb") as file:
             file.write(whole[:len(whole) // 2])
-        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path)
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), path, code=2)
 
     def test_a_model_that_no_memory_holds_is_refused_with_its_account(self):
         text = harness.SMALL_JOB.format(steps=10, join=harness.patient(60), data='kind = "synthetic"\nsamples = 8192\nvocabulary = 64')
         gpt = 'kind = "gpt"\nlayers = 1000\nheads = 1\nwidth = 64\ncontext = 4096'
         job = self.write("job.toml", text.replace('kind = "mlp"\nhidden = [16]', gpt))
         self.assert_launch_fails(job, "the model needs", "activations of a micro-batch of 4096 samples",
-                                 "free; lower [job] global_batch", "set [worker] recompute = true",
+                                 "free; lower [job] global_batch", "set [worker] recompute = true", code=2,
                                  arguments=["--set", "job.global_batch=4096", "--set", "job.slots=1"])
 
     def test_nan_in_the_data_is_found(self):
         rows = table()
         rows[20] = "nan,1,2,0"
         path = self.write("table.csv", "\n".join(rows))
-        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), "nan")
+        self.assert_launch_fails(self.job_file(data=CSV.format(path=path)), "nan", code=2)
 
     def test_numbers_that_overflow_stop_the_job_and_name_the_slots(self):
         rows = [f"3e38,3e38,3e38,{row % 4}" for row in range(200)]

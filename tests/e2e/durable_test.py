@@ -83,7 +83,7 @@ class DurableTest(harness.JobTest):
             steps = self.stop_whole(launch)
             self.assertNotIn(LOST, launch.output)
             self.assertEqual(launch.output.count(" starts from "), 1, launch.output)
-            self.assertIn("goes on where the one before was", launch.output)
+            self.assertIn("goes on where it was", launch.output)
             self.assertIn("of its log", launch.output)
         self.assert_nothing_runs()
         self.assertEqual(steps, list(range(len(steps))), "the count of steps fell")
@@ -122,7 +122,7 @@ class DurableTest(harness.JobTest):
         with self.resume() as launch:
             self.stop_whole(launch)
             self.assertNotIn(LOST, launch.output)
-            self.assertIn("goes on where the one before was", launch.output)
+            self.assertIn("goes on where it was", launch.output)
 
     def stop_after_some_steps(self):
         with self.launch(self.job()) as launch:

@@ -17,8 +17,8 @@ import recovery
 
 # What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
 NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
-CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::Reader::Connect",
-             "capstan::Status::ToString[abi:cxx11]"}
+CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::PrintNotice",
+             "capstan::Reader::Connect", "capstan::Status::ToString[abi:cxx11]"}
 STEPS = 400
 KILLED_AT = 200  # steps that are committed before something is killed
 HELD_AT = 300  # and before this one, programs that are to be killed wait for the test

@@ -1,11 +1,42 @@
 """capstan launch: what a run leaves behind, how it ends, and that nothing outlives it."""
+import fcntl
 import os
+import re
+import pty
+import select
 import shutil
 import signal
-import unittest
+import struct
+import subprocess
+import termios
 import urllib.request
 
 import harness
+
+
+class Terminal:
+    """A terminal whose text is read; `child` is what a process writes to."""
+
+    def __init__(self):
+        self.parent, self.child = pty.openpty()
+        self.text = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.parent)
+        os.close(self.child)
+
+    def resize(self, columns):
+        fcntl.ioctl(self.child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def wait_for(self, seen):
+        def look():
+            if select.select([self.parent], [], [], 0)[0]:
+                self.text += os.read(self.parent, 1 << 16).decode()
+            return seen(self.text)
+        harness.poll(look, "what the terminal was to show")
 
 
 class LaunchTest(harness.JobTest):
@@ -68,6 +99,61 @@ class LaunchTest(harness.JobTest):
             self.assertIn("stopped at step", launch.output)
         self.assert_nothing_runs()
 
+    def test_ctrl_c_says_at_once_that_it_stops_and_then_how_to_go_on(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("step ")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+        self.assertIn("stopping: the job takes a last snapshot; Ctrl-C once more leaves at once", launch.lines)
+        self.assertEqual(launch.lines[-1], f"capstan: to go on: {harness.program('capstan')} launch --resume --run-dir "
+                                           + self.path("run"))
+        with harness.Process(*launch.lines[-1].split("to go on: ")[1].split(), cwd=self.folder) as again:
+            again.wait_for_line("running: ")
+
+    def test_a_second_ctrl_c_leaves_at_once_and_says_how_to_go_on(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("step ")
+            harness.kill(self.pids()["coordinator"], signal.SIGSTOP)  # it takes no snapshot
+            harness.kill(launch.pid, signal.SIGINT)
+            launch.wait_for_line("stopping: ")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+        self.assertIn("left at once: steps since the newest snapshot are to be done again", launch.output)
+        self.assertIn("to go on: ", launch.lines[-1])
+        self.assert_nothing_runs()
+
+    def test_a_reader_that_goes_away_ends_everything_in_order(self):
+        job = self.job_file(steps=1000000)
+        script = '"$1" launch "$2" --run-dir "$3" 2>&1 | head -1; echo "ended with ${PIPESTATUS[0]}"'
+        with harness.Process("/bin/bash", "-c", script, "bash", harness.program("capstan"), job, self.path("run")) as shell:
+            self.assertEqual(shell.wait(), 0, shell.output)
+        self.assertEqual(shell.lines[-1], f"ended with {128 + signal.SIGPIPE}")
+        self.assert_nothing_runs()
+
+    def test_a_run_is_looked_at_and_stopped_from_another_terminal(self):
+        capstan = harness.program("capstan")
+        job = self.job_file(steps=1000000)
+        with harness.Process(capstan, "launch", job, cwd=self.folder) as launch:
+            launch.wait_for_line("  loss ")
+
+            def status():  # the coordinator writes it down twice a second
+                with harness.Process(capstan, "status", cwd=self.folder) as status:
+                    self.assertEqual(status.wait(), 0, status.output)
+                return re.search(r"^runs/small-[-\d]+: running, step \d+ of 1000000, loss .*, workers: 2; http://127\.", status.output)
+            harness.poll(status, "a status with a loss")
+            with harness.Process(capstan, "stop", cwd=self.folder) as stop:
+                self.assertEqual(stop.wait(), 0, stop.output)
+            self.assertRegex(stop.output, r"stopping runs/small-[-\d]+ \(process \d+\)")
+            self.assertEqual(launch.wait(), 130, launch.output)
+        run = os.path.join("runs", os.listdir(self.path("runs"))[0])
+        for words, code, said in ((("status",), 0, f"{run}: not running; to go on: capstan launch --resume --run-dir {run}"),
+                                  (("stop",), 2, "no job runs in a directory under runs/ here"),
+                                  (("stop", run), 2, f"no job runs in {run}"),
+                                  (("status", "nowhere"), 2, "there is no run directory nowhere")):
+            with self.subTest(words), harness.Process(capstan, *words, cwd=self.folder) as command:
+                self.assertEqual(command.wait(), code, command.output)
+                self.assertIn(said, command.output)
+
     def test_a_terminal_that_closes_ends_everything(self):
         with self.launch(self.job_file(steps=1000000)) as launch:
             launch.wait_for_line("running: ")
@@ -112,7 +198,7 @@ class LaunchTest(harness.JobTest):
         with self.launch(job) as launch:
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-server"), job, "--index", "0", "--set", "job.seed=9", "--set",
-                                 f"cluster.coordinator={self.endpoints()['coordinator']}") as stranger:
+                                 f"cluster.coordinator={self.endpoints()['coordinator']}", cwd=self.folder) as stranger:
                 self.assertEqual(stranger.wait(), 1, stranger.output)
                 self.assertIn("another job file", stranger.output)
             launch.wait_for_line("another job file")
@@ -140,10 +226,85 @@ exit 5
             self.assert_nothing_runs(f"run{run}")
 
     def test_a_start_that_failed_leaves_the_run_directory_free(self):
-        missing = self.path("nothing.csv")
-        with self.launch(self.job_file(data=f'kind = "csv"\npath = "{missing}"')) as launch:
+        with self.launch(self.job_file(), "--set", f"cluster.listen={harness.HOST.replace('127', '203')}:1") as launch:
             self.assertEqual(launch.wait(), 1, launch.output)
         self.run_job(self.job_file())
+
+    def test_data_that_are_missing_are_said_before_anything_is_started(self):
+        missing = self.path("nothing.csv")
+        with self.launch(self.job_file(data=f'kind = "csv"\npath = "{missing}"')) as launch:
+            self.assertEqual(launch.wait(), 2, launch.output)
+        self.assertIn(missing, launch.output)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_job_that_is_too_large_for_the_machine_is_refused_before_anything_is_started(self):
+        job = self.job_file()
+        script = 'ulimit -v 3000000; exec "$0" launch "$@"'  # servers have 28 bytes of a parameter, workers fewer
+        words = (job, "--run-dir", self.path("run"), "--set", "model.hidden=[11000, 11000]", "cluster.servers=1")
+        with harness.Process("/bin/sh", "-c", script, harness.program("capstan"), *words) as launch:
+            self.assertEqual(launch.wait(), 2, launch.output)
+        self.assertRegex(launch.output, r"a server of this job needs [\d.]+ GiB, and the address space of each process \(ulimit -v\)")
+        self.assertRegex(launch.output, r"\n  1 server: [\d.]+ GiB \(\d+ parameters of 28 bytes each")
+        self.assertRegex(launch.output, r"\n  2 workers: [\d.]+ GiB, each [\d.]+ [GM]iB")
+        self.assertIn("fewer [cluster] workers", launch.output)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    # ---- what it is called with, and what it says
+
+    def call(self, *words):
+        """The exit code of a call that starts nothing, and what it says."""
+        with harness.Process(harness.program("capstan"), *words, cwd=self.folder) as call:
+            return call.wait(), call.output
+
+    def test_calls_that_are_not_quite_right_are_told_what_to_write(self):
+        job = self.job_file()
+        for words, said in (((job, "--set", "optimizer.lr", "0.1"), "write --set optimizer.lr=0.1"),
+                            ((job, "--workers", "4"), "there is no option --workers; the job file has it: write --set cluster.workers=4"),
+                            ((job, "-w", "4"), "write --set cluster.workers=4"),
+                            ((job, "--rundir", "x"), 'there is no option --rundir; did you mean "--run-dir"?'),
+                            ((job, "python3", "train.py"), '"python3 train.py" is not expected here')):
+            with self.subTest(words):
+                code, output = self.call("launch", *words)
+                self.assertEqual(code, 2)
+                self.assertIn(said, output)
+
+    def test_several_assignments_behind_one_set_hold(self):
+        code, output = self.call("launch", self.job_file(), "--set", "job.steps=7", "cluster.workers=5", "--print-config")
+        self.assertEqual(code, 0)
+        self.assertIn("steps = 7\n", output)
+        self.assertIn("\nworkers = 5\n", output)
+
+    def test_help_is_a_command_too(self):
+        for words in (("help",), ("help", "launch")):
+            self.assertEqual(self.call(*words), self.call(*words[1:], "--help"))
+            self.assertEqual(self.call(*words)[0], 0)
+
+    def test_a_quiet_launch_says_nothing_of_a_job_that_goes_well(self):
+        self.assertEqual(self.run_job(self.job_file(), "--quiet", "--set", "cluster.servers=1"), "")
+        self.assertEqual(len(self.weights()[0]), 4)
+
+    def test_a_terminal_is_asked_for_its_width_again_and_again_and_warnings_stand_out(self):
+        job = self.job_file(steps=1000000)
+        for no_color in ("", "1"):
+            with self.subTest(no_color), Terminal() as terminal:
+                terminal.resize(100)
+                run = self.path(f"run{no_color}")
+                words = ["/usr/bin/env", f"NO_COLOR={no_color}", "TERM=xterm", harness.program("capstan"), "launch", job, "--run-dir", run]
+                with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal.child) as launch:
+                    try:
+                        terminal.wait_for(lambda text: "step 3" in text)
+                        terminal.resize(12)
+                        terminal.text = ""
+                        terminal.wait_for(lambda text: text.count("\r\x1b[K") > 5)
+                        painted = terminal.text.replace("\n", "\r").split("\r\x1b[K")[2:]
+                        self.assertLess(max(len(line) for line in painted if line.startswith("step ")), 12, painted)
+                        harness.kill(harness.read_pid(os.path.join(run, "pids", "worker-0")))
+                        terminal.wait_for(lambda text: "starting it again" in text)
+                        self.assertEqual("\x1b[1;33mwarning:\x1b[0m worker-0 was killed" in terminal.text, not no_color)
+                        self.assertEqual("warning: worker-0 was killed" in terminal.text, bool(no_color))
+                    finally:
+                        launch.send_signal(signal.SIGINT)
+                        terminal.wait_for(lambda text: "to go on: " in text)
 
     def test_a_run_directory_is_used_once_and_by_one(self):
         job = self.job_file(steps=1000000)

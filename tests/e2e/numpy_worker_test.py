@@ -3,6 +3,8 @@
 processes, also when one is killed, and a typed error for each wrong use."""
 import functools
 import os
+import re
+import struct
 
 import harness
 import own_workers
@@ -184,6 +186,40 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
                  "print(len(weight.tolist()), flat[104])"]
         with self.job("views", 1) as launch:
             self.assertEqual(self.said_by(self.address(launch), lines), "(20, 5) f True True\n2.5\n20 0.0")
+
+    def test_a_statistic_goes_a_tenth_of_the_way_to_what_was_seen(self):
+        lines = ["client.declare([capstan.Tensor('seen', (3,), statistic=True), capstan.Tensor('w', (2,))], numeric_class=CLASS)",
+                 "for work in client.work():", "    if work.step == 1: print(work.weights['seen'].tolist())",
+                 "    for slot in work.slots:", "        gradient = slot.begin(1)",
+                 "        gradient['seen'], gradient['w'] = np.full(3, 2.0 * slot.index, 'f'), np.zeros(2, 'f')",
+                 "        slot.end(0.0, 1)"]
+        with self.job("seen", 1, "job.steps=2") as launch:  # in 4 slots
+            said = self.said_by(self.address(launch), lines)
+            self.digest_at_end(launch, "seen", [])
+        self.assertEqual(said, str([struct.unpack("f", struct.pack("f", 0.3))[0]] * 3))
+
+
+class PackageTest(own_workers.OwnWorkersTest):
+    def said(self, *lines):
+        with self.python("-c", "\n".join(lines)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            return process.output
+
+    def test_its_version_is_the_project_s(self):
+        with open(os.path.join(own_workers.HERE, "..", "..", "CMakeLists.txt"), encoding="utf-8") as file:
+            version = re.search(r"project\(capstan VERSION (\S+)", file.read()).group(1)
+        self.assertEqual(self.said("import capstan", "print(capstan.__version__)"), version)
+
+    def test_a_library_of_an_older_interface_is_refused(self):
+        said = self.said("import capstan.abi", "capstan.abi.VERSION = 99", "try: capstan.abi.load()",
+                         "except ImportError as error: print(error)")
+        self.assertRegex(said, "libcapstan_client.* has interface 2, and capstan's Python package needs 99: install both")
+
+    def test_lines_for_people_are_logged_where_the_program_logs_and_else_printed(self):
+        say = "capstan.notices.log.warning('waiting 5 s for slot 0: 50% is there')"
+        self.assertEqual(self.said("import capstan", say), "capstan: waiting 5 s for slot 0: 50% is there")
+        self.assertEqual(self.said("import capstan, logging", "logging.basicConfig()", say),
+                         "WARNING:capstan:waiting 5 s for slot 0: 50% is there")
 
 
 if __name__ == "__main__":

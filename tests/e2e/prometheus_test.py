@@ -14,6 +14,7 @@ PROCESSES = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
 EVERYWHERE = {
     'count(up == 1)': 5,
     'count(capstan_build_info{version!="unknown"} == 1)': 5,
+    'count(capstan_job_info{name="small"} == 1)': 5,
     'count(capstan_network_receive_bytes_total{plane="control"} > 0)': 5,
     'count(capstan_network_transmit_messages_total{plane="control"} > 0)': 5,
     'sum(capstan_network_errors_total{kind="decode"})': 0,
@@ -84,6 +85,20 @@ class PrometheusTest(harness.JobTest):
             self.assertEqual(set(addresses), PROCESSES)
             queries = [f"--expect={query}={value}" for query, value in expected.items()]
             scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *addresses.values()], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
+            self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+
+    def test_every_process_of_a_job_is_discovered_by_its_coordinator(self):
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            launch.wait_for_line("running: ")
+            coordinator = self.endpoints()["metrics"]["coordinator"]
+            expected = {'count(up{job="small"} == 1)': 5, 'count(up{role="coordinator"} == 1)': 1,
+                        'count(up{role="server",name=~"server-[01]"} == 1)': 2, 'count(up{role="worker"} == 1)': 2,
+                        'count(capstan_worker_step{name="worker-1"})': 1}
+            queries = [f"--expect={query}={value}" for query, value in expected.items()]
+            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, "--discover", coordinator], text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
             self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
             harness.kill(launch.pid, signal.SIGINT)

@@ -3,6 +3,7 @@
 numbers that would change the weights."""
 import os
 import signal
+import socket
 import time
 
 import harness
@@ -106,13 +107,81 @@ class ResumeTest(recovery.RecoveryTest):
     def test_what_would_change_the_weights_is_refused_by_name(self):
         self.interrupt(steps=40)
         before = recovery.count_records(self.path("run"))
-        for key, value in (("optimizer.lr", "0.5"), ("job.slots", "4"), ("job.seed", "4"), ("job.global_batch", "15"),
-                           ("model.hidden", "[300, 255]"), ("data.samples", "400")):
+        for key, value, reason in (("optimizer.eps", "0.5", "state on disk"), ("job.slots", "4", "every slot"),
+                                   ("job.seed", "4", "random numbers"), ("job.global_batch", "15", "samples of every step"),
+                                   ("model.hidden", "[300, 255]", "weights on disk"), ("data.samples", "400", "samples of every"),
+                                   ("job.steps", "10", "already")):
             with self.subTest(key), self.resume("--set", f"{key}={value}") as launch:
-                self.assertIn(launch.wait(), (1, 2), launch.output)
-                self.assert_one_line_says(launch.output, key.split(".")[1])
+                self.assertEqual(launch.wait(), 2, launch.output)
+                self.assert_one_line_says(launch.output, key.split(".")[1], reason)
         self.assertEqual(recovery.count_records(self.path("run")), before)
         self.assert_resumes()  # and nothing was damaged by trying
+
+    # ---- with other settings
+
+    def test_a_run_is_trained_longer_with_the_bits_of_one_that_was_begun_so(self):
+        with self.launch(self.job(60)) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        with self.resume("--set", "job.steps=120") as launch:
+            self.assert_same_bits(launch, steps=120)
+        self.assert_one_line_says(launch.output, "from here on: job.steps = 120 (it was 60)")
+        self.assertEqual(recovery.count_records(self.path("run")), 120, "steps were done again")
+
+    def test_rates_and_evaluation_may_change_on_the_way(self):
+        launch = self.interrupt(signal.SIGINT, steps=40)
+        done = recovery.count_records(self.path("run"))
+        settings = recovery.options(["optimizer.lr=0.001", "job.eval_every=7", f"job.steps={done + 40}",
+                                     "schedule.kind=cosine", "snapshot.every_steps=1000"])
+        with self.resume(*settings) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assert_one_line_says(launch.output, "from here on: optimizer.lr = 0.001 (it was 0.002)")
+        self.assert_one_line_says(launch.output, "the schedule falls until the last step")
+        self.assertNotIn("validation at step 0:", launch.output)  # of its former life
+        steps = recovery.records(self.path("run"))
+        self.assertEqual([step["step"] for step in steps], list(range(done + 40)))
+        self.assertAlmostEqual(steps[done - 1]["lr"], 0.002)
+        for step in steps[done:]:
+            self.assertLess(step["lr"], 0.001)
+            self.assertEqual("validation_loss" in step, step["step"] % 7 == 0 or step["step"] == done + 39)
+
+    # ---- where it goes on
+
+    def test_without_a_directory_the_newest_run_is_gone_on_with(self):
+        for name in ("first", "second"):
+            job = self.write(f"{name}.toml", self.text(12).replace('"recovery"', f'"{name}"'))
+            with harness.Process(harness.program("capstan"), "launch", job, cwd=self.folder) as launch:
+                self.assertEqual(launch.wait(), 0, launch.output)
+        for words, name in (((), "second"), (("first.toml",), "first")):
+            command = [harness.program("capstan"), "launch", *words, "--resume", "--set", "job.steps=15"]
+            with self.subTest(name), harness.Process(*command, cwd=self.folder) as launch:
+                self.assertEqual(launch.wait(), 0, launch.output)
+                self.assert_one_line_says(launch.output, f"going on with runs/{name}-", "the newest run")
+                self.assertIn("done: 15 steps", launch.output)
+        with harness.Process(harness.program("capstan"), "launch", "--resume", cwd="/") as launch:
+            self.assertEqual(launch.wait(), 2, launch.output)
+            self.assertIn("there is no run under runs/ here", launch.output)
+
+    def test_the_coordinator_keeps_its_port(self):
+        self.interrupt(steps=40)
+        address = self.endpoints()["coordinator"]
+        with self.resume() as launch:
+            launch.wait_for_line("running: ")
+            self.assertEqual(self.endpoints()["coordinator"], address)
+            recovery.stop(launch)
+
+    def test_a_port_that_is_taken_is_said_and_left(self):
+        self.interrupt(signal.SIGINT, steps=40)
+        address = self.endpoints()["coordinator"]
+        host, port = address.split(":")
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of the former coordinator may linger
+            other.bind((host, int(port)))
+            other.listen()
+            with self.resume() as launch:
+                launch.wait_for_line(f"warning: another process listens at {address} now")
+                launch.wait_for_line("running: ")
+                self.assertNotEqual(self.endpoints()["coordinator"], address)
+                recovery.stop(launch)
 
     # ---- where there is nothing to do
 
@@ -132,6 +201,9 @@ class ResumeTest(recovery.RecoveryTest):
         began = time.monotonic()
         with self.resume() as launch:
             self.assert_same_bits(launch, steps=steps)
+        self.assert_one_line_says(launch.output, f"was done already: {steps} steps", self.path("run", "final.safetensors"))
+        self.assert_one_line_says(launch.output, "to train longer: ", "--set job.steps=")
+        self.assertNotIn("running: ", launch.output)
         recovery.say(f"a finished run resumed: ended after {time.monotonic() - began:.2f} s, weights "
                      + ("as they were" if os.stat(self.path("run", "final.safetensors")).st_mtime_ns == written
                         else "written again"))

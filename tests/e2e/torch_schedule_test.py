@@ -15,6 +15,7 @@ import torch_worker_test
 SCHEDULES = """
 import io, warnings
 import numpy, torch
+from capstan.torch.interval import Interval
 from capstan.torch.schedule import Schedule
 from torch.optim import lr_scheduler as s
 
@@ -51,7 +52,7 @@ for name, kind in KINDS.items():
         wanted.append(numbers(alone))
     ours = optimizer()
     scheduler = kind(ours)
-    schedule = Schedule(scheduler, ours)
+    schedule = Schedule(scheduler, ours, Interval("step"))
     for step in (0, 3, 12, 5, 1, 30, 0, 7):
         schedule.go_to(step, b"")
         scheduler.step()
@@ -60,7 +61,7 @@ for name, kind in KINDS.items():
     schedule.go_to(0, b"")
     kept = [b"", *(schedule.after() for _ in range(30))]  # what a job keeps
     another = optimizer()
-    restarted = Schedule(kind(another), another)
+    restarted = Schedule(kind(another), another, Interval("step"))
     for step in (29, 3, 12, 11, 30):
         for which, group in ((schedule, ours), (restarted, another)):
             which.go_to(step, kept[step])
@@ -77,10 +78,11 @@ TOLD = """
 import torch
 from capstan import Unsupported
 from capstan.torch import schedule as module
+from capstan.torch.interval import Interval
 
 module.hash = sum
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
-schedule = module.Schedule(torch.optim.lr_scheduler.StepLR(optimizer, 4), optimizer)
+schedule = module.Schedule(torch.optim.lr_scheduler.StepLR(optimizer, 4), optimizer, Interval("step"))
 for step, groups in ((0, [0, 0]), (2, [5]), (1, [3]), (0, [0, 0]), (0, [0, 1]), (1, [0]), (2, [5])):
     try:
         schedule.check_told(step, groups)

@@ -141,12 +141,13 @@ def by_capstan(setup):
     loader = DataLoader(dataset, batch_size=setup["batch"], shuffle=True, num_workers=setup.get("loaders", 0))
     trainer = capstan.torch.connect(setup["coordinator"], setup["name"])
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
-    for x, y in loader:
-        loss = mse_loss(model(x), y)
-        (model if setup.get("zero") == "model" else optimizer).zero_grad()
-        trainer.backward(loss)
-        optimizer.step()
-        scheduler.step()
+    for _ in trainer.epochs():
+        for x, y in loader:
+            loss = mse_loss(model(x), y)
+            (model if setup.get("zero") == "model" else optimizer).zero_grad()
+            trainer.backward(loss)
+            optimizer.step()
+            scheduler.step()
     if "save" in setup:
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, setup["save"])
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The wheel that scripts/build-wheel makes: installed without a network, it is the whole client."""
+"""The wheel that scripts/build-wheel makes: installed without a network, it is the client and the programs."""
 import os
 import subprocess
 import sys
@@ -21,7 +21,6 @@ class WheelTest(own_workers.OwnWorkersTest):
         return ran.stdout.strip()
 
     def wheel(self, folder):
-        os.mkdir(self.path(folder))
         return self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path(folder))
 
     def test_a_build_gives_the_same_bytes_each_time(self):
@@ -33,12 +32,22 @@ class WheelTest(own_workers.OwnWorkersTest):
             self.assertLessEqual({"capstan/__init__.py", "capstan/py.typed", "capstan/libcapstan_client.so.0"},
                                  set(wheel.namelist()))
 
+    def test_its_folder_is_made(self):
+        wheel = self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path("not", "there"))
+        self.assertEqual(os.path.dirname(wheel), self.path("not", "there"))
+        self.assertTrue(os.path.exists(wheel))
+
     def test_a_worker_trains_with_what_the_wheel_installs(self):
         wheel, python = self.wheel("wheel"), self.path("venv", "bin", "python")
         self.run_program(sys.executable, "-m", "venv", "--system-site-packages", self.path("venv"))
         self.run_program(python, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
         library = self.run_program(python, "-c", "import capstan.abi; print(capstan.abi._path())")
         self.assertTrue(library.startswith(os.path.realpath(self.path("venv"))), library)
+        version = self.run_program(python, "-c", "import capstan; print(capstan.__version__)")
+        self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), version)
+        for program in ("capstan", "capstan-server", "capstan-worker"):
+            version = self.run_program(self.path("venv", "bin", program), "--version").split()[1]
+            self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), f"{program} {version}")
         program = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
         self.digest_of_one(lambda address, name: harness.Process(python, program, address, name))
 

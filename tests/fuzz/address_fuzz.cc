@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include "common/host_port.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {
@@ -18,6 +19,11 @@ void RunAddress(std::string_view text) {
   const std::string address(text);
   const std::uint16_t port = cli::PortOf(address);
   Require(cli::WithoutScheme(address).size() <= address.size(), "a scheme is cut off");
+  if (const Status status = CheckHostPort("--coordinator", address); !status.ok()) {
+    Require(status.message().starts_with("--coordinator takes HOST:PORT"), "what is no address is answered with one");
+  } else {
+    Require(port != 0 && WithHost(HostOf(address), address) == address, "an address is a host and a port");
+  }
   const std::string moved = cli::ShiftPort(address, 1);
   if (port == 0) Require(moved == address, "an address without a port stays as it is");
   if (port != 0 && port < 65535) Require(cli::PortOf(moved) == port + 1, "a port moves by one");

@@ -16,6 +16,13 @@ bool HasLine(const std::string& text, const std::string& line) {
 
 }  // namespace
 
+TEST_CASE("the job has a series of its own once its name is known", "[monitoring]") {
+  Registry registry;
+  CHECK(PrometheusText(registry).find("capstan_job_info") == std::string::npos);
+  registry.NameJob("digits \"x\"");
+  CHECK(PrometheusText(registry).find("\ncapstan_job_info{name=\"digits \\\"x\\\"\"} 1\n") != std::string::npos);
+}
+
 TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[monitoring]") {
   Registry registry(BuildInfo{"1.2.3", "abc1234"});
   PlantMetrics(registry);

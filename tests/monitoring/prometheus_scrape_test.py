@@ -3,6 +3,7 @@
 
 usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves PLANTED
        prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
+       prometheus_scrape_test.py --discover HOST:PORT     scrape those that http://HOST:PORT/http_sd names
        ... --expect 'QUERY=VALUE'                         more queries that must come to give this number (repeatable)
 
 Exit code 0 passed, 1 failed, 77 prometheus or promtool is missing (with CI=true in the environment: 1).
@@ -91,11 +92,17 @@ def check_text(address):
     print(f'{address}: {sum(not line.startswith("#") for line in text.splitlines())} series, promtool has no remark')
 
 
-def start_prometheus(stack, folder, addresses):
+def discovered_addresses(discover):
+    content_type, text = get(discover)
+    check(content_type == 'application/json', f'{discover} serves {content_type}')
+    return [target for group in json.loads(text) for target in group['targets']]
+
+
+def start_prometheus(stack, folder, found):
     config = os.path.join(folder, 'prometheus.yml')
     with open(config, 'w') as file:  # JSON is YAML
         json.dump({'global': {'scrape_interval': '1s', 'scrape_timeout': '1s'},
-                   'scrape_configs': [{'job_name': 'capstan', 'static_configs': [{'targets': addresses}]}]}, file)
+                   'scrape_configs': [{'job_name': 'capstan', **found}]}, file)
     subprocess.run(['promtool', 'check', 'config', config], check=True, capture_output=True, timeout=WAIT_SECONDS)
     web = harness.free_address()
     log = stack.enter_context(open(os.path.join(folder, 'log'), 'w'))
@@ -130,12 +137,12 @@ def query(web, expression):
     return [float(row['value'][1]) for row in answer['data']['result']]
 
 
-def check_prometheus(stack, folder, addresses, expected):
-    child, web = start_prometheus(stack, folder, addresses)
+def check_prometheus(stack, folder, addresses, found, expected):
+    child, web = start_prometheus(stack, folder, found)
     log = os.path.join(folder, 'log')
 
     def scraped():
-        values = query(web, 'up{job="capstan"}')
+        values = query(web, 'up')
         return values == [1.0] * len(addresses), f'up = {values}'
 
     wait_until(f'a scrape of {", ".join(addresses)}', child, log, scraped)
@@ -155,11 +162,12 @@ def check_prometheus(stack, folder, addresses, expected):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--planted', metavar='PROGRAM')
+    parser.add_argument('--discover', metavar='HOST:PORT')
     parser.add_argument('--expect', metavar='QUERY=VALUE', action='append', default=[])
     parser.add_argument('addresses', nargs='*')
     arguments = parser.parse_args()
-    if bool(arguments.planted) == bool(arguments.addresses):
-        parser.error('give either --planted PROGRAM or addresses')
+    if [bool(arguments.planted), bool(arguments.addresses), bool(arguments.discover)].count(True) != 1:
+        parser.error('give either --planted PROGRAM, --discover HOST:PORT or addresses')
     return arguments
 
 
@@ -180,9 +188,14 @@ def main():
     try:
         with tempfile.TemporaryDirectory(prefix='capstan-prometheus-') as folder, contextlib.ExitStack() as stack:
             addresses = planted_addresses(stack, arguments.planted) if arguments.planted else arguments.addresses
+            found = {'static_configs': [{'targets': addresses}]}
+            if arguments.discover:
+                url = f'http://{arguments.discover}/http_sd'
+                addresses = discovered_addresses(url)
+                found = {'http_sd_configs': [{'url': url, 'refresh_interval': '1s'}]}
             for address in addresses:
                 check_text(address)
-            check_prometheus(stack, folder, addresses, expected)
+            check_prometheus(stack, folder, addresses, found, expected)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         print(f'FAILED: {error}', file=sys.stderr)
         return 1

@@ -36,6 +36,19 @@ TEST_CASE("facts come before tables, in the owner's order", "[monitoring]") {
   CHECK(workers != std::string::npos);
 }
 
+TEST_CASE("the page is headed by the job, and its numbers are for people", "[monitoring]") {
+  const std::string page = RenderStatusPage(
+      R"({"job": "a & b", "step": 12, "steps": 200, "loss": 2.544807229176513, "learning_rate": 1.5625e-05})");
+  CAPTURE(page);
+  CHECK(page.find("<h1>capstan: a &amp; b</h1>") != std::string::npos);
+  CHECK(page.find("<th>step</th><td>12 of 200</td>") != std::string::npos);
+  CHECK(page.find("<th>steps</th>") == std::string::npos);
+  CHECK(page.find("<th>loss</th><td>2.545</td>") != std::string::npos);
+  CHECK(page.find("<th>learning rate</th><td>1.563e-05</td>") != std::string::npos);
+  CHECK(RenderStatusPage(R"({"step": 3})").find("<h1>capstan</h1>") != std::string::npos);
+  CHECK(RenderStatusPage(R"({"step": 3})").find("<th>step</th><td>3</td>") != std::string::npos);
+}
+
 TEST_CASE("text that is not a JSON object is shown, escaped", "[monitoring]") {
   CHECK(RenderStatusPage("{broken <b>").find("<pre>{broken &lt;b&gt;</pre>") != std::string::npos);
   CHECK(RenderStatusPage("[1]").find("<pre>[1]</pre>") != std::string::npos);

@@ -92,7 +92,7 @@ TEST_CASE("of a job with ranks every rank is waited for, seen or not", "[server]
   BarrierBench bench(1);
   bench.Begin();
   const Join second = bench.JoinsAs("w1", 2);
-  CHECK(bench.Waits(second, 1).message == "rank 1 of 2 (never seen)");
+  CHECK(bench.Waits(second, 1).message == "rank 0 of 2 (never seen)");
   bench.Pass(bench.coordinator->lease(), {second});
   CHECK(bench.Waits(second, 1).barrier == 0);
   const Join first = bench.JoinsAs("w0", 1);

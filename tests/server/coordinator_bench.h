@@ -94,7 +94,7 @@ class CoordinatorBench {
   }
   // A worker and one life of it; its peer follows from both.
   Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
-    return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}};
+    return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}, {}};
   }
   static PeerId PeerOf(const Join& join) {
     return PeerId{1000 + static_cast<std::uint64_t>(join.worker.back()) * 100 + join.nonce};

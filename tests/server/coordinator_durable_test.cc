@@ -103,7 +103,7 @@ TEST_CASE("durable: a lost shard begins a generation in which the history goes o
   bench.RestartShard(1, PartsOf(bench, 1));
   CHECK(Mentions(bench.Notices(), "server 1 was lost and came back with its log"));
   CHECK(Mentions(bench.Notices(),
-                 "generation 2 goes on where the one before was; what was lost comes back from the "
+                 "every shard goes on where it was; what was lost comes back from the "
                  "snapshot of version 3 and the logs"));
   CHECK(!Mentions(bench.Notices(), "are lost"));
   for (const Reset& reset : Resets(&bench)) {

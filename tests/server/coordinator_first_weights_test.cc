@@ -18,8 +18,10 @@ class GivenBench : public CoordinatorBench {
  public:
   using CoordinatorBench::CoordinatorBench;
 
-  Join JoinsGiven(const std::string& name, std::uint64_t nonce = 1) {
+  Join JoinsGiven(const std::string& name, std::uint64_t nonce = 1, std::uint32_t rank = 0) {
     Join join = MakeJoin(name, nonce);
+    join.rank = rank;
+    join.ranks = rank == 0 ? 0 : config.job.slots;
     join.catalog[1].init.kind = InitKind::kGiven;
     Send(PeerOf(join), join);
     return join;
@@ -51,7 +53,35 @@ class GivenBench : public CoordinatorBench {
 
 }  // namespace
 
-TEST_CASE("the first worker that joined is the founder, and no other", "[server][given]") {
+TEST_CASE("the worker whose name comes first is the founder, whoever joined first", "[server][given]") {
+  for (const bool in_order : {true, false}) {
+    GivenBench bench;
+    bench.Live();
+    bench.ShardsEchoTerm();
+    bench.first = bench.JoinsGiven(in_order ? "worker-2" : "worker-10");
+    bench.second = bench.JoinsGiven(in_order ? "worker-10" : "worker-2");
+    bench.AnswerResets();
+    CHECK(bench.Founders() == "worker-2");
+  }
+}
+
+TEST_CASE("where workers have ranks, the first of them is the founder, and nobody before it is there",
+          "[server][given]") {
+  GivenBench bench(2, 1);
+  bench.Live();
+  bench.ShardsEchoTerm();
+  bench.first = bench.MakeJoin("b");  // comes later
+  bench.second = bench.JoinsGiven("a", 1, 2);
+  bench.AnswerResets();
+  CHECK(bench.coordinator->state() == Coordinator::State::kRunning);
+  CHECK(bench.Founders().empty());
+  CHECK_THAT(bench.coordinator->WaitingFor(bench.now), Contains("rank 1, which gives the first weights"));
+  bench.first = bench.JoinsGiven("b", 1, 1);
+  CHECK(bench.Founders() == "b");
+  CHECK(bench.coordinator->generation() == Generation{1});
+}
+
+TEST_CASE("one worker is the founder, and no other", "[server][given]") {
   GivenBench bench;
   bench.RunGiven();
   CHECK(bench.Founders() == "w0");
@@ -91,13 +121,22 @@ TEST_CASE("a founder that is lost before version 0 is kept takes its generation 
   SECTION("it leaves") { bench.Send(bench.PeerOf(bench.first), bench.MakeLeave(bench.first)); }
   SECTION("it dies") { bench.coordinator->WorkerDied("w0", bench.now, std::make_unique<Outbox>().get()); }
   SECTION("it is silent") { bench.Pass(12s, {bench.second}); }
-  SECTION("another process takes its name") { bench.first = bench.JoinsGiven("w0", 2); }
   bench.Tick();
   CHECK(bench.coordinator->state() == Coordinator::State::kResetting);
   CHECK(bench.coordinator->generation() == Generation{2});
   CHECK(bench.Logged<RecoverRecord>().back().snapshot.IsNone());
   bench.AnswerResets();
   CHECK(bench.Founders() == "w1");
+}
+
+TEST_CASE("a founder's name in another process begins anew, with that process's weights", "[server][given]") {
+  GivenBench bench;
+  bench.RunGiven();
+  bench.first = bench.JoinsGiven("w0", 2);
+  bench.Tick();
+  CHECK(bench.coordinator->generation() == Generation{2});
+  bench.AnswerResets();
+  CHECK(bench.Founders() == "w0");
 }
 
 TEST_CASE("a founder that is lost once version 0 is kept takes nothing along", "[server][given]") {

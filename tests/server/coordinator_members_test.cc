@@ -121,6 +121,32 @@ TEST_CASE("a Join without a catalog is given the job file and no session", "[ser
   CHECK(bench.coordinator->worker_count() == 0);
 }
 
+TEST_CASE("the roster has every member with its addresses, and what is no address of metrics is left out",
+          "[server][join]") {
+  CoordinatorBench bench;
+  bench.Live();
+  CHECK(bench.coordinator->roster() == Roster{});
+  bench.shards[1].hello.metrics = "10.0.0.7:9100";
+  bench.SayHello(1);
+  Join join = bench.MakeJoin("w0");
+  join.metrics = "10.0.0.8:9101";
+  bench.Send(CoordinatorBench::PeerOf(join), join);
+  Roster roster{{{1, "shard-1", "10.0.0.7:9100"}}, {{"w0", "10.0.0.8:9101"}}};
+  CHECK(bench.coordinator->roster() == roster);
+  for (const char* none : {"", "10.0.0.6", "http://10.0.0.6:1", "a b:1", "x\n:1", "10.0.0.6:99999"}) {
+    CAPTURE(none);
+    bench.shards[0].hello.metrics = none;
+    bench.SayHello(0);
+    join = bench.MakeJoin("w1", join.nonce + 1);
+    join.metrics = none;
+    bench.Send(CoordinatorBench::PeerOf(join), join);
+    CHECK(bench.coordinator->roster().shards.at(0) == Roster::Shard{0, "shard-0", ""});
+    CHECK(bench.coordinator->roster().workers.at(1) == Roster::Worker{"w1", ""});
+  }
+  bench.Send(CoordinatorBench::PeerOf(join), bench.MakeLeave(join));
+  CHECK(bench.coordinator->roster().workers == roster.workers);
+}
+
 TEST_CASE("a worker that does not fit the job is refused, with both sides named", "[server][join]") {
   CoordinatorBench bench;
   bench.Live();

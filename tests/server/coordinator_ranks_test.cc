@@ -44,11 +44,11 @@ TEST_CASE("a worker with a rank gets its slot, and no other while others are mis
   const Join second = bench.JoinsAs("w1", 2);
   bench.Begin();
   CHECK(bench.ViewOf(second).slots == std::vector<SlotIndex>{1});
-  CHECK_THAT(bench.Waiting(), Contains("rank 1 of 2 (never seen)"));
+  CHECK_THAT(bench.Waiting(), Contains("rank 0 of 2 (never seen)"));
   const Join first = bench.JoinsAs("w0", 1);
   CHECK(bench.ViewOf(first).slots == std::vector<SlotIndex>{0});
   CHECK(bench.ViewOf(second).slots == std::vector<SlotIndex>{1});
-  CHECK(bench.Waiting().find("rank 1 of 2") == std::string::npos);
+  CHECK(bench.Waiting().find("rank 0 of 2") == std::string::npos);
 }
 
 TEST_CASE("the slot of a rank that is lost is nobody's, and the job says whom it waits for", "[server][rank]") {
@@ -58,7 +58,7 @@ TEST_CASE("the slot of a rank that is lost is nobody's, and the job says whom it
   bench.Pass(12s, {first});
   bench.Send(bench.PeerOf(first), bench.MakeBeat(first));
   CHECK(bench.ViewOf(first).slots == std::vector<SlotIndex>{0});
-  CHECK_THAT(bench.Waiting(), Contains("rank 2 of 2 (w1, lost 12 s ago)"));
+  CHECK_THAT(bench.Waiting(), Contains("rank 1 of 2 (w1, lost 12 s ago)"));
   const Join other = bench.JoinsAs("w2", 2);  // another process may take the place of one that is gone
   CHECK(bench.ViewOf(other).slots == std::vector<SlotIndex>{1});
   CHECK(bench.Waiting().find("lost") == std::string::npos);
@@ -66,15 +66,15 @@ TEST_CASE("the slot of a rank that is lost is nobody's, and the job says whom it
 
 TEST_CASE("ranks must be as many as the job has slots, and below their number", "[server][rank]") {
   RankBench bench;
-  CHECK_THAT(bench.Refusal(bench.JoinsAs("w0", 1, 3)), Contains("rank 1 of 3, and the job has 2 slots"));
-  CHECK_THAT(bench.Refusal(bench.JoinsAs("w0", 3, 2)), Contains("rank 3 of 2; ranks are from 1 to 2"));
+  CHECK_THAT(bench.Refusal(bench.JoinsAs("w0", 1, 3)), Contains("rank 0 of 3, and the job has 2 slots"));
+  CHECK_THAT(bench.Refusal(bench.JoinsAs("w0", 3, 2)), Contains("rank 2 of 2; ranks are from 0 to 1"));
   CHECK(bench.Refusal(bench.JoinsAs("w0", 2, 2)).empty());
 }
 
 TEST_CASE("two live processes do not have one rank; the newer one of a name takes over", "[server][rank]") {
   RankBench bench;
   bench.JoinsAs("w0", 1);
-  CHECK_THAT(bench.Refusal(bench.JoinsAs("w1", 1)), Contains("\"w1\" is rank 1 of 2, which \"w0\" is already"));
+  CHECK_THAT(bench.Refusal(bench.JoinsAs("w1", 1)), Contains("\"w1\" is rank 0 of 2, which \"w0\" is already"));
   const Join newer = bench.JoinsAs("w0", 1, 2, 2);
   CHECK(bench.Refusal(newer).empty());
   CHECK(bench.ViewOf(newer).slots == std::vector<SlotIndex>{0});
@@ -84,7 +84,7 @@ TEST_CASE("workers with and without a rank do not meet in one job", "[server][ra
   RankBench bench;
   SECTION("the first has one") {
     const Join first = bench.JoinsAs("w0", 1);
-    CHECK_THAT(bench.Refusal(bench.Joins("w1")), Contains("\"w1\" has no rank, and \"w0\" has rank 1 of 2"));
+    CHECK_THAT(bench.Refusal(bench.Joins("w1")), Contains("\"w1\" has no rank, and \"w0\" has rank 0 of 2"));
     bench.Send(bench.PeerOf(first), bench.MakeLeave(first));
     CHECK_FALSE(bench.Refusal(bench.Joins("w1")).empty());  // its slot stays its own
   }
@@ -131,5 +131,5 @@ TEST_CASE("a coordinator that comes back learns the ranks again", "[server][rank
   bench.ShardsEchoTerm();
   const Join second = bench.JoinsAs("w1", 2);
   CHECK(bench.ViewOf(second).slots == std::vector<SlotIndex>{1});
-  CHECK_THAT(bench.Waiting(), Contains("rank 1 of 2 (never seen)"));
+  CHECK_THAT(bench.Waiting(), Contains("rank 0 of 2 (never seen)"));
 }

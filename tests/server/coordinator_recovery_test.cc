@@ -435,25 +435,27 @@ TEST_CASE("a job is not continued with settings that its bits depend on, and the
   CoordinatorBench bench = Bench();
   bench.Run();
   RunTo(&bench, 2);
-  SECTION("another learning rate") {
-    bench.config.optimizer.lr = 0.25;
+  SECTION("another momentum") {
+    bench.config.optimizer.beta1 = 0.25;
     bench.Live();
     CHECK(bench.coordinator->state() == State::kFailed);
     CHECK(bench.coordinator->failure().code() == Code::kRefused);
     CHECK(Mentions(bench.coordinator->failure().message(), "[optimizer]"));
-    CHECK(Mentions(bench.coordinator->failure().message(), "lr = 0.5"));
-    CHECK(Mentions(bench.coordinator->failure().message(), "lr = 0.25"));
+    CHECK(Mentions(bench.coordinator->failure().message(), "betas = [0.9, 0.999]"));
+    CHECK(Mentions(bench.coordinator->failure().message(), "betas = [0.25, 0.999]"));
+    CHECK(Mentions(bench.coordinator->failure().message(), "its state on disk was made with it"));
     bench.ShardsEchoTerm();
     bench.Joins("w0");
     bench.Tick(seconds(1));
     CHECK(bench.coordinator->state() == State::kFailed);
     CHECK(bench.Count<Reset>() == 0);
-    bench.config.optimizer.lr = 0.5;  // the refusal has spoiled nothing
+    bench.config.optimizer.beta1 = 0.9;  // the refusal has spoiled nothing
     bench.Live();
     CHECK(bench.coordinator->state() == State::kCollecting);
     CHECK(bench.coordinator->newest_snapshot() == Id(1, 2));
   }
-  SECTION("other members, limits and snapshots") {
+  SECTION("other members, limits and snapshots, and more steps") {
+    bench.config.job.steps += 1;
     bench.config.cluster.workers = bench.config.cluster.min_workers = 1;
     bench.config.limits.lease = 99;
     bench.config.snapshot = {7, 7, 7};

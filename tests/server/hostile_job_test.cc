@@ -139,7 +139,7 @@ class WholeJob {
   // Joins where it is not known; else the gradients of its slots, 1 everywhere, again and again until the step is over.
   void Work() {
     if (view.session.value == 0) {
-      return Say(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}});
+      return Say(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
     }
     Beat beat;
     beat.session = view.session;
@@ -205,7 +205,7 @@ class Attacker {
 
  private:
   Message Make(const WholeJob& job) {
-    Join join{{}, "hostile", 1 + hostile_.random().Below(3), "class", 3, 4, TensorsOfJob(), 0, 0, {}};
+    Join join{{}, "hostile", 1 + hostile_.random().Below(3), "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}};
     Push push;
     push.generation = Generation{2};
     push.incarnation = Incarnation{50};

@@ -57,6 +57,7 @@ class ShardBench {
     core.shard_count = options_.shard_count;
     core.incarnation = Incarnation{7};
     core.endpoint = "here";
+    core.metrics = "here:9100";
     core.coordinator = kCoordinator;
     core.mode = options_.mode;
     core.acknowledge = options_.acknowledge;

@@ -351,6 +351,7 @@ TEST_CASE("a shard says Hello until a coordinator is heard, and again when it fa
   REQUIRE(hellos.size() == 1);
   CHECK(!hellos[0].serving);
   CHECK(hellos[0].endpoint == "here");
+  CHECK(hellos[0].metrics == "here:9100");
   CHECK(hellos[0].config_hash == 11);
   bench.Tick(std::chrono::milliseconds(50));
   CHECK(bench.Take<Hello>(kCoordinator).empty());  // backing off

@@ -94,6 +94,7 @@ void Cluster::StartShard(std::uint32_t index) {
   options.life = life;
   options.parts = disk.List();
   options.endpoint = "shard-" + std::to_string(index);
+  options.metrics = "shard-" + std::to_string(index) + ":1";
   options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
   options.coordinator = PeerId{kCoordinator};
   options.mode = options_.mode;

@@ -20,6 +20,7 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   client::SessionOptions options;
   options.name = settings_.name;
   options.nonce = settings_.node;
+  options.metrics = settings_.name + ":1";
   options.coordinator = settings_.coordinator;
   options.block_elements = settings_.options->block_elements;
   options.initial_credit = 1 + static_cast<std::uint32_t>(settings_.random->Below(20));

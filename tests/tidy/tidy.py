@@ -46,6 +46,7 @@ LIBRARIES = [
     ("CLI11", r"CLI/.*", ["cli/command_line.cc"]),
     ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "bench/device_*", "tests/*"]),
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server_storage/rocks_*"]),
+    ("openssl", r"openssl/.*", ["cli/report/sha256_file.cc"]),
     ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
     ("catch2", r"catch2/.*\.hpp", ["tests/catch.h"]),
     ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*", "bench/device_*"]),

@@ -56,6 +56,20 @@ TEST_CASE("headers, blanks, line ends and signs are read over", "[csv]") {
   CHECK(table->labels == std::vector<std::int32_t>{1, 0});
 }
 
+TEST_CASE("a file that is no text is refused as that, and shows none of its bytes", "[csv]") {
+  const std::string program =
+      CsvMessage(std::string("\x7F"
+                             "ELF\x02\x01\x01\0\x1B[31m",
+                             13));
+  CHECK_THAT(program, Contains("t.csv: is not text: its byte 0 is \\x7F; [data] kind = \"csv\" reads"));
+  CHECK_THAT(CsvMessage(std::string("1\0,\0"
+                                    "2\0\n\0",
+                                    8)),
+             Contains("is not text: its byte 1 is \\x00"));
+  CHECK_THAT(CsvMessage(std::string(5000, ' ') + "1,\x1B[31m\n"), Contains("column 1 is \"\\x1B[31m\", not a number"));
+  CHECK(Read("1\t,2,0\r\n1,2,0\r\n").ok());
+}
+
 TEST_CASE("a ragged row is refused with its line", "[csv]") {
   CHECK_THAT(CsvMessage("1,2,0\n3,4,1\n5,6\n"), Contains("t.csv:3: 2 values, and line 1 has 3"));
   CHECK_THAT(CsvMessage("1,2,0\n3,4,1,9\n"), Contains("t.csv:2: 4 values"));

@@ -41,7 +41,7 @@ TEST_CASE("a device with too little memory is said so", "[device]") {
 std::uint64_t GradientsOnDevice(const std::vector<std::string>& settings) {
   const JobConfig config =
       ParseJobConfig(
-          "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n[data]\n"
+          "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\nslots = 1\n[model]\nkind = \"mlp\"\n[data]\n"
           "kind = \"synthetic\"\n[worker]\ndevice = \"emulated\"\n",
           "test", settings)
           .value();

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 EditableJobConfig Config() {
   return ParseJobConfig(
-             "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n[data]\n"
+             "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\nslots = 1\n[model]\nkind = \"mlp\"\n[data]\n"
              "kind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\n",
              "test")
       .value();

@@ -18,11 +18,12 @@ const float kInfinity = std::numeric_limits<float>::infinity();
 class ReplicaBench {
  public:
   explicit ReplicaBench(const std::string& more = "")
-      : config_(ParseJobConfig("[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\n"
-                               "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\nmomentum = 0.5\n"
-                               "lr = 1.0\n" +
-                                   more,
-                               "test")
+      : config_(ParseJobConfig(
+                    "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\nslots = 1\n[model]\nkind = \"mlp\"\n"
+                    "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\nmomentum = 0.5\n"
+                    "lr = 1.0\n" +
+                        more,
+                    "test")
                     .value()),
         catalog_(
             Catalog::Create({{"a", {8}, {InitKind::kZeros, 0.0F}, true}, {"b", {6}, {InitKind::kZeros, 0.0F}, true}},

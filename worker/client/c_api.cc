@@ -45,7 +45,7 @@ Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   }
   if (options.rank != 0) out.rank = options.rank - 1;
   out.ranks = options.ranks;
-  if (options.on_notice != nullptr) {
+  if (options.on_notice != nullptr) {  // else what ClientOptions has
     out.on_notice = [options](const std::string& text) { options.on_notice(options.context, text.c_str()); };
   }
   return out;
@@ -70,6 +70,11 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
                    std::to_string(kGroupsMax));
   }
   out.group = static_cast<std::uint32_t>(tensor.group);
+  if (tensor.statistic > 1) {
+    return Invalid("tensor \"" + out.name + "\": statistic is " + std::to_string(tensor.statistic) +
+                   "; it is 1, or 0 for a tensor that is trained");
+  }
+  out.statistic = tensor.statistic == 1;
   return out;
 }
 

@@ -124,6 +124,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
   join.rank = options_.rank;
   join.ranks = options_.ranks;
   join.machine = options_.machine;
+  join.metrics = options_.metrics;
   if (declaration_) {
     join.numeric_class = declaration_->numeric_class;
     join.numeric_fingerprint = declaration_->numeric_fingerprint;
@@ -158,6 +159,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   const std::vector<SlotIndex> before = view_ ? view_->slots : std::vector<SlotIndex>();
   const bool had_view = view_ != nullptr;
+  if (!view.notice.empty() && (!had_view || view.notice != view_->notice)) out->Say(Severity::kWarning, view.notice);
   view_ = std::make_unique<View>(view);
   // A group adds up what it was formed for: who deals its slots anew begins another generation.
   if (Replicated() && had_view && view.generation == generation_) view_->slots = before;

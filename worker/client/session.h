@@ -54,6 +54,7 @@ struct SessionOptions {
   std::uint32_t rank = 0;   // 0: none; r: of `ranks`, for slot r - 1 alone
   std::uint32_t ranks = 0;
   std::string machine;  // empty: it pushes for itself
+  std::string metrics;  // host:port where this process serves them; empty: it serves none
   PeerId coordinator;
   std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
   std::function<void(PeerId)> disconnect = [](PeerId) {};

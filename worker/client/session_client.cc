@@ -4,11 +4,13 @@
 #include <utility>
 #include <variant>
 
+#include "common/host_port.h"
 #include "worker/client/fork_guard.h"
 
 namespace capstan::client {
 
-Result<Connection> Connect(const ClientOptions& options, const std::string& machine) {
+Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits) {
+  CAPSTAN_RETURN_IF_ERROR(CheckHostPort("the coordinator's address", options.coordinator));
   if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
     return Invalid("worker \"" + options.worker + "\": rank " +
@@ -18,7 +20,8 @@ Result<Connection> Connect(const ClientOptions& options, const std::string& mach
   SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
   loop_options.rank = options.rank ? *options.rank + 1 : 0;
   loop_options.ranks = options.ranks;
-  loop_options.machine = machine;
+  loop_options.machine = traits.machine;
+  loop_options.metrics = traits.metrics;
   Connection connection;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);

@@ -21,8 +21,11 @@ struct Connection {
   std::unique_ptr<SessionLoop> loop;
   std::string job_file;
 };
-// `machine`: that this worker runs on, by a name that all workers there have; empty: it is nobody's neighbour.
-Result<Connection> Connect(const ClientOptions& options, const std::string& machine = {});
+struct ProcessTraits {
+  std::string machine;  // that this worker runs on, by a name that all workers there have; empty: it has no neighbours
+  std::string metrics;  // host:port where this process serves them; empty: it serves none
+};
+Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
 // Keeps weights on the servers: pulls them and pushes gradients. Made of a job of any mode but allreduce. `local` adds
 // up the pushes of this machine's workers; null: each pushes for itself.

@@ -33,6 +33,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.rank = options.rank;
   session.ranks = options.ranks;
   session.machine = options.machine;
+  session.metrics = options.metrics;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));

@@ -108,7 +108,7 @@ class SessionLoop {
     std::chrono::milliseconds silence_limit{60'000};
     OnNotice on_notice;
     std::uint32_t rank = 0, ranks = 0;  // as in Join
-    std::string machine = {};
+    std::string machine = {}, metrics = {};
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);

@@ -31,17 +31,6 @@ namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-std::string ToText(std::uint64_t bytes) {
-  std::array<char, 32> text{};
-  const auto count = static_cast<double>(bytes);
-  if (count >= kGiB) {
-    std::snprintf(text.data(), text.size(), "%.1f GiB", count / kGiB);
-  } else {
-    std::snprintf(text.data(), text.size(), count < 10 * kMiB ? "%.1f MiB" : "%.0f MiB", count / kMiB);
-  }
-  return text.data();
-}
-
 // How many whole gradients a worker with these slots holds at once: the client's own bookkeeping, run dry. Two rounds,
 // because the last slot's gradient is still on its way when the next round begins.
 std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
@@ -145,7 +134,7 @@ std::string Advice(const MemoryAccount& account, std::uint64_t fixed, std::uint6
         std::to_string(account.accumulate));
   }
   if (account.can_recompute && !account.recomputes) {
-    add("set [worker] recompute = true, which makes the activations " + ToText(account.activations_otherwise));
+    add("set [worker] recompute = true, which makes the activations " + MemoryText(account.activations_otherwise));
   }
   if (fixed > left) {
     advice = "; its weights and gradients alone are too much: use a smaller [model]" +
@@ -160,7 +149,7 @@ std::uint64_t FixedBytes(const MemoryAccount& account) {
 
 Status Refusal(const std::string& what, const MemoryAccount& account, const MemoryLimit& limit) {
   const std::string free =
-      limit.name.empty() ? "" : ", and " + limit.name + " has " + ToText(limit.left_bytes) + " free";
+      limit.name.empty() ? "" : ", and " + limit.name + " has " + MemoryText(limit.left_bytes) + " free";
   return Invalid(what + account.ToString() + free +
                  Advice(account, FixedBytes(account), limit.left_bytes, "start it where there is more memory"));
 }
@@ -168,27 +157,39 @@ Status Refusal(const std::string& what, const MemoryAccount& account, const Memo
 Status Refusal(const std::string& what, const MemoryAccount& account, const AddressSpace& space) {
   constexpr std::uint64_t kAnything = std::numeric_limits<std::uint64_t>::max();  // not known to be out of reach
   return Invalid(what + account.ToString() + ", and this process's address space (ulimit -v) is limited to " +
-                 ToText(space.limit_bytes) + ": it has " + ToText(space.resident_bytes) + " in use, and " +
-                 ToText(space.reserved_bytes) + " with what its threads reserve" +
+                 MemoryText(space.limit_bytes) + ": it has " + MemoryText(space.resident_bytes) + " in use, and " +
+                 MemoryText(space.reserved_bytes) + " with what its threads reserve" +
                  Advice(account, FixedBytes(account), kAnything, "raise ulimit -v"));
 }
 
 }  // namespace
 
+std::string MemoryText(std::uint64_t bytes) {
+  std::array<char, 32> text{};
+  const auto count = static_cast<double>(bytes);
+  if (count >= kGiB) {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", count / kGiB);
+  } else {
+    std::snprintf(text.data(), text.size(), count < 10 * kMiB ? "%.1f MiB" : "%.0f MiB", count / kMiB);
+  }
+  return text.data();
+}
+
 std::string MemoryAccount::ToString() const {
-  const std::string held = ToText(resident()) + " on this worker (weights " + ToText(weights) + ", " +
-                           std::to_string(gradient_buffers) + " gradients " + ToText(gradients);
+  const std::string held = MemoryText(resident()) + " on this worker (weights " + MemoryText(weights) + ", " +
+                           std::to_string(gradient_buffers) + " gradients " + MemoryText(gradients);
   std::string worked_with = ", activations of a micro-batch of " + std::to_string(micro_batch) +
-                            (micro_batch == 1 ? " sample " : " samples ") + ToText(activations);
+                            (micro_batch == 1 ? " sample " : " samples ") + MemoryText(activations);
   if (can_recompute) {
-    worked_with += recomputes ? " instead of " + ToText(activations_otherwise) + " without recompute"
-                              : ", with recompute " + ToText(activations_otherwise);
+    worked_with += recomputes ? " instead of " + MemoryText(activations_otherwise) + " without recompute"
+                              : ", with recompute " + MemoryText(activations_otherwise);
   }
   const std::string rest = ", samples, messages and scratch ";
-  if (!device) return held + worked_with + rest + ToText(samples + messages + scratch) + ")";
-  return held + rest + ToText(2 * samples + messages + scratch + device->pinned) + ") and " + ToText(on_device()) +
-         " on " + device->device + " (weights " + ToText(device->weights) + ", gradients " + ToText(device->gradients) +
-         worked_with + ", samples and workspace " + ToText(samples + device->work) + ")";
+  if (!device) return held + worked_with + rest + MemoryText(samples + messages + scratch) + ")";
+  return held + rest + MemoryText(2 * samples + messages + scratch + device->pinned) + ") and " +
+         MemoryText(on_device()) + " on " + device->device + " (weights " + MemoryText(device->weights) +
+         ", gradients " + MemoryText(device->gradients) + worked_with + ", samples and workspace " +
+         MemoryText(samples + device->work) + ")";
 }
 
 Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
@@ -247,8 +248,8 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free) {
   if (account.device && account.on_device() > account.device->free) {
-    return Invalid("the model needs " + account.ToString() + ", and the device has " + ToText(account.device->free) +
-                   " free" +
+    return Invalid("the model needs " + account.ToString() + ", and the device has " +
+                   MemoryText(account.device->free) + " free" +
                    Advice(account, account.on_device() - account.activations, account.device->free,
                           "start it on a device with more memory"));
   }

@@ -19,6 +19,9 @@
 
 namespace capstan::train {
 
+// "1.5 GiB", "640 MiB".
+std::string MemoryText(std::uint64_t bytes);
+
 struct MemoryAccount {
   std::uint64_t weights = 0;        // as the model reads them
   std::uint64_t gradients = 0;      // of gradient_buffers whole models

@@ -2,12 +2,15 @@
 
 #include <capstan/client.h>
 
+#include <filesystem>
 #include <new>
 
 #include "common/float_control.h"
 #include "common/job/allreduce_section.h"
+#include "common/job/data_section.h"
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
+#include "common/own_address.h"
 #include "kernels/context.h"
 #include "monitoring/mirror_transport.h"
 #include "worker/train/job_model.h"
@@ -17,7 +20,6 @@
 #include "worker/train/member_patience.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/model_factory.h"
-#include "worker/train/own_address.h"
 #include "worker/train/replica/replica_client.h"
 #include "worker/train/trainer.h"
 
@@ -63,7 +65,11 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
   if (!replicated && !ReducesLocally(config)) return client::CreateNetworkClient(std::move(connection));
   std::string host = options.address;
   if (host.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(host, OwnAddress(options.coordinator));
+    Result<std::string> own = OwnAddress(options.coordinator);
+    if (!own.ok()) {
+      return Unreachable(own.status().message() + "; give the one that the other workers reach it by with --address");
+    }
+    host = std::move(own).value();
   } else {
     CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
   }
@@ -90,6 +96,15 @@ Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, cons
                      "; or set \"gloo\", with which the hosts add up");
 }
 
+// Of data that are not there, where this worker has looked for them. A launcher gives whole paths.
+Status NameDataRoot(Status status, const JobConfig& config, const std::string& root) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(root, error).lexically_normal();
+  if (root == "/" || std::filesystem::exists(folder / config.data.path, error)) return status;
+  return {status.code(),
+          status.message() + "; a relative path is below --data-root, which is " + folder.string() + " here"};
+}
+
 }  // namespace
 
 Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring::WorkerMetrics>& metrics,
@@ -100,13 +115,16 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.worker = options.name;
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;
-  const std::string machine = options.machine.empty() ? MachineName() : options.machine;
-  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, machine));
+  const client::ProcessTraits traits{options.machine.empty() ? MachineName() : options.machine, options.metrics};
+  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, traits));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
+  options.on_job(config.name());
   ClientDevices devices;
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                            MakeClient(std::move(connection), config, options, devices));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> data, OpenDataset(config, options.data_root));
+  Result<std::unique_ptr<Dataset>> opened = OpenDataset(config, options.data_root);
+  if (!opened.ok()) return NameDataRoot(opened.status(), config, options.data_root);
+  const std::unique_ptr<Dataset> data = std::move(opened).value();
 
   const unsigned threads = options.threads != 0 ? options.threads : config.worker.threads;
   kernels::CpuContext context(threads == 0 ? 1 : static_cast<int>(threads));

@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::string name;                       // of this worker; default of the command line: host name and process id
   std::string address;                    // of this machine, for other workers; empty: that towards the coordinator
   std::string machine;                    // that it runs on; empty: by the system's own id
+  std::string metrics;                    // host:port where it serves them; empty: it serves none
   std::string data_root = ".";            // what relative paths of the job are below
   unsigned threads = 0;                   // 0: what the job file says
   double join_seconds = 60;               // until the coordinator has answered
@@ -30,6 +31,7 @@ struct WorkerOptions {
   kernels::LibrarySearch libraries = {};  // where cuBLASLt may be
   monitoring::Trace* trace = nullptr;     // null: none is kept
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
+  std::function<void(const std::string&)> on_job = [](const std::string&) {};  // its name, once that is known
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -12,7 +12,7 @@ plain = [p for p in model.parameters() if p.dim() < 2]
 decayed = [p for p in model.parameters() if p.dim() >= 2]
 optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-3)
 warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
-loader = DataLoader(Letters(), batch_size=8, shuffle=True)
+loader = DataLoader(Letters(), batch_size=16, shuffle=True)
 
 trainer = capstan.torch.connect()
 model, optimizer, loader, warmup = trainer.prepare(model, optimizer, loader, warmup)

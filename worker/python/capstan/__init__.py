@@ -14,6 +14,7 @@ Or follow a job without taking part in it:
     for version in capstan.follow("10.0.0.5:29600"):
         print(version.step, accuracy(version.weights["w"]), version.done)
 """
+from capstan import abi
 from capstan.client import Client, Slot, Work, connect
 from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Rewound, Stale, Timeout, Unreachable, Unsupported)
 from capstan.hyper_parameters import HyperParameters
@@ -23,3 +24,11 @@ from capstan.tensors import Tensor, Tensors
 __all__ = ["Busy", "Client", "Corrupt", "Error", "HyperParameters", "Invalid", "Progress", "Reader", "Refused",
            "Rewound", "Slot", "Stale", "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Version", "Work",
            "connect", "follow"]
+
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # the library's: it is installed with this package
+        return str(abi.load().capstan_version().decode())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 NAME = "libcapstan_client.so.0"
+VERSION = 2  # of the structs and functions below: CAPSTAN_ABI_VERSION
 OK = 0
 
 Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
@@ -28,7 +29,8 @@ class Options(Sized):
 
 class Tensor(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t),
-                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32), ("group", c_uint64)]
+                ("initial", c_int), ("scale", c_float), ("no_weight_decay", c_int32), ("group", c_uint64),
+                ("statistic", c_uint64)]
 
 
 class HyperParameters(Sized):
@@ -142,6 +144,11 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(f"capstan's Python package needs {NAME}, which `cmake --install` puts into the same prefix: "
                           f"{error}") from error
+    library.capstan_abi_version.restype = c_uint32
+    found = library.capstan_abi_version()
+    if found < VERSION:
+        raise ImportError(f"{library._name} has interface {found}, and capstan's Python package needs {VERSION}: "
+                          "install both from one build")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, f"capstan_{name}")  # the one object that `library` keeps by this name
         function.argtypes = arguments

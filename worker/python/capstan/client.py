@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import logging
 import operator
 import os
 import socket
@@ -16,9 +15,8 @@ from capstan import abi
 from capstan.errors import Error, Invalid, Stale
 from capstan.handle import Handle, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
+from capstan.notices import log
 from capstan.tensors import INITIALS, Tensor, Tensors
-
-_log = logging.getLogger("capstan")
 
 
 def _notice(say: Callable[[str], object]) -> Any:
@@ -29,7 +27,8 @@ def _row(tensor: Tensor) -> abi.Tensor:
     shape = (ctypes.c_int64 * len(tensor.shape))(*map(operator.index, tensor.shape))
     return abi.Tensor(name=text_bytes("the tensor's name", tensor.name), shape=shape, dimensions=len(shape),
                       initial=INITIALS.index(tensor.initial), scale=tensor.scale,
-                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group))
+                      no_weight_decay=not tensor.weight_decay, group=operator.index(tensor.group),
+                      statistic=tensor.statistic)
 
 
 def _group_row(group: HyperParameters) -> abi.HyperParameters:
@@ -212,14 +211,15 @@ class Client:
         """
         self._handle.call("set_program_state", state, len(state))
 
-    def work(self) -> Iterator[Work]:
+    def work(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Work]:
         """Rounds until the job is done, each with its weights in place. The iteration ends when the last snapshot and the
         final weights are written.
 
         Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
-        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives.
+        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives, and
+        calls `meanwhile` now and then.
         """
-        while (work := self._next_work()) is not None:
+        while (work := self._next_work(meanwhile)) is not None:
             try:
                 patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
             except Stale:
@@ -260,9 +260,9 @@ class Client:
         self._handle.call("program_state", address, size)
         return ctypes.string_at(address, size.value) if size.value else b""
 
-    def _next_work(self) -> abi.Work | None:
+    def _next_work(self, meanwhile: Callable[[], None]) -> abi.Work | None:
         work = abi.Work()
-        patiently(lambda seconds: self._handle.call("next_work", seconds, work))
+        patiently(lambda seconds: self._handle.call("next_work", seconds, work), meanwhile=meanwhile)
         return None if work.done else work
 
     def _begin(self, slot: int, samples: int) -> Tensors:
@@ -287,18 +287,20 @@ class Client:
 
 def connect(coordinator: str, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
             join_seconds: float = 60.0,
-            on_notice: Callable[[str], object] = _log.warning) -> Client:
+            on_notice: Callable[[str], object] = log.warning) -> Client:
     """Asks the coordinator at "host:port" for its job.
 
     A newer process with this `worker` name takes over from an older one. `on_notice` gets lines for people (whom the
     client waits for, and since when) on a thread of the client's own.
 
     With `rank`, from 0, of `ranks`, as many as the job has slots, it alone computes slot `rank`, and the job waits for
-    it when it is lost; either every worker of a job has a rank, or none has.
+    it when it is lost; either every worker of a job has a rank, or none has. Its name is "rank-N" unless it is given one,
+    so that whoever is started in its place takes over.
     """
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
-    name = worker if worker is not None else f"{socket.gethostname()}-{os.getpid()}"
+    own = f"{socket.gethostname()}-{os.getpid()}" if rank is None else f"rank-{rank}"
+    name = worker if worker is not None else own
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", coordinator), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))

@@ -47,8 +47,10 @@ class Handle:
             raise error_of(code, self.function("last_error")(self.pointer).decode(errors="replace"))
 
 
-def patiently(call: Callable[[float], None], seconds: float | None = None) -> None:
-    """Until it is answered, or for so long. None: the job has the deadlines, and says whom it waits for."""
+def patiently(call: Callable[[float], None], seconds: float | None = None,
+              meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Until it is answered, or for so long. None: the job has the deadlines, and says whom it waits for. `meanwhile` is
+    called now and then."""
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     while True:
         left = deadline - time.monotonic()
@@ -57,3 +59,4 @@ def patiently(call: Callable[[float], None], seconds: float | None = None) -> No
         except Timeout:
             if left <= _SLICE_SECONDS:
                 raise
+        meanwhile()

@@ -24,6 +24,9 @@ class Tensor:
     scale: float = 0.0
     weight_decay: bool = True  # False: the optimizer's weight_decay spares it
     group: int = 0  # 0: the job file has its hyper-parameters; else Client.set_hyper_parameters has, as the group-th
+    # Not trained but observed, as batch-norm's running mean: a slot's gradient is the mean that it saw over its
+    # samples, without the loss scale; a step moves the kept value by a tenth of the way to the mean over all samples.
+    statistic: bool = False
 
     def __post_init__(self) -> None:
         if self.initial not in INITIALS:

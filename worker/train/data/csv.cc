@@ -6,12 +6,14 @@
 #include <string_view>
 
 #include "common/hash.h"
+#include "common/utf8.h"
 #include "worker/train/data/file_bytes.h"
 
 namespace capstan::train {
 
 namespace {
 
+constexpr std::size_t kHeadBytes = 4096;                     // that tell whether a file is text
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // what some programs begin a UTF-8 file with
 
 std::string_view Trim(std::string_view text) {
@@ -33,6 +35,7 @@ class CsvReader {
   CsvReader(std::string name, const CsvOptions& options) : name_(std::move(name)), options_(options) {}
 
   Result<FeatureTable<float>> Read(std::string_view text) {
+    CAPSTAN_RETURN_IF_ERROR(CheckText(text));
     if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
     while (!text.empty()) {
       const std::string_view line = Trim(TakeUntil('\n', &text));
@@ -46,6 +49,20 @@ class CsvReader {
   }
 
  private:
+  // A program or an image has control bytes soon; text has none but those between its words.
+  Status CheckText(std::string_view text) const {
+    const std::string_view head = text.substr(0, kHeadBytes);
+    for (std::size_t i = 0; i < head.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(head[i]);
+      if (byte >= 0x20 && byte != 0x7F) continue;
+      if (head[i] == '\n' || head[i] == '\r' || head[i] == '\t') continue;
+      return Invalid(name_ + ": is not text: its byte " + std::to_string(i) + " is " +
+                     PrintableLine(head.substr(i, 1)) +
+                     "; [data] kind = \"csv\" reads rows of numbers in ASCII or UTF-8, packed by gzip or not");
+    }
+    return {};
+  }
+
   std::string Where() const { return name_ + ":" + std::to_string(line_) + ": "; }
 
   Status ReadShape(std::string_view line) {
@@ -88,7 +105,7 @@ class CsvReader {
   Status ReadNumber(std::string_view text, std::size_t column, double* value) {
     const std::string_view digits = text.starts_with('+') && !text.starts_with("+-") ? text.substr(1) : text;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *value);
-    const std::string shown = "column " + std::to_string(column) + " is \"" + std::string(text.substr(0, 40)) + "\"";
+    const std::string shown = "column " + std::to_string(column) + " is \"" + PrintableLine(text.substr(0, 40)) + "\"";
     if (text.empty() || error != std::errc() || end != digits.data() + digits.size()) {
       const bool is_first = line_ == first_row_line_;
       return Invalid(Where() + shown + ", not a number" +
@@ -104,7 +121,7 @@ class CsvReader {
   Status AddLabel(std::string_view text, double value) {
     if (value < 0 || value >= kCsvClassesMax || value != std::floor(value)) {
       return Invalid(Where() + "the label in column " + std::to_string(label_) + " is " +
-                     std::string(text.substr(0, 40)) +
+                     PrintableLine(text.substr(0, 40)) +
                      "; classes are whole numbers from 0. Is [data] label_column right?");
     }
     table_.labels.push_back(static_cast<std::int32_t>(value));

@@ -49,7 +49,7 @@ Status Unreadable(const fs::path& path, int error) {
                    "open; raise the limit (ulimit -n), or join the files to fewer");
   }
   return Invalid(path.string() + ": cannot read the data: " + std::strerror(error) +
-                 "; check [data] path in the job file and, for a relative one, --data-root");
+                 "; check [data] path in the job file");
 }
 
 Status CheckRegular(const fs::path& path) {

@@ -38,7 +38,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define CAPSTAN_ABI_VERSION 1 /* rises when functions or fields are added; of the library: capstan_abi_version() */
+#define CAPSTAN_ABI_VERSION 2 /* rises when functions or fields are added; of the library: capstan_abi_version() */
 
 typedef enum capstan_code {
   CAPSTAN_OK = 0,
@@ -69,7 +69,8 @@ typedef struct capstan_options {
   const char* worker;      /* this worker's name; a newer process of that name takes over */
   double join_seconds;     /* until the coordinator has answered; 0: 60 */
   /* Lines for people: whom the client waits for, and since when. Called from a thread of the client's own, between
-   * capstan_connect and the end of capstan_free, with `context`. */
+   * capstan_connect and the end of capstan_free, with `context`. Null: they go to stderr, each after "capstan: "; who
+   * wants none gives a function that does nothing. */
   void (*on_notice)(void* context, const char* text);
   void* context;
   /* Number `rank`, counted from 1, of `ranks`, as many as the job has slots: this worker alone computes slot rank - 1,
@@ -89,6 +90,10 @@ typedef struct capstan_tensor {
   /* 0: the job file has its hyper-parameters; else those of this group, from 1 on, of all or of none. Of 8 bytes: an
    * older program's padding, which may hold anything, ends before it. */
   uint64_t group;
+  /* Since version 2. 1: not trained but observed, as batch-norm's running mean. A slot's "gradient" is the mean that it
+   * saw over its samples, without the loss scale; a step moves the kept value by a tenth of the way to the mean over all
+   * samples. It has a group where the others have one, and nothing of it counts. */
+  uint64_t statistic;
 } capstan_tensor;
 
 /* How the tensors of one group are updated; all finite and not negative, beta1 and beta2 below 1. */

@@ -6,8 +6,9 @@
 //         and the destructor does nothing.
 // Limits: up to 65536 tensors of fp32.
 // Fails:  every call ends by its deadline with kTimeout; whom the client waits for, and since when, is said every few
-//         seconds through on_notice. kInvalid: calls in an order or with numbers that cannot be. kRefused: the job
-//         does not want this worker, or has failed. kStale: the round is over, ask for the next one.
+//         seconds through on_notice, which prints it unless it is set. kInvalid: calls in an order or with numbers that
+//         cannot be. kRefused: the job does not want this worker, or has failed. kStale: the round is over, ask for the
+//         next one.
 // Why:    any program that can compute the gradient of numbered samples can be a worker. Who computes a slot, and how
 //         often, changes no bit of the result, as long as it depends on (step, slot) and the weights alone.
 //
@@ -67,12 +68,16 @@ struct WorkerDescription {
   const float* given = nullptr;
 };
 
+// To stderr, after "capstan: ".
+[[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
+
 struct ClientOptions {
   std::string coordinator;  // "host:port"
   std::string worker;       // this worker's name; a newer process of that name takes over
   std::chrono::milliseconds join_deadline{60'000};
-  // Lines for people, from the client's thread. Never called before Connect or after the destructor.
-  std::function<void(const std::string&)> on_notice = nullptr;
+  // Lines for people, from the client's thread: whom it waits for, and since when. Never called before Connect or after
+  // the destructor. Empty: nobody hears them.
+  std::function<void(const std::string&)> on_notice = PrintNotice;
   // This worker is number `rank`, from 0, of `ranks`, as many as the job has slots: it alone computes slot `rank`, and
   // the job waits for it when it is lost. Either every worker of a job has a rank, or none has.
   std::optional<std::uint32_t> rank = std::nullopt;

@@ -3,14 +3,16 @@
     import capstan.torch
     trainer = capstan.torch.connect("10.0.0.5:29600")
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
-    for x, y in loader:                      # until the job's last step
-        optimizer.zero_grad()
-        trainer.backward(criterion(model(x), y))
-        optimizer.step()
+    for epoch in range(10):
+        for x, y in loader:                  # one epoch of the job
+            optimizer.zero_grad()
+            trainer.backward(criterion(model(x), y))
+            optimizer.step()
         scheduler.step()
 
 The job file says how many steps there are, the global batch and its slots; the servers run the optimizer that the
-script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed.
+script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed. When the
+job is done, the model of each has the final weights, and BatchNorm's statistics with them.
 """
 from capstan.torch.grad_scaler import GradScaler
 from capstan.torch.trainer import Trainer, connect

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,29 @@ class Plan:
         generator = torch.Generator().manual_seed(key_of("epoch", self._seed, epoch))
         return torch.randperm(self._samples, generator=generator).tolist()  # type: ignore[no-any-return]
 
-    def pieces(self, step: int, slot: int) -> Iterator[Piece]:
-        epoch, within = divmod(step, self.steps_per_epoch)
+    def _share(self, within: int, slot: int) -> tuple[int, int]:
+        """What a slot of the epoch's step number `within` has of the epoch's order."""
         begin = within * self._global_batch
         count = min(self._samples - begin, self._global_batch)
         first, end = (begin + count * part // self._slots for part in (slot, slot + 1))
+        return first, end
+
+    def samples_in(self, step: int) -> int:
+        """Of all slots together."""
+        begin = step % self.steps_per_epoch * self._global_batch
+        return min(self._samples - begin, self._global_batch)
+
+    def batches_per_epoch(self, slots: Sequence[int]) -> int:
+        """How often these slots are handed something out in an epoch."""
+        def batches(within: int) -> int:
+            shares = (self._share(within, slot) for slot in slots)
+            return sum(-(-(end - first) // self._batch) for first, end in shares)
+
+        return (self.steps_per_epoch - 1) * batches(0) + batches(self.steps_per_epoch - 1)
+
+    def pieces(self, step: int, slot: int) -> Iterator[Piece]:
+        epoch, within = divmod(step, self.steps_per_epoch)
+        first, end = self._share(within, slot)
         samples = self._order(epoch)[first:end]
         for index, at in enumerate(range(0, max(len(samples), 1), self._batch)):
             yield Piece(step, slot, index, tuple(samples[at:at + self._batch]), len(samples),

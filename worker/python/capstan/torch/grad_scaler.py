@@ -16,10 +16,12 @@ class GradScaler:
 
     The job has worker.precision = "fp16": the scale begins at 65536, a step in which any process has a gradient that is
     not finite is skipped by all and halves it, 2000 good steps double it. Servers unscale, in float32, after adding.
+    Where `enabled` is False, calls do nothing, as torch's.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
-        if trainer.client.job.get("worker", {}).get("precision") != "fp16":
+    def __init__(self, trainer: Trainer, enabled: bool = True) -> None:
+        self._enabled = enabled
+        if enabled and trainer.client.job.get("worker", {}).get("precision") != "fp16":
             raise Invalid('the job computes without a loss scale; set worker.precision = "fp16" in the job file')
         self._trainer = trainer
 
@@ -28,8 +30,13 @@ class GradScaler:
         return loss
 
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
-        raise Unsupported("unscale_(): gradients have left already when it is called; the servers unscale, and clip by "
-                          "the norm of the whole where the job file sets optimizer.clip_norm")
+        if not self._enabled:
+            return
+        if self._trainer.client.job["optimizer"].get("clip_norm"):
+            return  # the servers unscale, and clip by the norm of the whole
+        raise Unsupported("unscale_(): gradients have left already when it is called, and the servers unscale them. "
+                          "Where it stands before a clip_grad_norm_(), set optimizer.clip_norm in the job file, and "
+                          "leave out clip_grad_norm_(); else leave it out")
 
     def step(self, optimizer: torch.optim.Optimizer, *arguments: Any, **options: Any) -> None:
         """optimizer.step(): whether the step counts is known when all processes' gradients are in."""
@@ -40,10 +47,10 @@ class GradScaler:
 
     def get_scale(self) -> float:
         """Of the round under way."""
-        return self._trainer.loss_scale
+        return self._trainer.loss_scale if self._enabled else 1.0
 
     def is_enabled(self) -> bool:
-        return True
+        return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: scale and count of good steps are in the job's snapshots."""

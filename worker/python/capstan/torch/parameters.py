@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from capstan.errors import Unsupported
 from capstan.tensors import Tensors
+from capstan.torch.sent import Sent
 
 
-def copied(memory: memoryview[float], parameter: torch.nn.Parameter) -> torch.Tensor:
-    """On the parameter's device."""
+def copied(memory: memoryview[float], tensor: torch.Tensor) -> torch.Tensor:
+    """On the tensor's device, in its order of memory."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
         values = torch.frombuffer(memory, dtype=torch.float32)
-    return values.view(parameter.shape).to(parameter.device, copy=True)  # type: ignore[no-any-return]
+    return torch.empty_like(tensor, requires_grad=False).copy_(values.view(tensor.shape))
 
 
-def buffer_of(parameter: torch.nn.Parameter) -> tuple[torch.Tensor, memoryview[float]]:
-    """The parameter's values and a view of them; the first owns the memory."""
-    values = parameter.detach().cpu().resolve_neg().contiguous()
+def buffer_of(tensor: torch.Tensor) -> tuple[torch.Tensor, memoryview[float]]:
+    """The tensor's values and a view of them; the first owns the memory."""
+    values = tensor.detach().cpu().resolve_neg().contiguous()
     memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
     return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
 
@@ -38,15 +38,6 @@ def digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-class _Sent(torch.Tensor):
-    """Stands where a gradient was, until step(): whoever wants to clip it there must hear that it has left."""
-
-    @classmethod
-    def __torch_function__(cls, *_: object) -> Any:
-        raise Unsupported("the gradients have left: backward() sends them. Clipping by their norm is the job file's "
-                          "optimizer.clip_norm")
-
-
 class Parameter:
     """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
 
@@ -54,7 +45,7 @@ class Parameter:
         self.name, self.parameter, self.index, self.group = name, parameter, index, group
         self.has_gradient = False  # of the slot under way, in the client's memory
         self.final = False  # all of it is there
-        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(_Sent)
+        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(Sent)
         self._node: Any = None
         self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
 
@@ -71,6 +62,11 @@ class Parameter:
     def clear_gradient(self) -> None:
         self.parameter.grad = None
 
+    def has_own_gradient(self) -> bool:
+        """One that has not been taken: the script's own backward() made it."""
+        gradient = self.parameter.grad
+        return gradient is not None and gradient is not self._left
+
     def call_when_ready(self, call: Callable[[Parameter], None]) -> None:
         if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
             self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
@@ -78,3 +74,25 @@ class Parameter:
         # Before torch 2.1: the node that adds to the gradient, which lives as long as it is held.
         self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
         self._node.register_hook(lambda *_: call(self))
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill its memory, in whichever order (channels_last is one)."""
+    wanted = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
+        if stride != wanted:
+            return False
+        wanted *= size
+    return True
+
+
+def lay_over(parameters: list[Parameter], weights: Tensors) -> None:
+    """The parameters' values are these from now on: on the CPU in the same memory; elsewhere, and in another order of
+    memory (channels_last), copies."""
+    with torch.no_grad():
+        for entry in parameters:
+            values = entry.view(weights)
+            if entry.parameter.device.type != "cpu" or not entry.parameter.is_contiguous():
+                entry.parameter.copy_(values)
+            elif entry.parameter.data_ptr() != values.data_ptr():
+                entry.parameter.data = values

@@ -2,6 +2,7 @@
 hyper-parameters of its groups. What they would compute otherwise is refused by name."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +51,23 @@ def _has_stepped(state: dict[str, Any]) -> bool:
     return float(state.get("step", 0)) > 0 or state.get("momentum_buffer") is not None
 
 
+def _rule_for(kind: type) -> Rule | None:
+    """Of the class, or of the one whose step() it has."""
+    for known, rule in _RULES.items():
+        if issubclass(kind, known) and (kind is known or _same_step(kind, known)):
+            return rule
+    return None
+
+
+def _same_step(kind: type, known: type) -> bool:
+    """torch wraps the step() of a class when it makes the first object of it."""
+    return inspect.unwrap(kind.step) is inspect.unwrap(known.step)  # type: ignore[attr-defined]
+
+
 def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
     """`kind`: the job file's optimizer.kind."""
     name = type(optimizer).__name__
-    rule = _RULES.get(type(optimizer))
+    rule = _rule_for(type(optimizer))
     if rule is None:
         known = ", ".join(known.__name__ for known in _RULES)
         raise Unsupported(f"the servers do not run {name}; they run torch.optim's {known}")

@@ -2,17 +2,22 @@
 process asks for a step has it, after a step back and a new start too."""
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from capstan.errors import Invalid, Unsupported
 from capstan.hyper_parameters import HyperParameters
+from capstan.torch.interval import Interval
 from capstan.torch.kept_state import from_json, is_code, to_json
 
+_MEASURES = ("ReduceLROnPlateau depends on what one process measures, and the job's learning rate would differ from "
+             "process to process: use a scheduler that steps by itself, like StepLR")
 _REPLACED = ("step", "state_dict", "load_state_dict")
 
 
@@ -21,8 +26,7 @@ def _check(scheduler: Any) -> None:
     name = type(scheduler).__name__
     for part in (scheduler, *getattr(scheduler, "_schedulers", ())):
         if isinstance(part, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise Unsupported("ReduceLROnPlateau depends on what one process measures; use a scheduler that steps by "
-                              "itself")
+            raise Unsupported(_MEASURES)
     missing = [method for method in _REPLACED if not hasattr(scheduler, method)]
     if missing:
         raise Unsupported(f"{name} has no {missing[0]}(), by which the job keeps it with each step; use one of "
@@ -33,42 +37,60 @@ def _check(scheduler: Any) -> None:
                               "a scheduler that steps by itself")
 
 
-class Schedule:
-    """Owns the script's scheduler. Its step() does nothing from now on: only committed steps count."""
+def refuse_unknown(optimizer: torch.optim.Optimizer) -> None:
+    """ReduceLROnPlateau leaves no mark on its optimizer before torch 2.2: it is looked for."""
+    for holder in gc.get_referrers(optimizer):
+        owners = gc.get_referrers(holder) if isinstance(holder, dict) else [holder]
+        for owner in owners:
+            if isinstance(owner, torch.optim.lr_scheduler.ReduceLROnPlateau) and owner.optimizer is optimizer:
+                raise Unsupported(_MEASURES)
 
-    def __init__(self, scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
+
+class Schedule:
+    """Owns the script's scheduler. Its step() only says how often it is to act: committed steps count."""
+
+    def __init__(self, scheduler: Any, optimizer: torch.optim.Optimizer, interval: Interval) -> None:
         _check(scheduler)
         if getattr(scheduler, "optimizer", optimizer) is not optimizer:
             raise Invalid("the scheduler is another optimizer's than the one that is given to prepare()")
         self._optimizer = optimizer
-        self._advance, self._state, self._load = scheduler.step, scheduler.state_dict, scheduler.load_state_dict
+        self._act, self._state, self._load = scheduler.step, scheduler.state_dict, scheduler.load_state_dict
         self._name = type(scheduler).__name__
+        self.interval = interval
+        self.acts = False  # just now: only then does torch's own code look at the optimizer's step()
         self._begin = self._now()
         self._step = 0
         self._told = array("q")  # by step, a hash of what this process told the servers
         self._is_told = bytearray()  # by step: not where it had no slot
-        scheduler.step = lambda *_, **__: None
         scheduler.state_dict = self._state_to_save
         scheduler.load_state_dict = self._refuse_state
+        self.call_at_step(scheduler, lambda: None)
+
+    @staticmethod
+    def call_at_step(scheduler: Any, call: Callable[[], object]) -> None:
+        """What the script's scheduler.step() does from now on."""
+        scheduler.step = lambda *_, **__: call()
 
     def go_to(self, step: int, kept: bytes) -> None:
-        """As it is when step `step` begins: as the job kept it, where it did; else stepped so often."""
+        """As it is when step `step` begins: as the job kept it, where it did; else after so many steps."""
         if kept:
             if kept != self._now():
                 self._restore(kept)
+                self._adopt(kept)
             self._step = step
             return
+        if step > 0 and self.interval.word is None:
+            raise Invalid(f"the job is at step {step}, and nothing says how often {self._name} acts: write "
+                          'prepare(..., scheduler_interval="step") or "epoch"')
         if step < self._step:
             self._restore(self._begin)
             self._step = 0
         while self._step < step:
-            self._advance()
-            self._step += 1
+            self._go_on()
 
     def after(self) -> bytes:
-        """Steps it: what the job is to keep with the step that is under way."""
-        self._advance()
-        self._step += 1
+        """What the job is to keep with the step that is under way: as it is when that has ended."""
+        self._go_on()
         return self._now()
 
     def check_told(self, step: int, groups: list[HyperParameters]) -> None:
@@ -84,11 +106,26 @@ class Schedule:
                               "job a scheduler that keeps there all that its numbers depend on")
         self._told[step], self._is_told[step] = told, True
 
+    def _go_on(self) -> None:
+        if self.interval.acts_after(self._step):
+            self.acts = True
+            try:
+                self._act()
+            finally:
+                self.acts = False
+        self._step += 1
+
+    def _adopt(self, kept: bytes) -> None:
+        word = json.loads(kept).get("interval")
+        if word is not None:
+            self.interval.adopt(word)
+
     def _now(self) -> bytes:
         """With the groups' numbers, which schedulers change by what they are. In one order, whoever says it."""
         name, groups = self._name, self._optimizer.param_groups
         return json.dumps({
             "scheduler": name,
+            "interval": self.interval.word,
             "state": self._kept(self._state_to_save(), f"{name}.state_dict()"),
             "groups": [self._kept({option: value for option, value in group.items() if option != "params"},
                                   f"group {index} of the optimizer") for index, group in enumerate(groups)],

@@ -1,27 +1,38 @@
 """The trainer: a script's model, optimizer, loader and scheduler as a worker of a job."""
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 import capstan.client
 from capstan.client import Client, Slot, Work
-from capstan.errors import Error, Invalid, Rewound, Unsupported
-from capstan.reader import Reader, Version
-from capstan.tensors import Tensor, Tensors
+from capstan.errors import Error, Invalid, Rewound
+from capstan.torch import messages
+from capstan.torch.arguments import Arguments
 from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
-from capstan.torch.parameters import Parameter, buffer_of, copied, digest_of
-from capstan.torch.rules import Rule, rule_of
-from capstan.torch.schedule import Schedule
-from capstan.torch.staging import Staging
+from capstan.torch.declaration import declare
+from capstan.torch.gradients import Gradients
+from capstan.torch.identity import Identity
+from capstan.torch.interval import Interval
+from capstan.torch.last_version import LastVersion
+from capstan.torch.optimizer_calls import Step, replace_calls
+from capstan.torch.passes import Batches, Handout, Passes
+from capstan.torch.rates import Rates
+from capstan.torch.rounds import Rounds
+from capstan.torch.rules import rule_of
+from capstan.torch.schedule import Schedule, refuse_unknown
+from capstan.torch.statistics import Wishes
+from capstan.torch.tally import Tally
+from capstan.torch.values import Values
+from capstan.torch.weighing import Weighing
 
 _log = logging.getLogger("capstan")
 
@@ -32,536 +43,460 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. With `rank`, from 0, of
-    `ranks` this process has slot `rank` for itself, and the job waits for it when it is lost. Without a coordinator
-    nothing is trained.
+    `ranks` this process has slot `rank` for itself, and the job waits for it when it is lost; its name is "rank-N" then,
+    so that whoever is started in its place takes over. Without a coordinator nothing is trained.
     """
     address = coordinator if coordinator is not None else os.environ.get("CAPSTAN_COORDINATOR")
     if not address:
         raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
                       "CAPSTAN_COORDINATOR; nothing is trained without one")
     worker = worker if worker is not None else os.environ.get("CAPSTAN_WORKER")
-    return Trainer(capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
-                                          on_notice=on_notice), address)
+    identity = Identity.given(rank, ranks)
+    client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
+                                    on_notice=on_notice)
+    return Trainer(client, address, identity)
 
 
 class Trainer:
     """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
 
-    def __init__(self, client: Client, address: str) -> None:
+    def __init__(self, client: Client, address: str, identity: Identity = Identity()) -> None:
         self.client = client
-        self._address = address
+        self._address, self._identity = address, identity
         self._job = client.job
-        self._parameters: list[Parameter] = []
-        self._staging = Staging([])  # of their gradients
-        self._taking = threading.Lock()  # backward() has a thread for each device
-        self._optimizer: torch.optim.Optimizer | None = None
-        self._rule: Rule | None = None
+        self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
+        self._tally = Tally()  # of the slot under way
+        self._weighing = Weighing(self._job["job"], None)  # of losses
+        self._values: Values | None = None
+        self._gradients = Gradients([])
+        self._rates: Rates | None = None  # None: prepare() has not come yet
         self._schedule: Schedule | None = None
-        self._fetcher: Fetcher | None = None
-        self._rounds: Iterator[Work] = iter(())
-        self._work: Work | None = None  # the round under way
-        self._rest: Iterator[Slot] = iter(())  # its slots that have not begun
-        self._rates_told = False  # the hyper-parameters of this round
-        self._slot: Slot | None = None  # the slot under way
-        self._piece: Piece | None = None  # of it, which the prepared loader has handed out, until its backward()
-        self._pieces_to_come = False  # of it: gradients are not final yet
-        self._in_backward = False  # gradients are the slot's
-        self._refusal: Exception | None = None  # of a gradient
-        self._failed = False  # a slot's gradients are half there, and have left in part
-        self._gradient: Tensors | None = None  # the slot's; None: backward() has not begun it
-        self._slot_samples = 0
-        self._computed = 0  # samples of the slot whose gradients are in
-        self._loss_sum = 0.0
-        self._metrics: dict[str, tuple[float, float]] = {}  # of the slot
-        self._reader: Reader | None = None  # for the last version
+        self._last: LastVersion | None = None
+        self._passes: Passes | None = None  # over a prepared loader
+        self._handout: Handout | None = None  # of its batches
         self._replays = False  # whoever asks for samples follows the job where it goes
-        self.done = False  # the job's last step is taken
+        self._follows = False  # the loop begins where the job is
+        self._held_back = False  # the slot under way ends when the script has shown how often its scheduler acts
+        self._has_left = False
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
-    def prepare(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any] | None = None,
-                scheduler: Any = None) -> Any:
-        """Makes them the job's: returns the same model, optimizer and scheduler, and a loader of the job's batches.
+    def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
+                unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
+        """prepare(model, optimizer[, loader][, scheduler]), in any order: makes them the job's, and returns them in the
+        same order, a loader of the job's batches in place of the first one; further loaders stay as they are.
 
-        The weights are the job's from now on. The first process to come gives the first ones, and they are on the
-        servers' disks before the first step. optimizer.step() pushes; scheduler.step() does nothing, the scheduler
-        follows the committed steps. Without a loader, ask for work with slots(), or take the samples where you like:
-        then a job that has to go back raises Rewound from step().
+        The weights are the job's from now on. Rank 0 gives the first ones, or without ranks the process whose name comes
+        first, and they are on the servers' disks before the first step. optimizer.step() pushes. The scheduler follows the committed steps: it acts
+        after each step or each epoch, as `scheduler_interval` says or as the script calls it. Without a loader, ask for
+        work with slots(), or take the samples where you like: then a job that has to go back raises Rewound from step(),
+        and one that is under way already is refused unless `resumes` says that the loop begins at global_step.
+
+        BatchNorm's statistics and spectral_norm's vectors are the job's, too. Another buffer that changes is refused,
+        unless `buffers` has a pattern of its name: "mean", the job keeps the mean over a step's slots; "local", it
+        stays this process's own. With unused="zero" a parameter has a gradient of 0 where a slot's loss does not depend
+        on it.
         """
-        if self._optimizer is not None:
-            raise Invalid("prepare() comes once; a second model is a second job with a trainer of its own")
-        self._rule = rule_of(optimizer, self._job["optimizer"]["kind"])
-        self._optimizer = optimizer
-        if loader is not None:
-            self._replays = True
-            self._fetcher = Fetcher(loader, seed=self._job["job"]["seed"], steps=self._job["job"]["steps"],
-                                    global_batch=self._job["job"]["global_batch"], slots=self._job["job"]["slots"])
-        if scheduler is not None:
-            self._schedule = Schedule(scheduler, optimizer)
-        elif hasattr(optimizer.step, "_with_counter") or hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+        if self._rates is not None:
+            raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
+                          "torch.nn.ModuleList([first, second]); or train the second in a job and a trainer of its own")
+        things = Arguments.sort(given, named)
+        rule = rule_of(things.optimizer, self._job["optimizer"]["kind"])
+        self._follows = resumes
+        fetcher = self._take_over(things.loader) if things.loader is not None else None
+        if things.scheduler is not None:
+            interval = Interval(scheduler_interval, self._passes and self._passes.steps_per_epoch,
+                                type(things.scheduler).__name__)
+            self._schedule = Schedule(things.scheduler, things.optimizer, interval)
+            self._schedule.call_at_step(things.scheduler, self._scheduler_steps)
+        elif scheduler_interval is not None:
+            raise Invalid("scheduler_interval says how often a scheduler acts, and prepare() was given none")
+        elif hasattr(things.optimizer.step, "_with_counter") or hasattr(things.optimizer.step, "_wrapped_by_lr_sched"):
             raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
-        self._declare(model)
-        self._staging = Staging(self._parameters)
-        self._replace_calls(optimizer)
+        refuse_unknown(things.optimizer)
+        self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers))
+        self._gradients = Gradients(self._values.parameters, unused)
+        self._rates = Rates(self.client, things.optimizer, rule, self._schedule)
+        self._last = LastVersion(self._address, self._job, self._values, things.optimizer, rule)
+        schedule = self._schedule
+        replace_calls(things.optimizer, Step(self.step, lambda: schedule is not None and schedule.acts),
+                      self._take_optimizer_state)
         self._say_topology()
-        for entry in self._parameters:
-            entry.call_when_ready(self._gradient_is_ready)
-        self._rounds = self.client.work()
-        self._next_round()
-        wanted = (model, optimizer, None if loader is None else Batches(self), scheduler)
-        return tuple(item for item in wanted if item is not None)
+        atexit.register(_at_exit, weakref.ref(self), os.getpid())
+        self._rounds.open()
+        return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan))
 
     def slots(self) -> Iterator[Slot]:
         """The slots to compute until the job is done: for each, samples that follow from slot.key alone, then
         backward() and step(). Steps may come again, also earlier ones."""
         self._must_be_prepared()
-        self._replays = True
-        self._next_slot_or_round()
-        while (slot := self._slot) is not None:
+        self._replays = self._follows = True
+        self._rounds.next_slot()
+        while (slot := self._rounds.slot) is not None:
             seed_generators(key_of("compute", *slot.key, 0))
             yield slot
-            if self._slot is slot:
-                raise Invalid(f"slot {slot.index} was handed out, and step() has not ended it")
+            self._loop_goes_on()
+            if self._rounds.slot is slot:
+                raise Invalid(f"slot {slot.index} was handed out, and step() has not ended it; trainer.skip() passes over "
+                              "it")
 
-    def backward(self, loss: torch.Tensor, samples: int | None = None) -> None:
+    def epochs(self, count: int | None = None) -> Iterator[int]:
+        """The job's epochs from where it is now, until it is done or `count` of them are over: one pass over the prepared
+        loader for each."""
+        self._must_be_prepared()
+        if self._passes is None:
+            raise Invalid("epochs() are of a prepared loader: give prepare() one, or take work from slots()")
+        epoch = self.global_step // self._passes.steps_per_epoch
+        while not self.done and (count is None or epoch < count):
+            self._passes.expect(epoch)
+            yield epoch
+            self._loop_goes_on()
+            if self._passes.is_expected:
+                raise Invalid(f"epoch {epoch} had no pass over the prepared loader, and epochs() would not end")
+            epoch = max(epoch + 1, self.global_step // self._passes.steps_per_epoch)
+
+    def backward(self, loss: torch.Tensor, samples: int | None = None, *, reduction: str | None = None,
+                 divided: bool | None = None) -> None:
         """loss.backward(), and gradients leave as they become final. `loss` is a mean over `samples` samples, which
-        the prepared loader knows by itself."""
+        the prepared loader knows by itself; with reduction="sum" their sum, whose gradient over the global batch is the
+        step's, as PyTorch alone has it. With `divided` the losses of a slot's pieces add up to the slot's."""
         self._must_have_a_slot()
-        count = self._samples_of(samples)
-        self._must_have_no_gradients()
-        if self._gradient is None:
-            self._begin(count if self._piece is None else self._piece.slot_samples)
-        self._piece = None
-        scale = self.loss_scale * count / self._slot_samples
-        with self._all_or_nothing():
-            self._in_backward = True
-            try:
-                torch.autograd.backward([loss if scale == 1 else torch.mul(loss, scale)])
-            finally:
-                self._in_backward = False
-            if self._refusal is not None:
-                raise self._refusal
-            self._put_arrived(wait=True)
-            if not self._pieces_to_come:
-                self._send_the_rest()
-        self._computed += count
-        self._loss_sum += float(loss.detach()) * count
+        counts = self._weighing.samples(self.global_step, self._piece, samples, self._tally)
+        self._gradients.must_be_clear()
+        weight = self._weighing.weight(loss, counts, self._tally, reduction, divided)
+        if not self._gradients.begun:
+            self._begin(counts.slot)
+        if self._handout is not None and self._passes is not None:
+            self._handout.let_go()
+            self._passes.has_computed()
+        scale = self.loss_scale * weight.gradient
+        with self._gradients.all_or_nothing():
+            self._gradients.compute(loss if scale == 1 else torch.mul(loss, scale), last=not self._tally.more_to_come)
+        self._tally.computed += counts.loss
+        self._tally.loss_sum += float(loss.detach()) * weight.loss
 
     @contextlib.contextmanager
-    def accumulate(self, samples: int) -> Iterator[None]:
-        """The calls of backward() inside are of pieces of one slot, which has `samples` samples in all. A prepared
-        loader does it by itself: it hands a slot out in pieces of its batch_size."""
-        if self._fetcher is not None:
+    def accumulate(self, samples: int, *, divided: bool | None = None) -> Iterator[None]:
+        """The calls of backward() inside are of pieces of one slot, which has `samples` samples in all; each loss is the
+        mean over its own, or with `divided` that mean divided by the number of calls. A prepared loader does it by itself:
+        it hands a slot out in pieces of its batch_size."""
+        if self._handout is not None:
             raise Invalid("a prepared loader accumulates by itself: give it a batch_size below global_batch / slots")
         self._must_have_a_slot()
-        if self._gradient is not None:
+        if self._gradients.begun:
             raise Invalid("accumulate() comes once before each step(), and before backward()")
         self._begin(samples)
-        with self._all_or_nothing():
-            self._pieces_to_come = True
+        with self._gradients.all_or_nothing():
+            self._tally.more_to_come, self._tally.divided = True, divided
             yield
-            self._pieces_to_come = False
-            if self._computed != samples:
-                raise Invalid(f"accumulate({samples}) saw gradients of {self._computed} samples")
-            self._send_the_rest()
+            self._tally.more_to_come = False
+            if self._tally.computed != samples:
+                raise Invalid(f"accumulate({samples}) saw gradients of {self._tally.computed} samples")
+            self._gradients.send_the_rest()
 
     def step(self) -> bool:
         """What optimizer.step() does now: ends the slot. When that was the round's last one, the next round's weights
         are in place on return; gradients may be overwritten then, and not before. False: the job is done."""
         self._must_be_prepared()
-        self._must_be_whole()
-        if self._piece is not None or self._slot is None or self._gradient is None:
-            raise Invalid("step() comes after backward()")
-        if self._pieces_to_come:
+        self._gradients.must_be_whole()
+        self._loop_goes_on()
+        if self._rounds.slot is None or not self._gradients.begun or self._piece is not None:
+            raise Invalid(messages.PLAIN_BACKWARD if self._gradients.of_the_script() else messages.NO_BACKWARD)
+        if self._schedule is not None:
+            self._schedule.interval.optimizer_steps()
+        if self._tally.more_to_come:
+            if self._handout is not None:
+                self._handout.stepped = True
             return True
-        for entry in self._parameters:
-            entry.clear_gradient()
-        slot, self._slot, self._gradient = self._slot, None, None
-        self._ask_for_the_last_version()
-        self._keep_schedule(slot)
-        slot.end(self._loss_sum, predictions=self._computed, metrics=self._metrics)
-        self._next_slot_or_round()
+        undecided = self._schedule is not None and self._schedule.interval.word is None
+        if undecided and self._rounds.is_last(self._rounds.slot):
+            self._held_back = True
+            return True
+        self._end_slot()
         return not self.done
+
+    def skip(self) -> None:
+        """Passes over the batch that the loop has: it adds nothing to the step's gradient."""
+        self._must_be_prepared()
+        if self._rounds.slot is None or (self._handout is not None and self._piece is None):
+            raise Invalid("skip() passes over the batch that the loop has, before its backward()")
+        if self._handout is not None and self._passes is not None:
+            self._handout.let_go()
+            self._handout.stepped = True
+            self._passes.has_computed()
+        if self._tally.more_to_come:
+            return
+        if not self._gradients.begun:
+            self._skip_slot()
+            return
+        with self._gradients.all_or_nothing():
+            self._gradients.send_the_rest()
+        self._end_slot()
 
     def log(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         """Pairs (sum, weight) by name, between backward() and step(): the job shows sum / weight over all slots of the
         step. What several pieces of a slot say of one name is added up."""
-        if self._slot is None or self._gradient is None:
+        if self._rounds.slot is None or not self._gradients.begun:
             raise Invalid("log() comes between backward() and step()")
-        for name, (total, weight) in metrics.items():
-            sums = self._metrics.get(name, (0.0, 0.0))
-            self._metrics[name] = sums[0] + float(total), sums[1] + float(weight)
+        self._tally.log(metrics)
 
     def barrier(self, seconds: float | None = None) -> None:
         """Until every worker of the job has called it; see Client.barrier."""
         self.client.barrier(seconds)
 
-    def close(self, reason: str = "the script is done") -> None:
-        """Leaves the job in good order; others take over its slots."""
-        self.client.leave(reason)
+    def close(self, reason: str | None = None) -> None:
+        """Leaves the job in good order; others take over its slots. A script that ends without a `reason` before the job
+        is done is told so."""
+        if self._has_left:
+            return
+        self._has_left = True
+        if reason is None and self._rates is not None and not self.done:
+            per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
+            _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
+            reason = f"its script ended at step {self.global_step} of {self._steps}"
+        if self._last is not None:
+            self._last.close()
+        self.client.leave(reason or "the script is done")
 
     def __enter__(self) -> Trainer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with contextlib.suppress(Error):  # what ended the block is what its caller must hear
-            self.close("the script is done" if kind is None else f"{kind.__name__} ended it")
+            self.close(None if kind is None else f"{kind.__name__} ended it")
+
+    @property
+    def done(self) -> bool:
+        """The job's last step is taken."""
+        return self._rounds.done
 
     @property
     def global_step(self) -> int:
         """The step under way: so many are committed."""
-        return self._work.step if self._work is not None else int(self._job["job"]["steps"])
+        return self._rounds.work.step if self._rounds.work is not None else self._steps
 
     @property
     def loss_scale(self) -> float:
         """What the loss of this round is multiplied with; 1 where the job has none."""
-        return self._work.loss_scale if self._work is not None else 1.0
+        return self._rounds.work.loss_scale if self._rounds.work is not None else 1.0
+
+    @property
+    def rank(self) -> int:
+        """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it
+        is started again. A process that was started by hand has the number of its first slot, from prepare() on, and
+        another one when slots move."""
+        if self._identity.rank is None and self._rates is None:
+            raise Invalid("this process has no number before prepare(): it has neither connect(rank=...) nor the index that "
+                          "capstan launch gives its programs; ask after prepare()")
+        return self._identity.rank_with(self._rounds.own_slots())
+
+    @property
+    def ranks(self) -> int:
+        """How many numbers there are: those of connect() or of capstan launch, else the job's slots."""
+        return self._identity.ranks or int(self._job["job"]["slots"])
+
+    @property
+    def is_main(self) -> bool:
+        """Of one process: number 0. Without numbers it is the one that computes slot 0, which another one does when this
+        one is lost."""
+        return self.rank == 0
+
+    # ---- the job's life: each of these is called in one place --------------------------------------------------------
+
+    def _round_begins(self, work: Work, before: Work | None) -> None:
+        """The weights of a round are in the client's memory: the script's model has them on return."""
+        assert self._rates is not None and self._values is not None
+        self._rates.round_begins()
+        if self._schedule is not None:
+            self._schedule.go_to(work.step, work.program_state)
+        self._values.round_begins(work.step, self.client.weights_in_place)
+        if before is not None and before.generation != work.generation and work.step <= before.step:
+            self._went_back(work)
+
+    def _begin(self, samples: int) -> None:
+        """A slot begins to be computed: nothing of it has left."""
+        slot = self._rounds.slot
+        assert slot is not None
+        self._weighing.look_at_slot(slot, samples)
+        self._tell_rates(slot)
+        self._tally.samples = samples
+        self._gradients.begin(slot, samples)
+
+    def _end_slot(self) -> None:
+        """A slot is computed: its gradients are the client's, and the next slot or round begins."""
+        self._held_back = False
+        assert self._values is not None
+        self._values.slot_ends(self.global_step, self._gradients.memory)
+        self._gradients.end()
+        slot, tally = self._rounds.take_slot(), self._tally
+        self._keep(slot)
+        slot.end(tally.loss_sum, predictions=tally.computed, metrics=tally.metrics)
+        self._go_on()
+
+    def _waits(self) -> None:
+        """For a round: who has no slots until the job's end wants its last weights all the same."""
+        if self._last is not None:
+            self._last.go_on_asking()
+
+    def _job_ends(self) -> None:
+        """The last step is committed: the script's model has its weights on return."""
+        assert self._last is not None
+        if self._schedule is not None and self._schedule.interval.word is not None:
+            self._schedule.go_to(self._steps, b"")
+        self._last.take()
 
     # ---- beginning --------------------------------------------------------------------------------------------------
 
-    def _declare(self, model: torch.nn.Module) -> None:
-        assert self._optimizer is not None
-        groups = {id(parameter): index for index, group in enumerate(self._optimizer.param_groups)
-                  for parameter in group["params"]}
-        for name, module in model.named_modules():
-            if getattr(module, "track_running_stats", False):
-                raise Unsupported(f'"{name}" ({type(module).__name__}) keeps running statistics, which the job would '
-                                  "lose; make it with track_running_stats=False, or use a norm without them")
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                self._check_parameter(name, parameter, groups)
-                self._parameters.append(Parameter(name, parameter, len(self._parameters), groups.pop(id(parameter))))
-        if groups:
-            raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, or are frozen")
-        if not self._parameters:
-            raise Invalid("the model has no parameter to train")
-        tensors = [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
-                   for entry in self._parameters]
-        # What is not trained has to be the same everywhere.
-        frozen = digest_of((name, tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]
-                            if not tensor.requires_grad)
-        first = {entry.name: buffer_of(entry.parameter) for entry in self._parameters}
-        self.client.declare(
-            tensors, given={name: memory for name, (_, memory) in first.items()},
-            numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
-                          f"{self._parameters[0].parameter.device.type}",
-            numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
-            data_fingerprint=key_of(frozen, self._fetcher and self._fetcher.fingerprint))
+    @property
+    def _steps(self) -> int:
+        return int(self._job["job"]["steps"])
 
-    @staticmethod
-    def _check_parameter(name: str, parameter: torch.nn.Parameter, groups: dict[int, int]) -> None:
-        if id(parameter) not in groups:
-            raise Invalid(f'parameter "{name}" is in no group of the optimizer: add it, or freeze it with '
-                          "requires_grad_(False)")
-        if parameter.dtype != torch.float32:
-            raise Unsupported(f'parameter "{name}" is of {parameter.dtype}; the servers keep float32: leave the model '
-                              "in float32 and compute in less with torch.autocast")
-        if not parameter.is_contiguous():
-            raise Unsupported(f'parameter "{name}" is not contiguous (strides {parameter.stride()}); make it so before '
-                              "prepare()")
-
-    def _replace_calls(self, optimizer: torch.optim.Optimizer) -> None:
-        clear, state_dict = optimizer.zero_grad, optimizer.state_dict
-
-        def step(closure: Any = None) -> None:
-            if closure is not None:
-                raise Unsupported("step(closure): the servers run the optimizer and call nothing back")
-            self.step()
-
-        def zero_grad(set_to_none: bool = True) -> None:
-            clear(set_to_none=True)  # one that is zero would be a gradient that no slot asked for
-
-        def state_dict_of_servers() -> dict[str, Any]:
-            if not self.done:
-                with Reader(self._address) as reader:
-                    self._take_state(reader.pull(optimizer_state=True))
-            return state_dict()
-
-        def load_state_dict(_: object) -> None:
-            raise Unsupported("the servers have the optimizer's state: a job goes on from its own snapshots, with "
-                              "capstan launch --resume")
-
-        def add_param_group(_: object) -> None:
-            raise Unsupported("the job's tensors and their groups are declared: give prepare() all of them")
-
-        # By which schedulers know that steps are counted, before torch 2.5 and since.
-        step._with_counter = step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-        optimizer.step = step  # type: ignore[method-assign]
-        optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
-        optimizer.state_dict = state_dict_of_servers  # type: ignore[method-assign]
-        optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]
-        optimizer.add_param_group = add_param_group  # type: ignore[method-assign,assignment]
-        optimizer._step_count = optimizer._opt_called = 1  # type: ignore[attr-defined]
+    def _take_over(self, loader: Any) -> Fetcher:
+        job = self._job["job"]
+        fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"],
+                          slots=job["slots"])
+        self._passes, self._handout = Passes(fetcher.plan.steps_per_epoch, job["steps"]), Handout(fetcher)
+        self._replays = self._follows = True
+        self._weighing = Weighing(job, fetcher.plan)
+        self._weighing.look_at_loader(loader.batch_size)
+        return fetcher
 
     def _say_topology(self) -> None:
-        job = self._job["job"]
-        replay = "replayable" if self._fetcher is not None else "not replayable (no loader was prepared)"
-        elements = sum(entry.parameter.numel() for entry in self._parameters)
-        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps, global batch '
-              f'{job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
-              f"{len(self._parameters)} tensors with {elements} parameters, {replay}", file=sys.stderr)
+        job, passes = self._job["job"], self._passes
+        replay = "not replayable (no loader was prepared)" if passes is None else "replayable"
+        per_epoch = passes.steps_per_epoch if passes is not None else 0
+        epochs = f" ({job['steps'] / per_epoch:.4g} epochs of {per_epoch})" if per_epoch else ""
+        assert self._values is not None
+        parameters, statistics = self._values.parameters, len(self._values.statistics)
+        elements = sum(entry.parameter.numel() for entry in parameters)
+        kept = f" and {statistics} of statistics" if statistics else ""
+        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps{epochs}, global '
+              f'batch {job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
+              f"{len(parameters)} tensors with {elements} parameters{kept}, {replay}", file=sys.stderr)
 
-    # ---- rounds and slots -------------------------------------------------------------------------------------------
+    # ---- the loop ---------------------------------------------------------------------------------------------------
 
-    def _next_round(self) -> None:
-        """Waits for work and its weights, and puts them in place."""
-        before, self._work = self._work, next(self._rounds, None)
-        self._rates_told = False
-        if self._work is None:
-            self.done = True
-            self._rest = iter(())
-            if self._schedule is not None:
-                self._schedule.go_to(self._job["job"]["steps"], b"")
-            self._take_the_last_version()
-            return
-        self._rest = self._work.slots
+    def _pass(self) -> Iterator[Any]:
+        """One over the prepared loader."""
+        passes, handout = self._passes, self._handout
+        assert passes is not None and handout is not None
+        self._loop_goes_on()
+        passes.begin(self.global_step, done=self.done)
         if self._schedule is not None:
-            self._schedule.go_to(self._work.step, self._work.program_state)
-        with torch.no_grad():
-            for entry in self._parameters:
-                weights = entry.view(self.client.weights_in_place)
-                if entry.parameter.device.type != "cpu":
-                    entry.parameter.copy_(weights)
-                elif entry.parameter.data_ptr() != weights.data_ptr():
-                    entry.parameter.data = weights
-        if before is not None and before.generation != self._work.generation and self._work.step <= before.step:
-            self._went_back()
+            self._schedule.interval.pass_begins()
+        while (slot := self._slot_of_pass()) is not None:
+            assert self._rounds.work is not None
+            piece, batch = handout.next(self._rounds.work, slot)
+            if not piece.samples:
+                handout.let_go()
+                self._skip_slot()
+                continue
+            self._tally.more_to_come = not piece.last
+            seed_generators(key_of("compute", *slot.key, piece.index))
+            yield batch
+            self._loop_goes_on()
+            self._must_be_computed(slot, piece)
+        passes.ends()
+        if self._schedule is not None:
+            self._schedule.interval.pass_ends()
 
-    def _went_back(self) -> None:
-        assert self._work is not None
-        _log.warning("the job goes back to step %d", self._work.step)
+    def _slot_of_pass(self) -> Slot | None:
+        """The slot under way, unless it is of a later epoch."""
+        assert self._passes is not None
+        self._rounds.next_slot()
+        return self._rounds.slot if self.global_step < self._passes.end else None
+
+    def _must_be_computed(self, slot: Slot, piece: Piece) -> None:
+        assert self._handout is not None
+        self._gradients.must_be_whole()
+        if self._handout.piece is piece:
+            raise Invalid(messages.PLAIN_BACKWARD if self._gradients.of_the_script() else messages.NOTHING_COMPUTED)
+        if self._rounds.slot is slot and (piece.last or not self._handout.stepped):
+            raise Invalid(messages.NO_STEP.format(share=self._weighing.share))
+
+    def _loop_goes_on(self) -> None:
+        """The script asks for something to compute, or computes: it has called its scheduler by now, if it does so after
+        each step."""
+        if self._schedule is not None:
+            self._schedule.interval.loop_goes_on()
+            if self._held_back:
+                self._end_slot()
+
+    def _scheduler_steps(self) -> None:
+        """The script calls scheduler.step()."""
+        assert self._schedule is not None
+        self._schedule.interval.scheduler_steps(done=self.done)
+        if self._held_back:
+            self._end_slot()
+
+    def _skip_slot(self) -> None:
+        """It has no samples."""
+        assert self._values is not None
+        self._values.slot_is_skipped()
+        slot = self._rounds.take_slot()
+        self._tell_rates(slot)
+        self._keep(slot)
+        slot.skip()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._tally = Tally()
+        self._rounds.next_slot()
+
+    def _keep(self, slot: Slot) -> None:
+        """With the step, where there are steps: the job keeps what the schedule is after it. The round's last slot says
+        it, since until then the program may look at what the schedule is now; the job's last slot is always one."""
+        assert self._last is not None and self._rounds.work is not None
+        self._last.ask_for(self._rounds.work.step)
+        if self._schedule is not None and self._job["job"]["mode"] == "sync" and self._rounds.is_last(slot):
+            self.client.set_program_state(self._schedule.after())
+
+    def _tell_rates(self, slot: Slot) -> None:
+        assert self._rates is not None and self._rounds.work is not None
+        self._rates.tell(self._rounds.work, slot)
+
+    def _went_back(self, work: Work) -> None:
+        _log.warning("the job goes back to step %d", work.step)
         if not self._replays:
-            raise Rewound(f"the job went back to step {self._work.step}, and this loop's samples do not: start the "
+            raise Rewound(f"the job went back to step {work.step}, and this loop's samples do not: start the "
                           "process again, or take them from a prepared loader or from slots()")
 
-    def _next_slot_or_round(self) -> None:
-        """The next slot is begun, unless the job is done."""
-        while self._slot is None and not self.done:
-            self._slot = next(self._rest, None)
-            if self._slot is None:
-                self._next_round()
-        self._slot_samples = self._computed = 0
-        self._loss_sum = 0.0
-        self._metrics = {}
+    def _take_optimizer_state(self) -> None:
+        if not self.done:
+            assert self._last is not None
+            self._last.take_optimizer_state()
 
-    def _batches(self) -> Iterator[Any]:
-        assert self._fetcher is not None
-        if self._gradient is not None:
-            raise Invalid("a loop was left between backward() and the step() that ends its slot")
-        self._next_slot_or_round()
-        while (slot := self._slot) is not None:
-            assert self._work is not None
-            for piece in self._fetcher.plan.pieces(self._work.step, slot.index):
-                if not piece.samples:
-                    self._slot = None
-                    self._tell_rates()
-                    self._ask_for_the_last_version()
-                    self._keep_schedule(slot)
-                    slot.skip()
-                    self._next_slot_or_round()
-                    break
-                batch = self._fetcher.fetch(piece, self._work.slot_indices)
-                seed_generators(key_of("compute", *slot.key, piece.index))
-                self._piece, self._pieces_to_come = piece, not piece.last
-                yield batch
-                self._must_be_whole()
-                if self._piece is piece or (self._slot is slot and piece.last):
-                    raise Invalid("the loop asks for a batch, and backward() and step() of the last one are missing")
+    def _own_slots(self) -> Sequence[int]:
+        return self._rounds.own_slots() or range(int(self._job["job"]["slots"]))
+
+    # ---- what a call needs ------------------------------------------------------------------------------------------
+
+    @property
+    def _piece(self) -> Piece | None:
+        """That the prepared loader has handed out, until its backward()."""
+        return self._handout.piece if self._handout is not None else None
 
     def _must_be_prepared(self) -> None:
-        if self._optimizer is None:
+        if self._rates is None:
             raise Invalid("prepare(model, optimizer) comes first")
-
-    def _must_be_whole(self) -> None:
-        if self._failed:
-            raise Invalid("backward() was left by an exception, and gradients of its slot have left: start the process "
-                          "again; the job waits for it, or gives the slot to another one")
-
-    @contextlib.contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Of a slot's gradients: after an exception it cannot be ended."""
-        try:
-            yield
-        except BaseException:
-            self._failed = True
-            raise
 
     def _must_have_a_slot(self) -> None:
         self._must_be_prepared()
-        self._must_be_whole()
-        if self._slot is None:
-            self._next_slot_or_round()
+        self._gradients.must_be_whole()
+        self._loop_goes_on()
+        self._rounds.next_slot()
         if self.done:
             raise Invalid("the job is done: there is nothing more to compute (Trainer.done says so)")
-
-    def _begin(self, samples: int) -> None:
-        assert self._slot is not None
-        for entry in self._parameters:
-            entry.has_gradient = entry.final = False
-        self._tell_rates()
-        self._slot_samples = samples
-        self._gradient = self._slot.begin(samples)
-
-    def _tell_rates(self) -> None:
-        """Once in a round, before its first slot."""
-        assert self._optimizer is not None and self._rule is not None
-        if not self._rates_told:
-            groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
-            if self._schedule is not None and self._work is not None:
-                self._schedule.check_told(self._work.step, groups)
-            self.client.set_hyper_parameters(groups)
-            self._rates_told = True
-
-    def _keep_schedule(self, slot: Slot) -> None:
-        """With the step, where there are steps: the job keeps what the schedule is after it. The round's last slot says
-        it, since until then the program may look at what the schedule is now; the job's last slot is always one."""
-        if self._schedule is None or self._work is None or self._job["job"]["mode"] != "sync":
-            return
-        if slot.index == self._work.slot_indices[-1]:
-            self.client.set_program_state(self._schedule.after())
-
-    def _must_have_no_gradients(self) -> None:
-        for entry in self._parameters:
-            if entry.parameter.grad is not None:
-                raise Invalid(f'parameter "{entry.name}" has a gradient already, which no slot asked for: call '
-                              "optimizer.zero_grad() before backward()")
-
-    def _samples_of(self, samples: int | None) -> int:
-        if self._piece is not None:
-            return len(self._piece.samples)
-        if self._fetcher is not None:
-            raise Invalid("backward() comes once for each batch of the prepared loader: add the losses, and call it "
-                          "with their sum")
-        if samples is None or samples < 1:
-            raise Invalid("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader "
-                          "knows by itself")
-        if self._gradient is not None and not self._pieces_to_come:
-            raise Invalid("backward() comes once before each step(); put several in accumulate(samples)")
-        return samples
-
-    # ---- the end ----------------------------------------------------------------------------------------------------
-
-    def _ask_for_the_last_version(self) -> None:
-        """Servers that end with the job wait for those who follow it: from before its last step on."""
-        assert self._work is not None
-        if self._work.step + 1 < self._job["job"]["steps"]:
-            return
-        if self._reader is None:
-            self._reader = Reader(self._address)
-        self._reader.progress()
-
-    def _take_the_last_version(self) -> None:
-        """The model has the weights after the last step, and the optimizer its state."""
-        reader, self._reader = self._reader, None
-        try:
-            version = reader.pull(newer_than=self._job["job"]["steps"] - 1, optimizer_state=True) if reader else None
-        except Error as error:
-            version = None
-            _log.warning("%s", error)
-        if version is None:
-            _log.warning("the job ended before its last weights could be read; the model has those of the last step "
-                         "that this process computed in (none: its own first ones), final.safetensors in the run "
-                         "directory has the last")
-            return
-        with torch.no_grad():
-            for entry in self._parameters:
-                entry.parameter.copy_(copied(version.weights[entry.name], entry.parameter))
-        self._take_state(version)
-        if reader is not None:
-            reader.close()
-
-    def _take_state(self, version: Version | None) -> None:
-        """Into the optimizer, as torch keeps it: "step" counts updates, in async and bounded those of the block that has
-        the fewest."""
-        assert self._optimizer is not None and self._rule is not None
-        if version is None:
-            return
-        for entry in self._parameters:
-            state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
-                                     for name, tensors in version.state.items()}
-            if self._rule.counts_steps:
-                state["step"] = torch.tensor(float(version.updates))
-            self._optimizer.state[entry.parameter] = state
-
-    # ---- gradients --------------------------------------------------------------------------------------------------
-
-    def _gradient_is_ready(self, entry: Parameter) -> None:
-        with self._taking:
-            if not self._in_backward or self._refusal is not None:
-                return
-            try:
-                self._take(entry)
-            except Exception as error:  # raised by backward(): after one from here torch 1.13 may not end
-                self._refusal = error
-
-    def _take(self, entry: Parameter) -> None:
-        """The gradient goes into the client's memory, and its own is free at once."""
-        self._put_arrived(wait=self._staging.has(entry))
-        if entry.final:
-            raise Invalid(f'parameter "{entry.name}" has a second gradient in one backward(), and the first has left: '
-                          "checkpointed segments that share it want use_reentrant=False")
-        gradient = entry.parameter.grad
-        assert gradient is not None
-        if gradient.layout != torch.strided:
-            raise Unsupported(f'parameter "{entry.name}" has a gradient of layout {gradient.layout}; the job takes '
-                              "dense ones: make the embedding with sparse=False")
-        if self._staging.wants(entry):
-            self._staging.start(entry, gradient)
-        else:
-            self._put(entry, gradient)
-        entry.clear_gradient()
-
-    def _put_arrived(self, *, wait: bool) -> None:
-        """What was on its way from a GPU."""
-        for entry, gradient in self._staging.arrived(wait=wait):
-            self._put(entry, gradient)
-
-    def _put(self, entry: Parameter, gradient: torch.Tensor) -> None:
-        assert self._gradient is not None
-        memory = entry.view(self._gradient)
-        if entry.has_gradient:
-            memory.add_(gradient.to(memory.device))
-        else:
-            memory.copy_(gradient)
-        entry.has_gradient = True
-        if not self._pieces_to_come:
-            self._send(entry)
-
-    def _send(self, entry: Parameter) -> None:
-        assert self._slot is not None
-        if not entry.has_gradient:
-            raise Invalid(f'parameter "{entry.name}" has no gradient at step {self.global_step}: the loss does not '
-                          "depend on it; freeze it with requires_grad_(False)")
-        entry.final = True
-        self._slot.ready(entry.name)
-
-    def _send_the_rest(self) -> None:
-        for entry in self._parameters:
-            if not entry.final:
-                self._send(entry)
-        for entry in self._parameters:
-            entry.hide_gradient()
+        if not self._follows and self.global_step > 0:
+            raise Invalid(messages.begins_late(self.global_step))
+        self._follows = True
 
 
-class Batches:
-    """The job's batches for this process, until the job is done: a slot's samples, in pieces of the batch size.
-
-    It has no len(): how many batches this process gets follows from who else takes part and who is lost on the way.
-    What is known before is `steps_per_epoch`, of all processes together.
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    @property
-    def epoch(self) -> int:
-        """How often all samples were seen."""
-        return self._trainer.global_step // self.steps_per_epoch
-
-    @property
-    def steps_per_epoch(self) -> int:
-        assert self._trainer._fetcher is not None
-        return self._trainer._fetcher.plan.steps_per_epoch
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._trainer._batches()
+def _at_exit(trainer: weakref.ref[Trainer], process: int) -> None:
+    """The interpreter ends: a job that is not done hears of it from this process, and the script's people from us."""
+    found = trainer()
+    if found is None or process != os.getpid():
+        return
+    error = getattr(sys, "last_type", None)
+    with contextlib.suppress(Error):
+        found.close(None if error is None else f"{error.__name__} ended it")

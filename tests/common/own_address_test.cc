@@ -2,12 +2,12 @@
 #include <string>
 #include <vector>
 
+#include "common/own_address.h"
 #include "tests/catch.h"
 #include "tests/compared_with_nothing.h"
 #include "tests/nonlocal_bind.h"
-#include "worker/train/own_address.h"
 
-namespace capstan::train {
+namespace capstan {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -15,19 +15,19 @@ using Catch::Matchers::Contains;
 // An empty label: the resolver refuses the name itself and asks no server, of which some answer for every name.
 constexpr const char* kNoHost = "no-such-host..invalid";
 
-TEST_CASE("the way to this machine itself begins at its loopback address", "[train][address]") {
+TEST_CASE("the way to this machine itself begins at its loopback address", "[common][address]") {
   CHECK(OwnAddress("127.0.0.1:29600").value() == "127.0.0.1");
   CHECK(OwnAddress("localhost:1").value().find_first_of("0123456789:") == 0);
 }
 
-TEST_CASE("a host that nobody knows has no way to it, and the flag that helps is named", "[train][address]") {
+TEST_CASE("a host that nobody knows has no way to it, and is named", "[common][address]") {
   const std::string endpoint = std::string(kNoHost) + ":29600";
   const Result<std::string> none = OwnAddress(endpoint);
   CHECK(none.status().code() == Code::kUnreachable);
-  CHECK_THAT(none.status().message(), Contains(endpoint) && Contains("--address"));
+  CHECK_THAT(none.status().message(), Contains(endpoint));
 }
 
-TEST_CASE("an address of another machine is refused at the start", "[train][address]") {
+TEST_CASE("an address of another machine is refused at the start", "[common][address]") {
   CHECK(CheckOwnAddress("127.0.0.1").ok());
   CHECK(CheckOwnAddress("localhost").ok());
   std::vector<std::string> others = {kNoHost, "127.0.0.1:29600"};
@@ -45,4 +45,4 @@ TEST_CASE("an address of another machine is refused at the start", "[train][addr
 }
 
 }  // namespace
-}  // namespace capstan::train
+}  // namespace capstan

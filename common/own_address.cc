@@ -1,4 +1,4 @@
-#include "worker/train/own_address.h"
+#include "common/own_address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 
-namespace capstan::train {
+namespace capstan {
 
 Result<std::string> OwnAddress(const std::string& endpoint) {
   const std::size_t colon = endpoint.rfind(':');
@@ -19,8 +19,7 @@ Result<std::string> OwnAddress(const std::string& endpoint) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const std::string port = colon == std::string::npos ? "1" : endpoint.substr(colon + 1);
   const auto none = [&](const char* why) {
-    return Unreachable("no address of this machine is known towards " + endpoint + ": " + why +
-                       "; give the one that the other workers reach it by with --address");
+    return Unreachable("no address of this machine is known towards " + endpoint + ": " + why);
   };
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;  // connecting it only looks up the route
@@ -65,4 +64,4 @@ Status CheckOwnAddress(const std::string& host) {
   return bound == 0 ? Status() : wrong(std::strerror(error));
 }
 
-}  // namespace capstan::train
+}  // namespace capstan

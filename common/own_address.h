@@ -8,12 +8,12 @@
 
 #include "common/status.h"
 
-namespace capstan::train {
+namespace capstan {
 
-// `endpoint`: "host:port".
+// `endpoint`: "host:port". In numbers, an address of IPv6 without brackets.
 Result<std::string> OwnAddress(const std::string& endpoint);
 
 // `host`: a name or an address, without a port.
 Status CheckOwnAddress(const std::string& host);
 
-}  // namespace capstan::train
+}  // namespace capstan

@@ -1,0 +1,25 @@
+// LaunchArguments: what capstan launch was called with.
+//
+// Kind:   a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/run_directory.h"
+
+namespace capstan::cli {
+
+struct LaunchArguments {
+  std::string capstan;  // as it was called
+  std::string job_file, run_dir, trace;
+  std::vector<std::string> overrides;
+  std::vector<std::string> program;  // of the user's own, and its arguments
+  std::uint32_t max_restarts = 100;
+  double end_seconds = 300;
+  bool print_config = false, quiet = false;
+  RunBegin begin = RunBegin::kNew;
+};
+
+}  // namespace capstan::cli

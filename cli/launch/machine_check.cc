@@ -1,0 +1,135 @@
+#include "cli/launch/machine_check.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "cli/process.h"
+#include "common/catalog.h"
+#include "common/job/cluster_section.h"
+#include "common/job/job_section.h"
+#include "common/job/model_section.h"
+#include "common/job/optimizer_section.h"
+#include "common/job/worker_section.h"
+#include "common/job_config.h"
+#include "kernels/context.h"
+#include "server/shard_memory.h"
+#include "update/optimizer.h"
+#include "worker/train/data/dataset.h"
+#include "worker/train/job_model.h"
+#include "worker/train/memory_account.h"
+#include "worker/train/model_factory.h"
+
+namespace capstan::cli {
+namespace {
+
+using train::MemoryText;
+
+std::string Count(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// In a small job there is never as much to stage as a window, or the log, has room for: a gradient of each slot at most.
+server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
+  server::ShardOptions options;
+  options.encoding = EncodingOf(config);
+  options.optimizer = MakeOptimizerRule(config.optimizer);
+  options.acknowledge = config.job.acknowledge;
+  server::ShardMemory memory = server::CountShardMemory(options, elements);
+  const std::uint64_t gradients = elements * sizeof(float) * config.slots();
+  memory.window = std::min(memory.window, gradients);
+  memory.log = std::min(memory.log, gradients);
+  return memory;
+}
+
+void CountServers(const JobConfig& config, const Catalog& catalog, MachineAccount* account) {
+  std::vector<std::uint64_t> elements(config.shard_count(), 0);
+  const std::vector<ShardIndex> placement = PlaceBlocks(catalog, config.shard_count());
+  for (std::size_t block = 0; block < placement.size(); ++block) {
+    elements[placement[block]] += catalog.blocks()[block].count;
+  }
+  account->servers = config.cluster.servers;
+  for (std::uint32_t first = 0; first < config.shard_count(); first += config.cluster.shards_per_server) {
+    std::uint64_t server = 0;
+    for (std::uint32_t shard = first; shard < first + config.cluster.shards_per_server; ++shard) {
+      const server::ShardMemory memory = OfShard(config, elements[shard]);
+      server += memory.bytes();
+      account->parameters += memory.elements;
+      account->bytes_per_parameter = memory.bytes_per_element;
+    }
+    account->all_servers += server;
+    account->largest_server = std::max(account->largest_server, server);
+  }
+}
+
+// On the host: of a device's memory only the process that has the device knows.
+Status CountWorkers(const JobConfig& config, const train::Dataset& data, train::JobModel& model,
+                    kernels::CpuContext& context, MachineAccount* account) {
+  const train::ModelMaker make = [&](const nn::ModelShape& other) {
+    return train::CreateJobModel(context, config.worker.precision, other);
+  };
+  account->workers = config.cluster.workers;
+  CAPSTAN_ASSIGN_OR_RETURN(account->worker, train::CountMemory(context, config, data, model, make));
+  if (config.worker.device.kind != DeviceKind::kCpu) account->worker.activations = 0;
+  return {};
+}
+
+std::string ByRole(const MachineAccount& account) {
+  return "\n  " + Count(account.servers, "server") + ": " + MemoryText(account.all_servers) + " (" +
+         Count(account.parameters, "parameter") + " of " + std::to_string(account.bytes_per_parameter) +
+         " bytes each, and windows of gradients)\n  " + Count(account.workers, "worker") + ": " +
+         MemoryText(account.workers * account.worker.resident()) + (account.workers > 1 ? ", each " : ", ") +
+         account.worker.ToString();
+}
+
+std::string Advice(const MachineAccount& account) {
+  return std::string("\nuse a smaller [model], an [optimizer] kind with less state") +
+         (account.workers > 1 ? ", fewer [cluster] workers" : "") +
+         ", or several machines: capstan-server and capstan-worker start there by hand";
+}
+
+}  // namespace
+
+Result<MachineAccount> CountMachine(const JobConfig& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
+  kernels::CpuContext context(static_cast<int>(std::max(config.worker.threads, 1U)));
+  CAPSTAN_ASSIGN_OR_RETURN(const nn::ModelShape shape, train::ShapeOfModel(config, data->spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::JobModel> model,
+                           train::CreateJobModel(context, config.worker.precision, shape));
+  CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::Create(train::JobTensors(config, model->tensors())));
+  MachineAccount account;
+  CountServers(config, catalog, &account);
+  CAPSTAN_RETURN_IF_ERROR(CountWorkers(config, *data, *model, context, &account));
+  return account;
+}
+
+Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free) {
+  CAPSTAN_RETURN_IF_ERROR(train::CheckMemory(account.worker, free));
+  if (account.bytes() > free.resident.left_bytes) {
+    return Invalid("all processes of this job need " + MemoryText(account.bytes()) + " together, and " +
+                   free.resident.name + " has " + MemoryText(free.resident.left_bytes) + " free:" + ByRole(account) +
+                   Advice(account));
+  }
+  if (account.largest_server <= free.address_space.limit_bytes) return {};
+  return Invalid("a server of this job needs " + MemoryText(account.largest_server) +
+                 ", and the address space of each process (ulimit -v) is limited to " +
+                 MemoryText(free.address_space.limit_bytes) + ":" + ByRole(account) + Advice(account) +
+                 "; or raise ulimit -v");
+}
+
+Status CheckMachine(const JobConfig& config) {
+  if (!config.model.built_in()) return {};
+  RaiseOpenFilesLimit();
+  try {
+    CAPSTAN_ASSIGN_OR_RETURN(const MachineAccount account, CountMachine(config));
+    return CheckMachine(account, train::ReadFreeMemory());
+  } catch (const std::bad_alloc&) {
+    return Refused(
+        "no more memory was given while the job's data were read, as each worker reads them; give it less of [data], "
+        "or "
+        "start it where there is more memory");
+  }
+}
+
+}  // namespace capstan::cli

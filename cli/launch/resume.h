@@ -1,0 +1,36 @@
+// Resume: what a run that is gone on with is made of: its directory, its settings, the address where programs wait for it.
+//
+// Kind:   functions of a run directory; nothing is changed there.
+// Fails:  kInvalid: no such run, or settings with which it cannot go on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/job_config.h"
+#include "common/status.h"
+
+namespace capstan::cli {
+
+struct ResumedJob {
+  std::string run_dir;
+  JobConfig config;                // as it goes on
+  std::vector<std::string> lines;  // what is to be said of it first
+};
+
+// An empty `run_dir` is the newest under runs/. An empty `job_file` is the run directory's own.
+Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
+                                  std::vector<std::string> overrides);
+
+// The number of steps after which the run was done, where it is and its job has no more of them.
+std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
+
+// Where the coordinator is to listen: where it did before, unless the job file has a port. `line`: what is to be said.
+struct ChosenAddress {
+  std::string address, line;
+};
+ChosenAddress ChooseCoordinator(const std::string& wanted, const std::string& former);
+
+}  // namespace capstan::cli

@@ -1,0 +1,110 @@
+#include "cli/run_command.h"
+
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/find_run.h"
+#include "cli/http_get.h"
+#include "cli/job_addresses.h"
+#include "cli/launch/resume.h"
+#include "cli/process.h"
+#include "cli/run_directory.h"
+#include "common/file_lock.h"
+#include "common/job_config.h"
+#include "common/utf8.h"
+
+namespace capstan::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kStopSeconds = 120;  // a last snapshot may take more than half of it
+
+int Fail(const Status& status, int code) {
+  std::fprintf(stderr, "capstan: %s\n", Printable(status.message()).c_str());
+  return code;
+}
+
+void Print(const std::string& line) { std::printf("%s\n", Printable(line).c_str()); }
+
+Result<std::string> Find(const std::string& run_dir) {
+  if (!run_dir.empty()) {
+    if (std::error_code error; std::filesystem::is_directory(run_dir, error)) return run_dir;
+    return Invalid("there is no run directory " + run_dir);
+  }
+  Result<std::string> running = RunningRun();
+  return running.ok() ? running : NewestRun();
+}
+
+std::string TextOf(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// "running, step 120 of 600, loss 2.13, workers: 2"
+Result<std::string> StateOf(const std::string& address) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status"));
+  const json status = json::parse(body, nullptr, false);
+  if (!status.is_object() || !status.contains("state")) return Unreachable("http://" + address + " is no coordinator");
+  std::string line = TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
+  if (status.contains("step") && status.contains("steps")) {
+    line += ", step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]);
+  }
+  if (status.contains("loss")) line += ", loss " + TextOf(status["loss"]);
+  if (status.contains("worker_count")) line += ", workers: " + TextOf(status["worker_count"]);
+  return line;
+}
+
+// Of a run in which no job works.
+std::string StateAtRest(const std::string& run) {
+  const Result<JobConfig> config = LoadJobConfig(run + "/job.toml");
+  if (!config.ok()) return "not running";
+  const auto steps = StepsIfDone(run, *config);
+  if (steps) return "done, " + std::to_string(*steps) + " steps; weights: " + run + "/final.safetensors";
+  return "not running; to go on: capstan launch --resume --run-dir " + run;
+}
+
+}  // namespace
+
+int RunStatus(const std::string& run_dir) {
+  const Result<std::string> run = Find(run_dir);
+  if (!run.ok()) return Fail(run.status(), kExitUsage);
+  const int holder = HolderOf(*run);
+  if (holder == 0) {
+    Print(*run + ": " + StateAtRest(*run));
+    return kExitDone;
+  }
+  const Endpoints endpoints = ReadEndpoints(*run);
+  const auto metrics = endpoints.metrics.find("coordinator");
+  if (metrics == endpoints.metrics.end()) {
+    Print(*run + ": starting (process " + std::to_string(holder) + ")");
+    return kExitDone;
+  }
+  const Result<std::string> state = StateOf(metrics->second);
+  if (!state.ok()) return Fail(state.status(), kExitFailed);
+  Print(*run + ": " + *state + "; http://" + metrics->second + "/");
+  return kExitDone;
+}
+
+int RunStop(const std::string& run_dir) {
+  const Result<std::string> run = run_dir.empty() ? RunningRun() : Find(run_dir);
+  if (!run.ok()) return Fail(run.status(), kExitUsage);
+  const int holder = HolderOf(*run);
+  if (holder == 0) return Fail(Invalid("no job runs in " + *run), kExitUsage);
+  if (kill(holder, SIGINT) != 0) {
+    return Fail(Refused("process " + std::to_string(holder) + ", which has " + *run +
+                        ", cannot be told to stop: it is "
+                        "another user's, or has ended just now"),
+                kExitFailed);
+  }
+  Print("stopping " + *run + " (process " + std::to_string(holder) + "): it takes a last snapshot");
+  std::fflush(stdout);
+  const Result<FileLock> lock = FileLock::Acquire(*run + "/lock", kStopSeconds);
+  if (!lock.ok())
+    return Fail(Timeout("it has not ended after " + std::to_string(static_cast<int>(kStopSeconds)) + " s"),
+                kExitFailed);
+  Print("stopped; to go on: capstan launch --resume --run-dir " + *run);
+  return kExitDone;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,187 @@
+"""The fenced blocks of Markdown files, run as a reader would run them.
+
+The blocks of a file run in order, in one scratch folder that has the links `examples`, `scripts` and `build/release`, with
+an installed capstan on the PATH. By their kind:
+
+    sh       run by bash; it fails where a command fails
+    toml     loaded by `capstan launch --print-config`; keys that a whole job needs are added where they are missing
+    python   run, with the installed package
+    c, cpp   compiled against the installed headers
+    cmake    configured against the installed package, with empty sources
+
+Comments directly above a block say what is special about it:
+
+    <!-- not run: why -->         it is left out; a kind that is not in the list needs this
+    <!-- file: NAME -->           it is written into the scratch folder, too; Python is compiled then, and not run
+    <!-- with: ... -->            lines that are put before it
+"""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+
+import harness
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+STEPS = 60  # jobs of blocks are cut to so many
+# A whole job has these.
+NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
+CAPSTAN = """\
+#!/bin/sh
+case "${{1-}} ${{2-}}" in
+  'snapshot import') shift 2; exec {program} snapshot import --set job.steps={steps} "$@" ;;
+  launch*) shift; exec {program} launch --set job.steps={steps} "$@" ;;
+esac
+exec {program} "$@"
+"""
+
+
+class Broken(AssertionError):
+    """A block that does not do what its document says."""
+
+
+@dataclass
+class Block:
+    where: str  # file:line
+    kind: str
+    text: str = ""
+    marks: dict[str, str] = field(default_factory=dict)
+
+
+def blocks_of(name, text):
+    """The blocks in order; `name` is for messages."""
+    blocks, marks, open_block, comment = [], {}, None, None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if open_block is not None:
+            if line.strip() == "```":
+                open_block = None
+            else:
+                open_block.text += line + "\n"
+        elif comment is not None or line.startswith("<!--"):
+            comment = line if comment is None else comment + "\n" + line
+            if comment.rstrip().endswith("-->"):
+                add_mark(marks, comment, f"{name}:{number}")
+                comment = None
+        elif line.lstrip().startswith("```"):
+            open_block = Block(f"{name}:{number}", line.strip().lstrip("`"), marks=marks)
+            blocks.append(open_block)
+            marks = {}
+        else:
+            marks = {}
+    if open_block is not None:
+        raise Broken(f"{open_block.where}: the block has no end")
+    return blocks
+
+
+def add_mark(marks, comment, where):
+    name, colon, value = re.sub(r"^<!--\s*|\s*-->\s*$", "", comment).partition(":")
+    if not colon or name not in ("not run", "file", "with"):
+        raise Broken(f'{where}: unknown comment "{name}"; wanted "not run: why", "file: NAME" or "with: LINES"')
+    if not value.strip():
+        raise Broken(f'{where}: the comment "{name}" says nothing behind its colon')
+    marks[name] = value.strip() + ("\n" if name == "with" else "")
+
+
+class Reader:
+    """Runs blocks in a scratch folder."""
+
+    def __init__(self, folder, prefix, build):
+        self.folder, self.prefix = folder, prefix
+        self.count = 0
+        for name, target in (("examples", os.path.join(ROOT, "examples")), ("scripts", os.path.join(ROOT, "scripts")),
+                             ("build/release", build)):
+            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+            os.symlink(target, self.path(name))
+        os.makedirs(self.path("home"))
+        program = self.write("programs/capstan", CAPSTAN.format(
+            steps=STEPS, program=shlex.quote(os.path.join(prefix, "bin", "capstan"))))
+        os.chmod(program, 0o755)
+        self.environment = {
+            **os.environ, "HOME": self.path("home"), "OMP_NUM_THREADS": "1",
+            "PATH": ":".join([self.path("programs"), os.path.join(prefix, "bin"), "/usr/bin", "/bin"]),
+            "PYTHONPATH": os.path.join(prefix, "lib", "python3", "dist-packages"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def run(self, block):
+        """Raises Broken where the block does not do what it should."""
+        if "not run" in block.marks:
+            return
+        run = getattr(self, f"run_{block.kind}", None) if block.kind else None
+        if run is None:
+            raise Broken(f'{block.where}: a block of kind "{block.kind}" cannot be run; write a line above it with the '
+                         "reason: <!-- not run: why -->")
+        self.count += 1
+        block.text = block.marks.get("with", "") + block.text
+        if "file" in block.marks:
+            self.write(block.marks["file"], block.text)
+        run(block)
+
+    def command(self, block, *command, folder="."):
+        ran = subprocess.run(command, cwd=self.path(folder), env=self.environment, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                             timeout=harness.DEADLINE, check=False)
+        if ran.returncode != 0:
+            raise Broken(f"{block.where}: exit code {ran.returncode}\n{block.text}\n{ran.stdout}")
+
+    def run_sh(self, block):
+        self.command(block, "bash", "-euo", "pipefail", "-c", block.text)
+
+    def run_toml(self, block):
+        try:
+            has = tomllib.loads(block.text)
+        except tomllib.TOMLDecodeError as error:
+            raise Broken(f"{block.where}: {error}") from None
+        is_client = has.get("model", {}).get("kind") == "client"
+        missing = [f"{key}={value}" for key, value in NEEDED.items()
+                   if key.split(".")[1] not in has.get(key.split(".")[0], {}) and not (is_client and key == "data.kind")]
+        job = self.write(f"block-{self.count}.toml", block.text)
+        self.command(block, os.path.join(self.prefix, "bin", "capstan"), "launch", job, "--print-config",
+                     *(word for setting in missing for word in ("--set", setting)))
+
+    def run_python(self, block):
+        if "file" in block.marks:
+            try:
+                compile(block.text, block.where, "exec")
+            except SyntaxError as error:
+                raise Broken(f"{block.where}: {error}") from None
+        else:
+            self.command(block, "/usr/bin/python3", self.write(f"block-{self.count}.py", block.text))
+
+    def run_cpp(self, block):
+        self.compile(block, "g++", "-std=c++20", self.write(f"block-{self.count}.cc", block.text))
+
+    def run_c(self, block):
+        self.compile(block, "gcc", "-std=c11", self.write(f"block-{self.count}.c", block.text))
+
+    def compile(self, block, *command):
+        self.command(block, *command, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{self.prefix}/include")
+
+    def run_cmake(self, block):
+        folder = f"block-{self.count}"
+        self.write(f"{folder}/CMakeLists.txt", block.text)
+        for source in re.findall(r"[\w/]+\.(?:c|cc)\b", block.text):
+            self.write(f"{folder}/{source}", "")
+        self.command(block, "cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}", folder=folder)
+        shutil.rmtree(self.path(folder, "build"))
+
+
+def documents():
+    """Path from the root -> text, of all that users read."""
+    folder = os.path.join(ROOT, "docs")
+    names = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(folder) if name.endswith(".md"))]
+    found = {}
+    for name in names:
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            found[name] = file.read()
+    return found

@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""A job on three machines, by the README's commands: a coordinator and its workers on one, a server on each of two others.
+Every process is killed and started again by the command that started it, and the weights are those of a job that nobody
+disturbed.
+
+A machine is a network namespace with a folder of its own to work in; nothing of the machine's own network is touched. It
+takes root.
+"""
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+import harness
+import recovery
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+import link_network
+
+MACHINES = ("head", "one", "two")
+PORT = 29600
+STEPS = 500
+FETCH = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
+
+
+class MachinesTest(recovery.RecoveryTest):
+    UNDISTURBED = [*recovery.ONE_OF_EACH, f'cluster.coordinator="{harness.HOST}:0"']
+
+    @classmethod
+    def text(cls, steps):
+        """As the README has it: the coordinator's address, and none of anybody else."""
+        text = re.sub(r'\[cluster\]\n.*?\n\n\[metrics\]\n.*?\n\n', f'[cluster]\ncoordinator = "{cls.address}"\nservers = 2\n'
+                      "workers = 2\n\n", super().text(steps), flags=re.S)
+        assert "listen" not in text, text
+        return text
+
+    def setUp(self):
+        super().setUp()
+        self.network = self.enterContext(link_network.Network(MACHINES))
+        for machine in MACHINES:
+            os.mkdir(self.path(machine))
+
+    address = "10.214.0.1:29600"
+
+    def start(self, machine, program, *arguments):
+        command = self.network.command(machine, harness.program(program), *arguments)
+        return self.enterContext(harness.Process(*command, cwd=self.path(machine)))
+
+    def commands(self):
+        """(machine, program and its arguments) by name."""
+        self.assertEqual(self.address, f"{self.network.address('head')}:{PORT}")
+        job = self.write(os.path.join("head", "digits.toml"), self.text(STEPS))
+        return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator"),
+                "server-0": ("one", "capstan-server", "--join", self.address, "--index", "0"),
+                "server-1": ("two", "capstan-server", "--join", self.address, "--index", "1"),
+                "a": ("head", "capstan-worker", "--coordinator", self.address, "--name", "a"),
+                "b": ("head", "capstan-worker", "--coordinator", self.address, "--name", "b")}
+
+    def fetch(self, machine, url):
+        command = self.network.command(machine, sys.executable, "-c", FETCH, url)
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=harness.DEADLINE).stdout
+
+    def test_every_process_is_killed_and_goes_on_by_the_command_that_started_it(self):
+        run = self.path("head", "runs", "recovery-coordinator")
+        commands = self.commands()
+        running = {name: self.start(*command) for name, command in commands.items()}
+        running["coordinator"].wait_for_line("running: ")
+        self.see_addresses_from("two", run)
+        for victim in ("server-0", "coordinator", "b", "server-1", "a"):
+            begun = recovery.count_records(run)
+            recovery.poll(lambda: recovery.count_records(run) >= begun + 12, f"12 steps before the end of {victim}")
+            self.assertTrue(all(process.child.poll() is None for process in running.values()), "the job had ended before")
+            harness.kill(running[victim].pid)
+            running[victim].wait()
+            running[victim] = self.start(*commands[victim])
+        for name, process in running.items():
+            self.assertEqual(process.wait(), 0, f"{name}:\n{process.output}")
+        self.assertEqual(recovery.digest_of(run), self.golden(STEPS))
+        self.assert_whole_history(os.path.join("head", "runs", "recovery-coordinator"), STEPS)
+        recovery.say(f"sha256 {recovery.digest_of(run)[:16]} on three machines and undisturbed on one")
+
+    def see_addresses_from(self, machine, run):
+        """Every process of the job is found from another machine, and answers it."""
+        metrics = self.endpoints(os.path.relpath(run, self.folder))["metrics"]
+        groups = json.loads(self.fetch(machine, f"http://{metrics['coordinator']}/http_sd"))
+        self.assertEqual({group["labels"]["name"]: group["targets"] for group in groups},
+                         {name: [address] for name, address in metrics.items()})
+        self.assertEqual(set(metrics), {"coordinator", "server-0", "server-1", "a", "b"})
+        for name, where in (("coordinator", "head"), ("server-0", "one"), ("server-1", "two"), ("a", "head"), ("b", "head")):
+            self.assertEqual(metrics[name].rsplit(":", 1)[0], self.network.address(where), name)
+            self.assertIn("capstan_build_info", self.fetch(machine, f"http://{metrics[name]}/metrics"))
+
+    def test_a_server_that_nobody_elsewhere_could_reach_is_refused_or_named(self):
+        commands = self.commands()
+        own = self.network.address("one")
+        loopback = self.start("one", *commands["server-0"][1:3], self.address, "--index", "0", "--set", "cluster.listen=127.0.0.1:0")
+        head = self.start(*commands["coordinator"])
+        self.assertEqual(loopback.wait(), 1, loopback.output)
+        self.assertIn("cluster.listen is 127.0.0.1:0, which only this machine reaches", loopback.output)
+        self.assertIn(f"leave cluster.listen out, or --set cluster.listen={own}:0", loopback.output)
+        nobody = "10.214.0.99"
+        self.start(*commands["server-0"], "--set", f"cluster.advertise={nobody}")
+        said = head.wait_for_line(f"server 0 says that it is reached at {nobody}:")
+        self.assertIn("check cluster.listen and cluster.advertise of that server", said)
+
+
+if __name__ == "__main__":
+    if lacking := link_network.missing():
+        print(f"SKIPPED: {lacking}")
+        sys.exit(1 if os.environ.get("CI") == "true" else 77)
+    with contextlib.suppress(RuntimeError):
+        link_network.remove_leftovers()
+    harness.main()

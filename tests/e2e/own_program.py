@@ -1,0 +1,49 @@
+#!/usr/bin/python3
+"""A worker as `capstan launch job.toml -- python3 own_program.py HOW` starts it. HOW is what befalls it:
+
+train          nothing
+fail-once FILE it fails in the first step after step 5, unless FILE is there, and makes FILE
+fail           it fails before it takes part
+leave-one      the one with index 1 ends with 0 after step 5, all others train
+leave          it ends with 0 after step 5
+stay           after the job it does not end by itself
+"""
+import array
+import os
+import signal
+import sys
+
+import capstan
+
+STEP = 5
+
+
+def befall(how, step):
+    """Whether it ends in order in this step."""
+    if how[0] == "fail-once" and step > STEP and not os.path.exists(how[1]):
+        open(how[1], "w", encoding="ascii").close()
+        sys.exit("a disk was lost")
+    return step > STEP and (how[0] == "leave" or (how[0] == "leave-one" and os.environ["CAPSTAN_INDEX"] == "1"))
+
+
+def train(how):
+    with capstan.connect(os.environ["CAPSTAN_COORDINATOR"], os.environ["CAPSTAN_WORKER"]) as client:
+        client.declare([capstan.Tensor("weight", (4,), initial="ones")])
+        for work in client.work():
+            if befall(how, work.step):
+                return
+            for slot in work.slots:
+                gradient = slot.begin(2)
+                gradient["weight"] = array.array("f", [float(slot.key[2] + 1)] * 4)
+                slot.end(1.0, predictions=2)
+
+
+if __name__ == "__main__":
+    print("place", os.environ["CAPSTAN_INDEX"], "of", os.environ["CAPSTAN_INDEXES"])  # not flushed
+    print("\x1b[31mred", file=sys.stderr)
+    if sys.argv[1] == "fail":
+        sys.exit("no such disk")
+    train(sys.argv[1:])
+    print("evaluated")
+    if sys.argv[1] == "stay":
+        signal.pause()

@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""capstan launch job.toml -- PROGRAM: the user's own program as the workers of a job, in one terminal."""
+import os
+import shlex
+import sys
+
+import harness
+import recovery
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "own_program.py")
+JOB = f"""\
+[job]
+name = "own"
+steps = {{steps}}
+global_batch = 4
+slots = 2
+
+[model]
+kind = "client"
+
+[optimizer]
+kind = "sgd"
+lr = 0.001
+
+[cluster]
+servers = 1
+workers = 2
+
+[snapshot]
+every_steps = 10
+
+[limits]
+lease = {harness.patient(2)}
+join = {harness.DEADLINE}
+"""
+
+
+class OwnProgramTest(harness.JobTest):
+    def own(self, *how, steps=30, options=(), run="run"):
+        """A launch of it; no variable of this test leads to the package."""
+        job = self.write("job.toml", JOB.format(steps=steps))
+        return harness.Process("/usr/bin/env", "-u", "PYTHONPATH", harness.program("capstan"), "launch", job, "--run-dir",
+                               self.path(run), *options, "--", sys.executable, "-B", PROGRAM, *how, cwd=self.folder)
+
+    def wait_for_steps(self, count, run="run"):
+        recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")
+
+    def log(self, name):
+        with open(self.path("run", "logs", f"{name}.log"), encoding="utf-8") as file:
+            return file.read()
+
+    # ---- a job that goes well
+
+    def test_programs_are_started_numbered_and_shown_in_one_terminal(self):
+        with self.own("train") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        for index in (0, 1):
+            self.assertIn(f"worker-{index}: place {index} of 2", launch.lines)
+            self.assertIn(f"worker-{index}: evaluated", launch.lines)
+            self.assertIn(f"place {index} of 2\n", self.log(f"worker-{index}"))
+        self.assertNotIn("warning", launch.output)
+        self.assertEqual(len(self.metrics()), 30)
+        self.assertEqual(self.weights()[0], ["weight"])
+        self.assert_nothing_runs()
+
+    def test_control_bytes_of_a_program_do_not_reach_the_terminal(self):
+        with self.own("train") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertIn("worker-0: \\x1B[31mred", launch.lines)
+        self.assertNotIn("\x1b", launch.output)
+
+    def test_a_program_that_does_not_end_after_the_job_is_told_to(self):
+        with self.own("stay", options=("--end-seconds", "0.5")) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertIn("worker-0: evaluated", launch.lines)
+        self.assertRegex(launch.output, "the job is done; waiting up to .* for .*worker-0.* to end")
+        self.assertRegex(launch.output, "warning: worker-0, worker-1 did not end by itself")
+        self.assert_nothing_runs()
+
+    # ---- programs that end before their time
+
+    def test_a_killed_program_comes_back(self):
+        with self.own("train", steps=harness.ENDLESS) as launch:
+            self.wait_for_steps(5)
+            since = len(launch.lines)
+            harness.kill(self.pids()["worker-1"])
+            launch.wait_for_line("worker-1 was killed by signal 9 (Killed); starting it again (1 of at most 100 times)")
+            launch.wait_for_line('"worker-1" joined (', since=since)
+            self.wait_for_steps(recovery.count_records(self.path("run")) + 5)
+            recovery.stop(launch)
+        self.assert_nothing_runs()
+
+    def test_a_program_that_fails_comes_back(self):
+        with self.own("fail-once", self.path("failed")) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertRegex(launch.output, r"worker-\d: a disk was lost\n")
+        self.assertRegex(launch.output, r"warning: worker-\d exited with code 1; starting it again")
+        self.assertEqual(self.metrics()[-1]["step"], 29)
+
+    def test_a_program_that_fails_before_its_first_step_again_and_again_ends_the_job(self):
+        with self.own("fail") as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.assertRegex(launch.output, r"worker-\d exited with code 1 3 times in a row before a step of it; the last lines "
+                                        r"of its log:\n(  .*\n)*  no such disk")
+        self.assert_nothing_runs()
+
+    def test_a_program_that_ends_before_the_job_is_named_and_the_others_go_on(self):
+        with self.own("leave-one") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertRegex(launch.output, r"warning: worker-1 exited with code 0 after \d+ of 30 steps, and is not started again")
+        self.assertNotIn("worker-0 exited", launch.output)
+
+    def test_a_job_without_programs_stops_with_a_snapshot(self):
+        with self.own("leave", steps=harness.ENDLESS) as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.assertIn("warning: no worker is left, and the job stops", launch.output)
+        self.assertRegex(launch.output, r"stopped at step \d+; the newest snapshot is of version \d+")
+        self.assert_nothing_runs()
+
+    # ---- stopped, and gone on with
+
+    def test_the_call_that_is_said_at_ctrl_c_goes_on_with_the_same_programs(self):
+        with self.own("train", steps=harness.ENDLESS) as launch:
+            self.wait_for_steps(5)
+            done = recovery.stop(launch)
+        call = launch.wait_for_line("to go on: ").split("to go on: ", 1)[1]
+        words = shlex.split(call)
+        self.assertEqual(words[words.index("--"):], ["--", sys.executable, "-B", PROGRAM, "train"])
+        words[words.index("--"):words.index("--")] = ["--set", f"job.steps={done + 20}"]
+        with harness.Process("/usr/bin/env", "-u", "PYTHONPATH", *words, cwd=self.folder) as resumed:
+            self.assertEqual(resumed.wait(), 0, resumed.output)
+        self.assertEqual([step["step"] for step in self.metrics()], list(range(done + 20)))
+
+    def test_a_program_that_waits_is_found_by_the_job_that_is_resumed(self):
+        job = self.write("job.toml", JOB.format(steps=harness.ENDLESS))
+        with self.launch(job, "--set", "cluster.workers=1") as launch:
+            address = launch.wait_for_line("the workers are your own").rsplit(" ", 1)[1]
+            package = os.path.join(os.path.dirname(harness.BIN), "lib", "python3", "dist-packages")
+            settings = {"CAPSTAN_COORDINATOR": address, "CAPSTAN_WORKER": "mine", "CAPSTAN_INDEX": "0", "CAPSTAN_INDEXES": "1",
+                        "PYTHONPATH": package}
+            words = [f"{name}={value}" for name, value in settings.items()]
+            with harness.Process("/usr/bin/env", *words, sys.executable, "-B", PROGRAM, "train") as program:
+                self.wait_for_steps(5)
+                done = recovery.stop(launch)
+                self.assertIsNone(program.child.poll())
+                with self.launch("--resume", "--set", f"job.steps={done + 20}") as resumed:
+                    self.assertEqual(resumed.wait(), 0, resumed.output)
+                    self.assertIn(address, resumed.output)
+                self.assertEqual(program.wait(), 0, program.output)
+        self.assertEqual(self.endpoints()["coordinator"], address)
+
+    # ---- what is refused
+
+    def test_a_program_for_a_job_that_has_no_use_for_it_is_refused(self):
+        with self.launch(self.job_file(), "--", "python3", "train.py") as launch:
+            self.assertEqual(launch.wait(), 2, launch.output)
+        self.assertIn('"python3 train.py" would have no part in it', launch.output)
+        self.assertIn('kind = "client"', launch.output)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_program_that_there_is_not_is_refused(self):
+        job = self.write("job.toml", JOB.format(steps=3))
+        with self.launch(job, "--", "no-such-program") as launch:
+            self.assertEqual(launch.wait(), 2, launch.output)
+        self.assertIn('there is no program "no-such-program" in PATH', launch.output)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+
+if __name__ == "__main__":
+    harness.main()

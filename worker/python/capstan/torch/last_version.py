@@ -1,0 +1,81 @@
+"""What the servers have, copied into the script's model and optimizer: the optimizer's state when the script saves it,
+and the last weights when the job is done."""
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import torch
+
+from capstan.errors import Error, Unreachable
+from capstan.reader import Reader, Version
+from capstan.torch.parameters import copied
+from capstan.torch.rules import Rule
+from capstan.torch.values import Values
+
+_ASKS_PER_LEASE = 4
+_TOO_LATE = ("the job is done, and its last weights could not be read before its servers ended: the model has older "
+             "ones. final.safetensors in the run directory has the last")
+
+
+class LastVersion:
+    """Servers end with the job, and wait for those who have asked for it within the job's lease: every process does,
+    from prepare() on, whether it has slots or waits for some."""
+
+    def __init__(self, address: str, job: dict[str, Any], values: Values, optimizer: torch.optim.Optimizer,
+                 rule: Rule) -> None:
+        self._address, self._steps = address, int(job["job"]["steps"])
+        self._values, self._optimizer, self._rule = values, optimizer, rule
+        self._every = float(job["limits"]["lease"]) / _ASKS_PER_LEASE
+        self._asked = time.monotonic()
+        self._reader = Reader(address)
+        self._reader.progress()
+
+    def ask_for(self, step: int) -> None:
+        """Before this step's slots end: where it is the last one, the servers are told to wait."""
+        if step + 1 < self._steps:
+            return self.go_on_asking()
+        self._asked = time.monotonic()
+        self._reader.progress()
+
+    def go_on_asking(self) -> None:
+        """Now and then, whatever the process does."""
+        if time.monotonic() < self._asked + self._every:
+            return
+        self._asked = time.monotonic()
+        with contextlib.suppress(Error):  # of a coordinator that is away: the job's own waiting says so
+            self._reader.progress(self._every)
+
+    def close(self) -> None:
+        """The job's end does not wait for this process."""
+        self._reader.close()
+
+    def take(self) -> None:
+        """The model has the weights after the last step, and the optimizer its state."""
+        try:
+            version = self._reader.pull(newer_than=self._steps - 1, optimizer_state=True)
+        except Error as error:
+            raise Unreachable(f"{_TOO_LATE}: {error}") from error
+        if version is None:
+            raise Unreachable(_TOO_LATE)
+        self._values.take(version.weights, self._steps)
+        self._take_state(version)
+        self.close()
+
+    def take_optimizer_state(self) -> None:
+        """The newest there is, while the job runs."""
+        with Reader(self._address) as reader:
+            version = reader.pull(optimizer_state=True)
+            if version is not None:
+                self._take_state(version)
+
+    def _take_state(self, version: Version) -> None:
+        """Into the optimizer, as torch keeps it: "step" counts updates, in async and bounded those of the block that has
+        the fewest."""
+        for entry in self._values.parameters:
+            state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
+                                     for name, tensors in version.state.items()}
+            if self._rule.counts_steps:
+                state["step"] = torch.tensor(float(version.updates))
+            self._optimizer.state[entry.parameter] = state

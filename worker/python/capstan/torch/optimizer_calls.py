@@ -1,0 +1,62 @@
+"""What the calls of a script's optimizer do once it is prepared: the servers run it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from capstan.errors import Invalid, Unsupported
+
+
+class Step:
+    """optimizer.step. A scheduler that looks at it, other than the prepared one when it acts, would count the calls of
+    this process alone."""
+
+    def __init__(self, end_slot: Callable[[], object], is_expected: Callable[[], bool]) -> None:
+        self._end_slot, self._is_expected = end_slot, is_expected
+
+    def __call__(self, closure: Any = None) -> None:
+        if closure is not None:
+            raise Unsupported("step(closure): the servers run the optimizer and call nothing back; write "
+                              "trainer.backward(loss), then optimizer.step() without a closure")
+        self._end_slot()
+
+    def __deepcopy__(self, _: object) -> Step:
+        return self  # of one trainer
+
+    @property
+    def _with_counter(self) -> bool:
+        """By which schedulers know that steps are counted, before torch 2.5."""
+        if not self._is_expected():
+            raise Invalid("a scheduler made after prepare() would count the steps of this process alone, and not the "
+                          "job's: make it before, and give it to prepare(model, optimizer, loader, scheduler)")
+        return True
+
+    _wrapped_by_lr_sched = _with_counter  # since torch 2.5
+
+
+def replace_calls(optimizer: torch.optim.Optimizer, step: Step, take_state: Callable[[], None]) -> None:
+    """`take_state` puts the servers' state into the optimizer."""
+    clear, state_dict = optimizer.zero_grad, optimizer.state_dict
+
+    def zero_grad(set_to_none: bool = True) -> None:
+        clear(set_to_none=True)  # one that is zero would be a gradient that no slot asked for
+
+    def state_dict_of_servers() -> dict[str, Any]:
+        take_state()
+        return state_dict()
+
+    def load_state_dict(_: object) -> None:
+        raise Unsupported("the servers have the optimizer's state: a job goes on from its own snapshots, with capstan "
+                          "launch --resume")
+
+    def add_param_group(_: object) -> None:
+        raise Unsupported("the job's tensors and their groups are declared: give prepare() all of them")
+
+    optimizer.step = step  # type: ignore[method-assign,assignment]
+    optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
+    optimizer.state_dict = state_dict_of_servers  # type: ignore[method-assign]
+    optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]
+    optimizer.add_param_group = add_param_group  # type: ignore[method-assign,assignment]
+    optimizer._step_count = optimizer._opt_called = 1  # type: ignore[attr-defined]

@@ -1,0 +1,163 @@
+"""A script's passes over the prepared loader: each is one epoch of the job, and hands out this process's share."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+
+from capstan.client import Slot, Work
+from capstan.errors import Invalid
+from capstan.torch import messages
+from capstan.torch.batches import Fetcher, Piece, Plan
+
+if TYPE_CHECKING:
+    from capstan.torch.trainer import Trainer
+
+_log = logging.getLogger("capstan")
+
+
+class Passes:
+    """The script's first pass is the job's first epoch, its second the second: where the job is further, because this
+    process began late or again, a pass is empty."""
+
+    def __init__(self, steps_per_epoch: int, steps: int) -> None:
+        self.steps_per_epoch = steps_per_epoch
+        self._steps = steps
+        self._epoch = -1  # of the newest pass
+        self._used = True  # something was computed in it, or it has ended: the next one is another epoch's
+        self._expected: int | None = None  # the epoch of the next pass, where the script was told it
+        self._said: set[str] = set()
+
+    @property
+    def end(self) -> int:
+        """The step at which the newest pass ends."""
+        return (self._epoch + 1) * self.steps_per_epoch
+
+    def expect(self, epoch: int) -> None:
+        self._expected = epoch
+
+    @property
+    def is_expected(self) -> bool:
+        """The epoch that was told has had no pass yet."""
+        return self._expected is not None
+
+    def begin(self, step: int, *, done: bool) -> None:
+        """`step`: the job's."""
+        if self._expected is not None:
+            self._epoch = self._expected
+        elif self._used:
+            self._epoch += 1
+        self._expected, self._used = None, False
+        first = self._epoch * self.steps_per_epoch
+        if done and first >= self._steps:
+            epochs = f"{self._steps / self.steps_per_epoch:.4g} epochs of {self.steps_per_epoch} steps"
+            self._say("over", f"the job is done: its {self._steps} steps are {epochs}, and this is the script's pass "
+                              f"{self._epoch + 1} over the loader. It is empty, and so is each one after it. Set job.steps "
+                              f"to {self.steps_per_epoch} times the number of epochs, or loop over trainer.epochs(), which "
+                              "ends with the job")
+        elif step >= self.end:
+            self._say("late", f"the job is at step {step}, in epoch {step // self.steps_per_epoch}: the script's "
+                      "passes over earlier epochs are empty, and what comes after each of them (validation, "
+                      "checkpoints) sees the weights of now. A loop over trainer.epochs() begins with the job's epoch")
+
+    def has_computed(self) -> None:
+        self._used = True
+
+    def ends(self) -> None:
+        self._used = True
+
+    def _say(self, key: str, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            _log.warning("%s", text)
+
+
+class Handout:
+    """The pieces of the slot under way, one after the other; one that nothing was computed with comes again."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+        self._slot: Slot | None = None
+        self._rest: Iterator[Piece] = iter(())  # pieces of the slot
+        self._batch: Any = None
+        self.piece: Piece | None = None  # handed out, until its backward()
+        self.stepped = False  # optimizer.step() came after the backward() of the newest piece
+
+    @property
+    def plan(self) -> Plan:
+        return self._fetcher.plan
+
+    def next(self, work: Work, slot: Slot) -> tuple[Piece, Any]:
+        """A piece without samples: the slot has nothing to compute."""
+        if slot is not self._slot:
+            self._slot, self._rest, self.piece = slot, self.plan.pieces(work.step, slot.index), None
+        if self.piece is None:
+            self.piece, self.stepped = next(self._rest, None), False
+            if self.piece is None:  # a loop was left between backward() and step()
+                raise Invalid(messages.NO_STEP.format(share="the share of a slot"))
+            if self.piece.samples:
+                self._batch = self._fetcher.fetch(self.piece, work.slot_indices)
+        return self.piece, self._batch
+
+    def let_go(self) -> None:
+        """The piece is computed, or passed over."""
+        self.piece = self._batch = None
+
+
+class _Sampler:
+    """The script's sampler to look at. The job chooses the samples, and shuffles them anew in each epoch by itself."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._sampler, name)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._sampler)
+
+
+class Batches:
+    """The prepared loader. A pass over it is one epoch of the job, and ends with it for all processes.
+
+    len() is the number of batches of a pass for the slots that this process has now: all of an epoch's for one
+    process, its share where there are several. What the loader says of itself, like dataset or batch_size, is the
+    script's own.
+    """
+
+    def __init__(self, trainer: Trainer, loader: DataLoader[Any], plan: Plan) -> None:
+        self._trainer, self._loader, self._plan = trainer, loader, plan
+
+    @property
+    def epoch(self) -> int:
+        """How often all samples were seen."""
+        return self._trainer.global_step // self.steps_per_epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._plan.steps_per_epoch
+
+    @property
+    def sampler(self) -> _Sampler:
+        return _Sampler(self._loader.sampler)
+
+    def __len__(self) -> int:
+        return self._plan.batches_per_epoch(self._trainer._own_slots())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._trainer._pass()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)

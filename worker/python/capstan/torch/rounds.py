@@ -1,0 +1,68 @@
+"""The rounds of a job as a script goes through them: one slot after the other, until the job is done."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from capstan.client import Client, Slot, Work
+
+
+class Rounds:
+    """Owns the client's rounds. `begins` is called when a round's weights are in the client's memory, `ends` when the
+    job is done, and `waits` now and then meanwhile."""
+
+    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
+                 waits: Callable[[], None]) -> None:
+        self._client, self._begins, self._ends, self._waits = client, begins, ends, waits
+        self._coming: Iterator[Work] = iter(())
+        self._rest: Iterator[Slot] = iter(())  # slots of the round that have not begun
+        self.work: Work | None = None  # the round under way; None: there is none yet, or no more
+        self.newest: Work | None = None  # the last one there was
+        self._computed: dict[int, int] = {}  # in which step each slot was last this process's
+        self.slot: Slot | None = None  # the slot under way
+        self.done = False  # the job's last step is taken
+
+    def open(self) -> None:
+        """Waits for the first round."""
+        self._coming = self._client.work(self._waits)
+        self._next_round()
+
+    def next_slot(self) -> None:
+        """The next slot is begun, unless one is under way or the job is done."""
+        while self.slot is None and not self.done:
+            self.slot = next(self._rest, None)
+            if self.slot is None:
+                self._next_round()
+
+    def take_slot(self) -> Slot:
+        """The slot under way, of which nothing more comes."""
+        slot, self.slot = self.slot, None
+        assert slot is not None
+        return slot
+
+    def own_slots(self) -> list[int]:
+        """Those of this process, in order: of the newest round, or where a round is of one slot, of this step and the
+        one before. None before the first round."""
+        if self.newest is None:
+            return []
+        oldest = self.newest.step - (0 if self._client.job["job"]["mode"] == "sync" else 1)
+        return sorted(slot for slot, step in self._computed.items() if step >= oldest)
+
+    def is_last(self, slot: Slot) -> bool:
+        """Of the round's slots."""
+        assert self.work is not None
+        return slot.index == self.work.slot_indices[-1]
+
+    def _next_round(self) -> None:
+        """Waits for work and its weights."""
+        before, self.work = self.work, next(self._coming, None)
+        if self.work is None:
+            self.done = True
+            self._rest = iter(())
+            self._ends()
+            return
+        self.newest = self.work
+        if before is not None and before.generation != self.work.generation:
+            self._computed.clear()
+        self._computed.update(dict.fromkeys(self.work.slot_indices, self.work.step))
+        self._rest = self.work.slots
+        self._begins(self.work, before)

@@ -1,0 +1,213 @@
+"""Buffers of a script's model that training changes, as batch-norm's running mean: the job keeps them with the weights.
+
+Each slot begins with the job's. What its forward passes made of them is observed when it ends, and the next step's are
+the mean over the slots, by their samples: the same bits for any number of processes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from capstan.errors import Invalid, Unsupported
+from capstan.tensors import Tensor, Tensors
+from capstan.torch.parameters import buffer_of, copied
+
+_TENTH = 10.0  # servers move what they keep by a tenth of the way to what was observed
+_COUNTER = "num_batches_tracked"
+WORDS = ("mean", "local")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a module has a buffer or a parameter, which a script may replace by another tensor."""
+
+    name: str
+    owner: torch.nn.Module
+    key: str
+
+    @property
+    def value(self) -> torch.Tensor:
+        return getattr(self.owner, self.key)  # type: ignore[no-any-return]
+
+    @property
+    def is_counter(self) -> bool:
+        """Of the batches that a norm has seen."""
+        return self.key == _COUNTER
+
+    @property
+    def is_observed(self) -> bool:
+        """Training changes it, as far as one knows."""
+        if self.key in ("running_mean", "running_var"):
+            return bool(getattr(self.owner, "track_running_stats", True))
+        if type(self.owner).__name__ == "_SpectralNorm":  # of torch.nn.utils.parametrizations
+            return self.key in ("_u", "_v")
+        hooks = (hook for hook in self.owner._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
+        return any(self.key in (f"{hook.name}_u", f"{hook.name}_v") for hook in hooks)
+
+
+def places_of(model: torch.nn.Module) -> Iterator[Place]:
+    """Each buffer and each parameter once, by its first name."""
+    seen = set()
+    for prefix, module in model.named_modules():
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield Place(f"{prefix}.{key}" if prefix else key, module, key)
+
+
+class Wishes:
+    """What the script says of buffers: "mean", the job keeps it; "local", every process has its own."""
+
+    def __init__(self, wishes: Mapping[str, str] | None) -> None:
+        self._wishes = dict(wishes or {})
+        self._used: set[str] = set()
+        for pattern, word in self._wishes.items():
+            if word not in WORDS:
+                raise Invalid(f'prepare(..., buffers={{"{pattern}": {word!r}}}): wanted "mean" or "local"')
+
+    def of(self, place: Place) -> str | None:
+        for pattern, word in self._wishes.items():
+            if fnmatchcase(place.name, pattern):
+                self._used.add(pattern)
+                return word
+        return "mean" if place.is_observed else None
+
+    def must_be_used(self) -> None:
+        for pattern in self._wishes.keys() - self._used:
+            raise Invalid(f'prepare(..., buffers={{"{pattern}": ...}}): the model has no such buffer; names are those '
+                          "of model.named_buffers(), and * stands for any part of one")
+
+
+class _Counter:
+    """Of batches: it follows the job's step. In a norm that does not train it stays what it is."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.owner = place.owner
+        self.counts = self.owner.training
+        self._begin = int(place.value)
+        if self.averages and self._begin != 0:
+            raise Unsupported(f'"{place.name}" is {self._begin}, and its norm averages over all batches '
+                              "(momentum=None), of which the job counts its own: call reset_running_stats() before "
+                              "prepare(), or give it a momentum")
+
+    @property
+    def averages(self) -> bool:
+        return getattr(self.owner, "momentum", 0.1) is None
+
+    @property
+    def value(self) -> int:
+        return int(self._place.value)
+
+    def go_to(self, step: int) -> None:
+        self._place.value.fill_(step if self.counts else self._begin)
+
+
+class Statistics:
+    """The first tensors of the job: what is observed when a slot ends is the last to leave."""
+
+    def __init__(self, places: list[Place], counters: list[Place]) -> None:
+        self._places = places
+        self._homes = [_checked(place) for place in places]
+        self._counters = [_Counter(place) for place in counters]
+        self._sizes = [home.numel() for home in self._homes]
+        self._kept = torch.empty(0)  # the job's, of the round under way
+        self._step = 0
+        self._observes = False  # has done so
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def tensors(self) -> list[Tensor]:
+        """With the first group's number, of which nothing counts."""
+        return [Tensor(place.name, tuple(place.value.shape), initial="given", group=1, statistic=True)
+                for place in self._places]
+
+    def first_values(self) -> dict[str, tuple[torch.Tensor, memoryview[float]]]:
+        return {place.name: buffer_of(place.value) for place in self._places}
+
+    def lay_over(self, weights: Tensors, step: int) -> None:
+        """A round begins: its values are in the client's memory."""
+        self._step = step
+        if self._places and self._kept.data_ptr() != weights.address:
+            self._kept = self._flat(weights)
+        self.restore()
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """The model has the job's values, whatever it did with them."""
+        if self._places:
+            # Copied to a GPU all at once.
+            parts = self._kept.to(self._homes[0].device).split(self._sizes)
+            for index, (place, part) in enumerate(zip(self._places, parts)):
+                self._go_home(index, place).copy_(part.view(place.value.shape))
+        for counter in self._counters:
+            counter.go_to(self._step)
+
+    @torch.no_grad()
+    def observe(self, memory: Tensors) -> None:
+        """A slot ends: what became of them goes beside its gradients, and the model has the job's values again."""
+        if not self._observes:
+            self._observes = True
+            for counter in self._counters:
+                counter.counts = counter.owner.training
+        if self._places:
+            device = self._homes[0].device
+            now = torch.cat([self._value(index).to(device) for index in range(len(self._places))]).cpu()
+            observed = self._flat(memory)
+            torch.sub(now, self._kept, out=observed)
+            observed.mul_(_TENTH)
+            self._average(observed)
+            observed.add_(self._kept)
+        self.restore()
+
+    @torch.no_grad()
+    def take(self, weights: Tensors, step: int) -> None:
+        """The job is done: these are the last."""
+        for index, place in enumerate(self._places):
+            home = self._go_home(index, place)
+            home.copy_(copied(weights[place.name], home))
+        for counter in self._counters:
+            counter.go_to(step)
+
+    def _flat(self, memory: Tensors) -> torch.Tensor:
+        return torch.frombuffer(memory.flat, dtype=torch.float32, count=sum(self._sizes))
+
+    def _value(self, index: int) -> torch.Tensor:
+        place, home = self._places[index], self._homes[index]
+        value = place.value.detach()
+        if value.shape != home.shape or value.dtype != home.dtype:
+            raise Invalid(f'buffer "{place.name}" became {value.dtype} of shape {tuple(value.shape)} in step '
+                          f"{self._step}, and the job keeps {home.dtype} of shape {tuple(home.shape)}")
+        return value.reshape(-1)
+
+    def _go_home(self, index: int, place: Place) -> torch.Tensor:
+        """The tensor that the model had at first, unless it went to another device."""
+        value, home = place.value, self._homes[index]
+        if value is not home:
+            if value.device != home.device:
+                home = self._homes[index] = torch.empty_like(home, device=value.device)
+            setattr(place.owner, place.key, home)
+        return home
+
+    def _average(self, observed: torch.Tensor) -> None:
+        """A norm that averages over all batches counts a step as one of them, of however many pieces."""
+        begin = self._step
+        for counter in self._counters:
+            pieces = counter.value - begin if counter.averages else 0
+            if pieces > 1:
+                for place, part in zip(self._places, observed.split(self._sizes)):
+                    if place.owner is counter.owner:
+                        part.mul_((begin + pieces) / (pieces * (begin + 1)))
+
+
+def _checked(place: Place) -> torch.Tensor:
+    value = place.value
+    if value.dtype != torch.float32:
+        raise Unsupported(f'buffer "{place.name}" is of {value.dtype}; the job keeps float32: make it so before prepare(), '
+                          f'or write prepare(..., buffers={{"{place.name}": "local"}}) where processes may differ in it')
+    return value
