@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "tests/patience.h"
 #include "tests/worker_collective/groups.h"
 
 namespace capstan::collective {
@@ -77,17 +78,41 @@ std::set<int> Connections() {
   return connections;
 }
 
+std::vector<int> ConnectionsSince(const std::set<int>& before) {
+  std::vector<int> ends;
+  for (const int end : Connections()) {
+    if (!before.contains(end)) ends.push_back(end);
+  }
+  return ends;
+}
+
+TEST_CASE("a message that travels for longer than a silent rank has is waited for", "[collective][long]") {
+  const std::set<int> before = Connections();
+  const std::chrono::milliseconds silence = std::chrono::milliseconds(1500) * testing::Patience();
+  constexpr std::size_t kMany = 2u << 20;
+  Groups groups(CreateMeshes("gloo", 2, kPatience, silence), {.chunk_bytes = 32u << 20});
+  // Half of the numbers make one message, which takes three times as long.
+  const auto bytes_per_second = static_cast<unsigned>(kMany / 2 * sizeof(float) * 1000 / 3 / silence.count());
+  for (const int end : ConnectionsSince(before)) {
+    REQUIRE(setsockopt(end, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof bytes_per_second) == 0);
+  }
+  const Clock::time_point begin = Clock::now();
+  std::vector<std::vector<float>> data(2, std::vector<float>(kMany, 1.0F));
+  groups.RunWell([&](Group& group) {
+    return group.AllReduce(data[static_cast<std::size_t>(group.rank())], In(std::chrono::hours(1)));
+  });
+  CHECK(Clock::now() - begin > 2 * silence);  // else this compared with nothing
+  for (const std::vector<float>& sum : data) CHECK(sum == std::vector<float>(kMany, 2.0F));
+}
+
 TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in the middle of a message",
           "[collective][long]") {
   const std::set<int> before = Connections();
   constexpr std::size_t kMany = 4u << 20;
   for (std::size_t broken = 0;; ++broken) {
     Groups groups(CreateMeshes("gloo", 2, std::chrono::milliseconds(200)), {.chunk_bytes = 32u << 20});
-    std::vector<int> ends;
-    for (const int end : Connections()) {
-      if (!before.contains(end)) ends.push_back(end);
-    }
-    REQUIRE(ends.size() == 4);  // two connections
+    const std::vector<int> ends = ConnectionsSince(before);
+    REQUIRE(ends.size() == 6);  // three connections
     if (broken == ends.size()) break;
     std::atomic<int> rounds{0};
     std::atomic<bool> over{false};
@@ -107,7 +132,11 @@ TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in th
     breaker.join();
     CAPTURE(broken, statuses[0].ToString(), statuses[1].ToString());
     CHECK(rounds >= 4);  // else something else broke them
-    for (const Status& status : statuses) CHECK(status.code() == Code::kUnreachable);
+    for (const Status& status : statuses) {
+      CHECK(status.code() == Code::kUnreachable);
+      // What Gloo said of the connection, without where in its sources.
+      CHECK_THAT(status.message(), Contains("127.0.0.1") && !Contains(".cc:"));
+    }
   }
 }
 

@@ -22,9 +22,11 @@ inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank)
 extern const std::vector<std::string> kKinds;
 
 // Connected meshes of mesh_groups.cc, by rank. All ranks are of this process: each answers, and each says farewell before
-// it closes a connection, however late. A test that breaks connections gives another time for `farewell`.
+// it closes a connection, however late. A test that breaks connections gives another time for `farewell`, and one that
+// slows them down another one for `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
-                                                std::chrono::milliseconds farewell = kPatience);
+                                                std::chrono::milliseconds farewell = kPatience,
+                                                std::chrono::milliseconds silence = kPatience);
 
 inline void RunThreads(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;

@@ -6,7 +6,8 @@
 namespace capstan::collective {
 namespace {
 
-std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds farewell) {
+std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds farewell,
+                                              std::chrono::milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   InProcessRendezvous rendezvous(size, NameOfTestRank);
   std::vector<Result<std::shared_ptr<Mesh>>> results(static_cast<std::size_t>(size), Invalid("not formed"));
@@ -14,6 +15,7 @@ std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::millisecond
     GlooMeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
     options.answer = kPatience;
     options.farewell = farewell;
+    options.silence = silence;
     results[static_cast<std::size_t>(rank)] = CreateGlooMesh(options, &rendezvous, In(kPatience));
   });
   std::vector<std::shared_ptr<Mesh>> meshes;
@@ -36,9 +38,10 @@ bool HasGloo() {
 const std::vector<std::string> kKinds =
     HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
 
-std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size, std::chrono::milliseconds farewell) {
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size, std::chrono::milliseconds farewell,
+                                                std::chrono::milliseconds silence) {
   INFO(kind << ", " << size << " ranks");
-  return kind == "gloo" ? GlooMeshes(size, farewell) : CreateInProcessMeshes(size, NameOfTestRank);
+  return kind == "gloo" ? GlooMeshes(size, farewell, silence) : CreateInProcessMeshes(size, NameOfTestRank);
 }
 
 Groups::Groups(const std::string& kind, int size, const GroupOptions& options)

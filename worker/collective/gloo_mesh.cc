@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "worker/collective/verdict.h"
+#include "worker/collective/mesh_control.h"
 
 // Gloo throws; nothing of that leaves this file. Its waits with a time limit break every connection when it passes,
 // so waits here have none: they are aborted, which breaks nothing, and then ranks can still be asked who is there.
@@ -30,35 +30,6 @@ constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
 
-enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2, kProbe = 3, kHere = 4 };
-constexpr std::size_t kSayings = 3;  // beside kProbe and its answer
-
-// What ranks say to each other beside the payload; each says each of them to another once at most, but kProbe and kHere,
-// which find out whether the connection stands, and whether somebody is at its other end.
-struct Control {
-  Say say;
-  GroupIndex group = 0;
-  // kAsk: the call; kAnswer: 1 if it has begun, or waits in an earlier one; kFarewell: the reason.
-  std::uint64_t number = 0;
-  std::array<std::uint8_t, kRanksMax / 8> missing{};
-};
-
-Control FarewellOf(const Verdict& verdict) {
-  Control control{Say::kFarewell, 0, static_cast<std::uint64_t>(verdict.reason), {}};
-  for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
-    control.missing[rank / 8] |= static_cast<std::uint8_t>(verdict.missing.test(rank) << rank % 8);
-  }
-  return control;
-}
-
-Verdict VerdictOf(const Control& farewell, int size) {
-  Verdict verdict{static_cast<Reason>(farewell.number), {}};
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank) {
-    verdict.missing.set(rank, (farewell.missing[rank / 8] >> rank % 8 & 1) != 0);
-  }
-  return verdict;
-}
-
 enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
 
 struct CallState {
@@ -70,9 +41,17 @@ struct CallState {
   std::uint64_t number_before = 0;  // at the last pulse
 };
 
-// Two connections of each two ranks: payload to higher ranks goes through the first, to lower ones through the second.
-// Gloo keeps the thread that reads from a connection spinning while another one writes to it.
-enum Way : std::size_t { kUp = 0, kDown = 1, kWays = 2 };
+// Three connections of each two ranks: payload to higher ranks goes through the first, to lower ones through the second.
+// Gloo keeps the thread that reads from a connection spinning while another one writes to it. What ranks say goes through
+// the third: behind a long message the answer of a rank that is there would come too late.
+enum Way : std::size_t { kUp = 0, kDown = 1, kPayloadWays = 2, kWords = 2, kWays = 3 };
+
+// Without the place in Gloo's sources that its messages begin with.
+std::string TextOf(const std::exception& failed) {
+  const std::string text = failed.what();
+  const std::size_t place = text.starts_with('[') ? text.find("] ") : text.npos;
+  return place == text.npos ? text : text.substr(place + 2);
+}
 
 class GlooTransfer;
 
@@ -109,7 +88,7 @@ class GlooMesh : public Mesh {
       state.calls[group].is_under_way = false;
     });
   }
-  void Abort() override { Conclude({Reason::kAborted, SetOf(rank())}); }
+  void Abort() override { Conclude({Reason::kAborted, SetOf(rank()), {}}); }
   Status failure() override {
     const std::optional<Verdict> verdict = state_.With([](State& state) { return state.verdict; });
     return verdict ? StatusOf(*verdict, options_.name_of) : Status();
@@ -133,14 +112,15 @@ class GlooMesh : public Mesh {
   bool IsOverdue(GroupIndex group) {
     return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
   }
-  bool IsConnectedTo(int rank, Way way);
+  // Why a connection does not stand; nothing where it does. Somebody at its other end answers.
+  std::optional<std::string> Probe(int rank, Way way);
   std::uint64_t HeardOf(int rank) {
     return state_.With([&](State& state) { return state.heard[static_cast<std::size_t>(rank)]; });
   }
   // So many questions that nobody answers are enough.
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
   // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
-  Status TakeRoll(GroupIndex group, int peer, Reason reason);
+  Status TakeRoll(GroupIndex group, int peer, Reason reason, std::string why = {});
   // The failure; the connections are closed, so nothing writes to anybody's memory any more.
   Status Ended() {
     Close();
@@ -167,6 +147,7 @@ class GlooMesh : public Mesh {
   void Hear(int from, Way way, const Control& control);
   void Echo(int rank, Way way);
   void KeepDeadlines();
+  void LookAfterWords();
 
   const GlooMeshOptions options_;
   std::shared_ptr<gloo::transport::Device> device_;
@@ -178,6 +159,10 @@ class GlooMesh : public Mesh {
   std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // of these two
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
+  // The keeper's: whom it looks for next, and whether his connection of words did not stand at the last look.
+  std::size_t next_looked_for_ = 0;
+  bool words_broke_ = false;
+  Deadline next_look_{};
 };
 
 class GlooTransfer : public Transfer {
@@ -204,8 +189,8 @@ class GlooTransfer : public Transfer {
     for (std::uint64_t unanswered = 0;;) {
       try {
         if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
-      } catch (const std::exception&) {
-        return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+      } catch (const std::exception& failed) {
+        return mesh_->TakeRoll(group_, peer_, Reason::kLost, TextOf(failed));
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
@@ -213,7 +198,9 @@ class GlooTransfer : public Transfer {
       const std::uint64_t now_heard = mesh_->HeardOf(peer_);
       unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
       if (unanswered > mesh_->silence()) return mesh_->TakeRoll(group_, peer_, Reason::kSilent);
-      if (!mesh_->IsConnectedTo(peer_, way_)) return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+      for (const Way way : {way_, kWords}) {
+        if (auto why = mesh_->Probe(peer_, way)) return mesh_->TakeRoll(group_, peer_, Reason::kLost, *std::move(why));
+      }
     }
   }
 
@@ -234,14 +221,14 @@ class GlooTransfer : public Transfer {
     try {
       begin();
       return {};
-    } catch (const std::exception&) {
-      return mesh_->TakeRoll(group_, peer_, Reason::kLost);
+    } catch (const std::exception& failed) {
+      return mesh_->TakeRoll(group_, peer_, Reason::kLost, TextOf(failed));
     }
   }
 
   GlooMesh* const mesh_;
   const GroupIndex group_;
-  const std::array<std::unique_ptr<Buffer>, kWays> windows_;
+  const std::array<std::unique_ptr<Buffer>, kPayloadWays> windows_;
   Way way_ = kUp;
   bool is_send_ = false;
   int peer_ = 0;
@@ -286,7 +273,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (const int peer : others_) {
     Outbox& outbox = outboxes_[static_cast<std::size_t>(peer)];
     for (std::size_t i = 0; i < kSayings; ++i) {
-      outbox.buffers[i] = contexts_[kUp]->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
+      outbox.buffers[i] = contexts_[kWords]->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
     }
   }
   if (others_.empty()) return {};
@@ -294,7 +281,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
     probes_[way] = contexts_[way]->createUnboundBuffer(&probe_, sizeof probe_);
     echoes_[way] = contexts_[way]->createUnboundBuffer(&here_, sizeof here_);
   }
-  for (const Way way : {kUp, kDown}) listeners_[way] = std::thread([this, way] { Listen(way); });
+  for (const Way way : {kUp, kDown, kWords}) listeners_[way] = std::thread([this, way] { Listen(way); });
   keeper_ = std::thread([this] { KeepDeadlines(); });
   return {};
 }
@@ -377,13 +364,33 @@ void GlooMesh::KeepDeadlines() {
       if (some_stand) InterruptAll(state);
       return state.stopping;
     });
+    LookAfterWords();
     if (state_.With(is_over)) Close();
   }
 }
 
+// Calls that never stand for long do not find out that the connection of words broke. With each pulse one other member of
+// a call that is under way is looked for.
+void GlooMesh::LookAfterWords() {
+  if (IsOver() || Clock::now() < next_look_) return;
+  GroupIndex group = 0;
+  std::vector<int> members = state_.With([&](State& state) {
+    while (group < kGroupsMax && !state.calls[group].is_under_way) ++group;
+    return group < kGroupsMax ? state.calls[group].members : std::vector<int>();
+  });
+  std::erase(members, rank());
+  if (members.empty()) return;
+  next_look_ = Clock::now() + kPulse;
+  const int member = members[next_looked_for_ % members.size()];
+  const std::optional<std::string> why = Probe(member, kWords);
+  if (!why) ++next_looked_for_;
+  // A member that has ended its last call may be gone in good order: then this call ends by the next look.
+  if (std::exchange(words_broke_, why.has_value()) && why) (void)TakeRoll(group, member, Reason::kLost, *why).ok();
+}
+
 // ------------------------------------------------------------------------------------------------------- the failure
 
-Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
+Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string why) {
   std::uint64_t call = 0;
   const bool mine = state_.With([&](State& state) {
     call = state.calls[group].number;
@@ -406,11 +413,11 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason) {
     return state.verdict || silent.none();
   });
   if (lost.any())
-    Conclude({reason == Reason::kSilent ? reason : Reason::kLost, lost | silent});
+    Conclude({reason == Reason::kSilent ? reason : Reason::kLost, lost | silent, std::move(why)});
   else if ((silent | late).none())
-    Conclude({Reason::kStalled, SetOf(peer)});
+    Conclude({Reason::kStalled, SetOf(peer), {}});
   else
-    Conclude({Reason::kAbsent, silent | late});
+    Conclude({Reason::kAbsent, silent | late, {}});
   return Ended();
 }
 
@@ -421,7 +428,7 @@ RankSet GlooMesh::Ask(GroupIndex group, std::uint64_t call, const RankSet& but, 
   for (const int member : members) {
     const auto i = static_cast<std::size_t>(member);
     if (member == rank() || but.test(i)) continue;
-    (Tell(member, {Say::kAsk, group, call, {}}) ? asked : &lost)->set(i);
+    (Tell(member, {Say::kAsk, group, call, {}, {}}) ? asked : &lost)->set(i);
   }
   return lost;
 }
@@ -497,12 +504,12 @@ bool GlooMesh::Tell(int rank, const Control& control) {
   }
 }
 
-bool GlooMesh::IsConnectedTo(int rank, Way way) {
+std::optional<std::string> GlooMesh::Probe(int rank, Way way) {
   try {
     probes_[way]->send(rank, kControlTag, 0, sizeof(Control));
-    return true;
-  } catch (const std::exception&) {
-    return false;
+    return std::nullopt;
+  } catch (const std::exception& failed) {
+    return TextOf(failed);
   }
 }
 
@@ -520,7 +527,7 @@ void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
   for (std::vector<int> speakers = others_; !speakers.empty();) {
     if (ListenTo(way, speakers)) return;
-    std::erase_if(speakers, [&](int other) { return !IsConnectedTo(other, way); });  // Gloo does not say which one
+    std::erase_if(speakers, [&](int other) { return Probe(other, way).has_value(); });  // Gloo does not say which one
   }
 }
 
@@ -554,7 +561,7 @@ void GlooMesh::Hear(int from, Way way, const Control& control) {
       // Who waits in an earlier call is there too: somebody else keeps him.
       const bool is_there = state_.With(
           [&](State& state) { return state.calls[group].number >= control.number || state.calls[group].is_under_way; });
-      Tell(from, {Say::kAnswer, group, is_there, {}});
+      Tell(from, {Say::kAnswer, group, is_there, {}, {}});
       break;
     }
     case Say::kAnswer:

@@ -1,6 +1,6 @@
 // CreateGlooMesh: a mesh between processes, over Gloo's TCP connections.
 //
-// Kind:   shared. Three threads for each mesh, and Gloo's own: two hear the other ranks, one keeps deadlines.
+// Kind:   shared. Four threads for each mesh, and Gloo's own: three hear the other ranks, one keeps deadlines.
 // Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal.
 // Fails:  kTimeout naming the ranks that were not there to form it; kInvalid; kUnreachable; kUnsupported in a build
 //         without Gloo. A broken connection ends a call in about a second, a cut one after `silence`. Where a silent

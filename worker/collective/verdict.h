@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bitset>
+#include <string>
 
 #include "worker/collective/mesh.h"
 
@@ -22,7 +23,8 @@ using RankSet = std::bitset<kRanksMax>;
 
 struct Verdict {
   Reason reason = Reason::kAbsent;
-  RankSet missing;
+  RankSet missing = {};
+  std::string why = {};  // what the transport said; empty: nothing
 };
 
 inline std::string NamesOf(const RankSet& ranks, const NameOfRank& name_of) {
@@ -37,7 +39,8 @@ inline std::string NamesOf(const RankSet& ranks, const NameOfRank& name_of) {
 
 inline Status StatusOf(const Verdict& verdict, const NameOfRank& name_of) {
   const std::string names = NamesOf(verdict.missing, name_of);
-  const std::string next = "; form the group anew with the ranks that are left";
+  const std::string next =
+      "; form the group anew with the ranks that are left" + (verdict.why.empty() ? "" : " (" + verdict.why + ")");
   switch (verdict.reason) {
     case Reason::kStalled:
       return Timeout("a collective's deadline has passed in waiting for " + names +
