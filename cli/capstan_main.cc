@@ -96,7 +96,7 @@ int Main(int argc, char** argv) {
   status.Add("RUN", &run, "its directory (default: the one where a job runs, or the newest under runs/)");
   Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
   stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
-  const SnapshotCommand snapshot(app);
+  SnapshotCommand snapshot(app);
   const Command bench = DescribeBench(app, &bench_arguments);
   constexpr std::array<std::string_view, 6> kCommands = {"launch", "status", "stop", "snapshot", "bench", "help"};
   std::vector<std::string> words(argv + 1, argv + argc);

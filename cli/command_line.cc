@@ -10,6 +10,7 @@
 #include "cli/command_words.h"
 #include "cli/process.h"
 #include "common/job_config.h"
+#include "common/utf8.h"
 
 namespace capstan::cli {
 
@@ -86,7 +87,7 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
 }
 
 int CommandLine::Complain(const std::string& message) const {
-  std::cerr << app_->get_name() << ": " << message << "\nTry '" << app_->get_name() << " --help'.\n";
+  std::cerr << app_->get_name() << ": " << Printable(message) << "\nTry '" << app_->get_name() << " --help'.\n";
   return kExitUsage;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/address.h"
 #include "cli/build_info.h"
 #include "cli/former_run.h"
+#include "cli/go_on_file.h"
 #include "cli/job_addresses.h"
 #include "cli/launch/progress.h"
 #include "cli/new_job.h"
@@ -83,7 +84,7 @@ class CoordinatorProcess {
       return Invalid("the run in " + run_dir_ + " was finished before. " + WordsForAnotherRun(run_dir_));
     }
     if (progress_) progress_->Show();
-    Say(Severity::kInfo, "done: all steps are committed");
+    Say(Severity::kInfo, "done: " + std::to_string(options_.config.steps()) + " steps");
     if (!progress_) return {};
     for (const std::string& line : EndLines(progress_->progress(), run_dir_ + "/final.safetensors"))
       Say(Severity::kInfo, line);
@@ -104,6 +105,7 @@ class CoordinatorProcess {
     CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::Take(run_dir_, options_.config.name(), begin_));
     directory_.emplace(std::move(directory));
     run_dir_ = directory_->path();
+    RemoveGoOnCall(run_dir_);
     progress_.emplace(run_dir_ + "/metrics.jsonl", options_.config.steps());
     CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
     return WritePid(run_dir_, "coordinator", getpid());
@@ -238,11 +240,13 @@ int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter
   CoordinatorProcess process(options, events);
   const Status status = process.Run();
   if (status.ok()) return kExitDone;
+  const int signal = process.stop_signal();
   if (!process.said_failure()) {
-    Say(Severity::kError, status.message());
+    const bool by_hand = signal != 0 && !events.launched();
+    Say(signal != 0 ? Severity::kInfo : Severity::kError,
+        by_hand ? status.message() + "; " + kGoOnByHand : status.message());
     events.Failed(status.message());
   }
-  const int signal = process.stop_signal();
   return signal != 0 ? kExitSignal + signal : kExitFailed;
 }
 

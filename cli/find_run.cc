@@ -1,12 +1,18 @@
 #include "cli/find_run.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 #include <vector>
 
-#include "common/file_lock.h"
+#include "cli/go_on_file.h"
 #include "common/job_config.h"
 
 namespace capstan::cli {
@@ -36,28 +42,44 @@ bool IsOf(const std::string& run, const std::string& job_name) {
   return config.ok() && config->name() == job_name;
 }
 
+Status NoRun(const std::string& job_name) {
+  const std::string whose = job_name.empty() ? "" : " of a job named \"" + job_name + "\"";
+  return Invalid("there is no run" + whose + " under runs/ here; say which by its directory");
+}
+
 }  // namespace
 
 Result<std::string> NewestRun(const std::string& job_name) {
   for (const std::string& run : Runs()) {
     if (job_name.empty() || IsOf(run, job_name)) return run;
   }
-  const std::string whose = job_name.empty() ? "" : " of a job named \"" + job_name + "\"";
-  return Invalid("there is no run" + whose + " under runs/ here; say which by its directory");
+  return NoRun(job_name);
+}
+
+Result<std::string> NewestLaunchedRun(const std::string& job_name) {
+  for (const std::string& run : Runs()) {
+    if (!GoOnCallOf(run).empty() && (job_name.empty() || IsOf(run, job_name))) return run;
+  }
+  return NoRun(job_name);
 }
 
 Result<std::string> RunningRun() {
   for (const std::string& run : Runs()) {
-    if (HolderOf(run) != 0) return run;
+    const Result<int> holder = HolderOf(run);
+    if (holder.ok() && *holder != 0) return run;
   }
   return Invalid("no job runs in a directory under runs/ here; say which by its directory");
 }
 
-int HolderOf(const std::string& run_dir) {
+Result<int> HolderOf(const std::string& run_dir) {
   const std::string path = run_dir + "/lock";
-  if (std::error_code error; !fs::exists(path, error)) return 0;
-  const Result<FileLock> lock = FileLock::Acquire(path, 0);
-  if (lock.ok() || lock.status().code() != Code::kBusy) return 0;
+  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0 && errno == ENOENT) return 0;
+  if (lock < 0)
+    return Unreachable("cannot see whether a job runs in " + run_dir + ": " + path + ": " + std::strerror(errno));
+  const bool held = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  if (!held) return 0;
   std::ifstream in(path);
   int process = 0;
   return in >> process && process > 0 ? process : 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/go_on_file.h"
 #include "cli/job_addresses.h"
 #include "cli/launch/last_words.h"
 #include "cli/launch/launcher.h"
@@ -77,7 +78,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   }
   if (arguments.begin != RunBegin::kNew) {
     if (const auto steps = StepsIfDone(plan->run_dir, config)) {
-      std::fprintf(stderr, "%s\n", DoneAlready(arguments, plan->run_dir, *steps).c_str());
+      std::fprintf(stderr, "%s\n", Printable(DoneAlready(arguments, plan->run_dir, *steps)).c_str());
       return kExitDone;
     }
   }
@@ -87,6 +88,9 @@ int RunLaunch(const LaunchArguments& arguments) {
   const Result<RunDirectory> directory = RunDirectory::Take(plan->run_dir, config.job.name, arguments.begin);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
   if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
+    return Fail(status.message(), kExitFailed);
+  }
+  if (Status status = WriteGoOnCall(directory->path(), GoOnCall(arguments, directory->path())); !status.ok()) {
     return Fail(status.message(), kExitFailed);
   }
   if (plan->program) {

@@ -3,10 +3,12 @@
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/find_run.h"
+#include "cli/go_on_file.h"
 #include "cli/http_get.h"
 #include "cli/job_addresses.h"
 #include "cli/launch/resume.h"
@@ -21,7 +23,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kStopSeconds = 120;  // a last snapshot may take more than half of it
+constexpr int kStopSeconds = 120;  // a last snapshot may take more than half of it
+constexpr int kSayEverySeconds = 5;
 
 int Fail(const Status& status, int code) {
   std::fprintf(stderr, "capstan: %s\n", Printable(status.message()).c_str());
@@ -41,18 +44,25 @@ Result<std::string> Find(const std::string& run_dir) {
 
 std::string TextOf(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// "running, step 120 of 600, loss 2.13, workers: 2"
+std::string LossText(const json& loss) {
+  if (!loss.is_number()) return TextOf(loss);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", loss.get<double>());
+  return text.data();
+}
+
+// "step 120 of 600, loss 2.13, workers: 2, running"
 Result<std::string> StateOf(const std::string& address) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status"));
   const json status = json::parse(body, nullptr, false);
   if (!status.is_object() || !status.contains("state")) return Unreachable("http://" + address + " is no coordinator");
-  std::string line = TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
+  std::string line;
   if (status.contains("step") && status.contains("steps")) {
-    line += ", step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]);
+    line += "step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]) + ", ";
   }
-  if (status.contains("loss")) line += ", loss " + TextOf(status["loss"]);
-  if (status.contains("worker_count")) line += ", workers: " + TextOf(status["worker_count"]);
-  return line;
+  if (status.contains("loss")) line += "loss " + LossText(status["loss"]) + ", ";
+  if (status.contains("worker_count")) line += "workers: " + TextOf(status["worker_count"]) + ", ";
+  return line + TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
 }
 
 // Of a run in which no job works.
@@ -61,7 +71,18 @@ std::string StateAtRest(const std::string& run) {
   if (!config.ok()) return "not running";
   const auto steps = StepsIfDone(run, *config);
   if (steps) return "done, " + std::to_string(*steps) + " steps; weights: " + run + "/final.safetensors";
-  return "not running; to go on: capstan launch --resume --run-dir " + run;
+  return "not running; " + HowToGoOn(run);
+}
+
+// Until the process that has the run has ended.
+bool AwaitEnd(const std::string& run, int holder) {
+  for (int waited = 0; waited < kStopSeconds; waited += kSayEverySeconds) {
+    if (FileLock::Acquire(run + "/lock", kSayEverySeconds).ok()) return true;
+    Print("waiting " + std::to_string(waited + kSayEverySeconds) + " s for process " + std::to_string(holder) +
+          " to end; giving up after " + std::to_string(kStopSeconds) + " s");
+    std::fflush(stdout);
+  }
+  return false;
 }
 
 }  // namespace
@@ -69,19 +90,26 @@ std::string StateAtRest(const std::string& run) {
 int RunStatus(const std::string& run_dir) {
   const Result<std::string> run = Find(run_dir);
   if (!run.ok()) return Fail(run.status(), kExitUsage);
-  const int holder = HolderOf(*run);
-  if (holder == 0) {
+  const Result<int> holder = HolderOf(*run);
+  if (!holder.ok()) return Fail(holder.status(), kExitFailed);
+  if (*holder == 0) {
     Print(*run + ": " + StateAtRest(*run));
     return kExitDone;
   }
   const Endpoints endpoints = ReadEndpoints(*run);
   const auto metrics = endpoints.metrics.find("coordinator");
   if (metrics == endpoints.metrics.end()) {
-    Print(*run + ": starting (process " + std::to_string(holder) + ")");
+    Print(*run + ": starting (process " + std::to_string(*holder) + ")");
     return kExitDone;
   }
   const Result<std::string> state = StateOf(metrics->second);
-  if (!state.ok()) return Fail(state.status(), kExitFailed);
+  if (!state.ok()) {
+    return Fail(
+        Unreachable(*run + ": process " + std::to_string(*holder) +
+                    " works in it, and its coordinator does not answer (it hangs, or is being started again): " +
+                    state.status().message()),
+        kExitFailed);
+  }
   Print(*run + ": " + *state + "; http://" + metrics->second + "/");
   return kExitDone;
 }
@@ -89,21 +117,21 @@ int RunStatus(const std::string& run_dir) {
 int RunStop(const std::string& run_dir) {
   const Result<std::string> run = run_dir.empty() ? RunningRun() : Find(run_dir);
   if (!run.ok()) return Fail(run.status(), kExitUsage);
-  const int holder = HolderOf(*run);
-  if (holder == 0) return Fail(Invalid("no job runs in " + *run), kExitUsage);
-  if (kill(holder, SIGINT) != 0) {
-    return Fail(Refused("process " + std::to_string(holder) + ", which has " + *run +
-                        ", cannot be told to stop: it is "
-                        "another user's, or has ended just now"),
+  const Result<int> holder = HolderOf(*run);
+  if (!holder.ok()) return Fail(holder.status(), kExitFailed);
+  if (*holder == 0) return Fail(Invalid("no job runs in " + *run), kExitUsage);
+  const std::string process = "process " + std::to_string(*holder);
+  if (kill(*holder, SIGINT) != 0) {
+    return Fail(Refused(process + ", which has " + *run +
+                        ", cannot be told to stop: it is another user's, or has ended just now"),
                 kExitFailed);
   }
-  Print("stopping " + *run + " (process " + std::to_string(holder) + "): it takes a last snapshot");
+  Print("stopping " + *run + " (" + process + "): it takes a last snapshot");
   std::fflush(stdout);
-  const Result<FileLock> lock = FileLock::Acquire(*run + "/lock", kStopSeconds);
-  if (!lock.ok())
-    return Fail(Timeout("it has not ended after " + std::to_string(static_cast<int>(kStopSeconds)) + " s"),
-                kExitFailed);
-  Print("stopped; to go on: capstan launch --resume --run-dir " + *run);
+  if (!AwaitEnd(*run, *holder)) {
+    return Fail(Timeout("it has not ended after " + std::to_string(kStopSeconds) + " s"), kExitFailed);
+  }
+  Print(*run + ": " + StateAtRest(*run));
   return kExitDone;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/run_directory.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLockWaitSeconds = 10;  // for the processes of a former life to end
+constexpr double kLookSeconds = 0.5;     // of `capstan status`, which has the lock for a moment
 
 constexpr int kSameSecondMax = 1000;
 
@@ -32,7 +34,9 @@ std::string DefaultPath(const std::string& job_name) {
 Status MakeFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) return Unreachable("cannot make the folder " + path + ": " + error.message());
+  if (error) {
+    return Unreachable("cannot make the folder " + path + ": " + error.message() + "; give another --run-dir");
+  }
   return {};
 }
 
@@ -86,7 +90,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   } else {
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, 0));
+  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLookSeconds));
   if (HoldsRun(path)) {
     return Invalid("the run directory " + path + " holds a run already; give another --run-dir, remove it, or go on " +
                    "with it by --resume");
@@ -143,6 +147,7 @@ Result<RunDirectory> RunDirectory::Hold(const std::string& path) {
 }
 
 Status RunDirectory::WriteHolder() const {
+  (void)fchmod(lock_.descriptor(), 0644);  // other users may look whether a job runs
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock_.descriptor(), 0) == 0 && pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) >= 0) return {};
   return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "cli/find_run.h"
+#include "cli/go_on_file.h"
 #include "cli/process.h"
 #include "cli/snapshot/check_snapshot.h"
 #include "cli/snapshot/rows.h"
@@ -75,7 +77,9 @@ SnapshotCommand::SnapshotCommand(Command app)
 
 Command SnapshotCommand::Add(const std::string& name, const std::string& help) {
   Command command = snapshot_.AddCommand(name, help);
-  command.Add("--run-dir", &run_dir_, "the folder of the run").Required();
+  Option run_dir = command.Add("--run-dir", &run_dir_, "the folder of the run");
+  const bool only_reads = name == "list" || name == "verify" || name == "export";  // then the newest is meant
+  if (!only_reads) run_dir.Required();
   command.Add("-o,--output", &output_, "table or json").OneOf({"table", "json"}).ShowDefault();
   return command;
 }
@@ -102,7 +106,15 @@ void SnapshotCommand::AddDelete() {
   command.AddFlag("--force", &force_, "the newest too: the job then goes back to the one before it");
 }
 
-int SnapshotCommand::Run() const {
+Status SnapshotCommand::FindRun() {
+  if (!run_dir_.empty()) return {};
+  CAPSTAN_ASSIGN_OR_RETURN(run_dir_, NewestLaunchedRun());
+  Note("of " + run_dir_ + ", the newest run under runs/");
+  return {};
+}
+
+int SnapshotCommand::Run() {
+  if (const Status status = FindRun(); !status.ok()) return Fail(status);
   if (snapshot_.chose("list")) return List();
   if (snapshot_.chose("verify")) return Verify();
   if (snapshot_.chose("export")) return Export();
@@ -196,7 +208,9 @@ int SnapshotCommand::Import() const {
                     {"shards", imported->shards}};
   PrintRows(Json::array({row}), output_);
   if (imported->layout == WeightLayout::kGpt2) Note("the file has GPT-2's layout: linear weights were transposed");
-  Note("begin with these weights: capstan launch --resume --run-dir " + run_dir_);
+  const std::string call = "capstan launch --resume --run-dir " + run_dir_;
+  if (const Status status = WriteGoOnCall(run_dir_, call); !status.ok()) return Fail(status);
+  Note("begin with these weights: " + call);
   return kExitDone;
 }
 

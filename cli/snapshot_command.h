@@ -26,7 +26,7 @@ class SnapshotCommand {
 
   bool parsed() const { return snapshot_.parsed(); }
   // Returns the exit code.
-  int Run() const;
+  int Run();
 
  private:
   Command Add(const std::string& name, const std::string& help);
@@ -34,6 +34,8 @@ class SnapshotCommand {
   void AddImport();
   void AddDelete();
 
+  // The newest run where none is named.
+  Status FindRun();
   int List() const;
   int Verify() const;
   int Export() const;

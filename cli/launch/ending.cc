@@ -1,5 +1,7 @@
 #include "cli/launch/ending.h"
 
+#include <utility>
+
 namespace capstan::cli {
 
 Ending::Order Ending::Next(const Situation& situation, TimePoint now) {
@@ -9,6 +11,7 @@ Ending::Order Ending::Next(const Situation& situation, TimePoint now) {
       if (situation.coordinator_ended) {
         phase_ = Phase::kWaiting;
         deadline_ = now + std::chrono::duration_cast<TimePoint::duration>(patience_);
+        ours_deadline_ = now + kStopSeconds;
         return Order::kWait;
       }
       if (situation.stops == 0) return Order::kNone;
@@ -19,7 +22,7 @@ Ending::Order Ending::Next(const Situation& situation, TimePoint now) {
       if (!situation.coordinator_ended && situation.stops < 2 && now < deadline_) return Order::kNone;
       return TellAll(now);
     case Phase::kWaiting:
-      if (!situation.failed && situation.stops == 0 && now < deadline_) return Order::kNone;
+      if (!situation.failed && situation.stops == 0 && now < deadline_) return TellOurs(now);
       lost_patience_ = now >= deadline_;
       return TellAll(now);
     case Phase::kTold:
@@ -35,6 +38,13 @@ Ending::Order Ending::TellAll(TimePoint now) {
   phase_ = Phase::kTold;
   deadline_ = now + kStopSeconds;
   return Order::kEnd;
+}
+
+// Each once: to end, and later to be killed.
+Ending::Order Ending::TellOurs(TimePoint now) {
+  if (now < ours_deadline_) return Order::kNone;
+  ours_deadline_ = next_for_ours_ == Order::kEndOurs ? now + kStopSeconds : TimePoint::max();
+  return std::exchange(next_for_ours_, Order::kKillOurs);
 }
 
 }  // namespace capstan::cli

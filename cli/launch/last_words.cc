@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "cli/launch/resume.h"
 #include "cli/report/sha256_file.h"
 #include "cli/shell_words.h"
 
@@ -39,11 +40,17 @@ std::string DoneAlready(const LaunchArguments& arguments, const std::string& run
 
 std::string WhyItEnded(const LaunchArguments& arguments, const std::string& run_dir, const Status& status, int stops) {
   std::string text = status.ok() ? "stopped" : status.message();
-  if (stops > 1) text += "\ncapstan: it was left at once: steps since the newest snapshot are to be done again";
+  const bool has_snapshot = HasSnapshot(run_dir);
+  if (stops > 1) {
+    text += has_snapshot
+                ? "\ncapstan: it was left at once: steps since the newest snapshot are to be done again"
+                : "\ncapstan: it was left at once, and there is no snapshot yet: all steps are to be done again";
+  }
   text += stops > 0 ? "\ncapstan: run directory: " + run_dir
                     : "\ncapstan: the job failed; its logs are in " + run_dir + "/logs";
-  if (Exists(run_dir + "/snapshots/coordinator.log")) text += "\ncapstan: to go on: " + GoOnCall(arguments, run_dir);
-  return text;
+  if (!HasBegun(run_dir)) return text;
+  return text + "\ncapstan: " + (stops > 0 ? "to go on: " : "when that is mended, go on by: ") +
+         GoOnCall(arguments, run_dir);
 }
 
 }  // namespace capstan::cli

@@ -34,6 +34,10 @@ std::string LabelOf(Severity severity) {
   return "";
 }
 
+std::chrono::steady_clock::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(index); }
 std::string WorkerName(std::uint32_t index) { return "worker-" + std::to_string(index); }
 
@@ -290,8 +294,8 @@ void Launcher::SeeOwnEnd(Member* member, Clock::time_point now) {
   const bool took_part = (member->joined || !named) && progress_.steps_done() > member->steps_at_start;
   member->failures = process.was_killed() || took_part ? 0 : member->failures + 1;
   if (member->failures == kFailuresMax) {
-    return FailFor(*member,
-                   process.HowItEnded() + " " + std::to_string(kFailuresMax) + " times in a row before a step of it");
+    return FailFor(*member, process.HowItEnded() + ", " + std::to_string(kFailuresMax) +
+                                " times in a row, before it had computed a step");
   }
   if (restarts_ < options_.max_restarts) return Restart(member, now);
   FailFor(*member, process.HowItEnded() + AfterRestarts());
@@ -335,8 +339,7 @@ void Launcher::WatchCoordinator(Clock::time_point now) {
   if (limits.stall > 0 && silence >= std::max(limits.stall, kSilenceSecondsMin)) Fail(Timeout("waited" + waits));
   if (silence_.said && now < silence_.next_report) return;
   silence_.said = true;
-  silence_.next_report =
-      now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limits.report));
+  silence_.next_report = now + Seconds(limits.report);
   screen_->Line("warning: waiting" + waits);
 }
 
@@ -363,11 +366,13 @@ void Launcher::End(Clock::time_point now) {
   const bool had_waited = ending_.stopping();
   const Ending::Order order = ending_.Next(situation, now);
   const std::string remaining = order == Ending::Order::kNone ? "" : Remaining();
-  const auto signal_all = [&](int signal) {
-    for (const Member& member : members_) member.process->Signal(signal);
+  const auto signal_all = [&](int signal, std::optional<ProgramKind> kind = {}) {
+    for (const Member& member : members_) {
+      if (!kind || member.call.kind == *kind) member.process->Signal(signal);
+    }
   };
   switch (order) {
-    case Ending::Order::kNone: break;
+    case Ending::Order::kNone: ShowRemaining(now); break;
     case Ending::Order::kLastSnapshot:
       screen_->Line(std::string("stopping") + (config_.snapshot.enabled() ? ": the job takes a last snapshot" : "") +
                     "; Ctrl-C once more leaves at once");
@@ -380,7 +385,20 @@ void Launcher::End(Clock::time_point now) {
         screen_->Line("the job is done; waiting up to " + Duration(options_.end_seconds) + " for " + remaining +
                       " to end");
       }
+      next_remaining_line_ = now + Seconds(config_.limits.report);
       break;
+    case Ending::Order::kEndOurs:
+    case Ending::Order::kKillOurs: {
+      const std::string ours = Remaining(ProgramKind::kOurs);
+      const bool kill = order == Ending::Order::kKillOurs;
+      if (!ours.empty()) {
+        screen_->Line(
+            "warning: " + ours +
+            (kill ? " did not end when told to; killing it" : " did not end by itself; telling it to (SIGTERM)"));
+      }
+      signal_all(kill ? SIGKILL : SIGTERM, ProgramKind::kOurs);
+      break;
+    }
     case Ending::Order::kEnd:
       if (had_waited && ending_.lost_patience() && !remaining.empty()) {
         screen_->Line("warning: " + remaining + " did not end by itself; telling it to (SIGTERM)");
@@ -401,10 +419,20 @@ void Launcher::EndLatecomers() {
   }
 }
 
-std::string Launcher::Remaining() const {
+void Launcher::ShowRemaining(Clock::time_point now) {
+  const std::optional<Clock::time_point> until = ending_.waits_until();
+  const std::string remaining = until && now >= next_remaining_line_ ? Remaining() : "";
+  if (remaining.empty()) return;
+  next_remaining_line_ = now + Seconds(config_.limits.report);
+  screen_->Line("the job is done; waiting " + Duration(std::chrono::duration<double>(*until - now).count()) +
+                " more for " + remaining + " to end");
+}
+
+std::string Launcher::Remaining(std::optional<ProgramKind> kind) const {
   std::string names;
   for (const Member& member : members_) {
-    if (!member.process->ended()) names += (names.empty() ? "" : ", ") + member.name();
+    if (member.process->ended() || (kind && member.call.kind != *kind)) continue;
+    names += (names.empty() ? "" : ", ") + member.name() + " (process " + std::to_string(member.process->pid()) + ")";
   }
   return names;
 }

@@ -105,8 +105,10 @@ class Launcher {
   void Fail(Status failure);
   void End(Clock::time_point now);
   void EndLatecomers();
-  // The names of those that have not ended.
-  std::string Remaining() const;
+  // Says again whom a job that is done waits for.
+  void ShowRemaining(Clock::time_point now);
+  // The names of those that have not ended: all, or of one kind.
+  std::string Remaining(std::optional<ProgramKind> kind = {}) const;
   bool AllEnded() const;
 
   const JobConfig& config_;
@@ -124,7 +126,7 @@ class Launcher {
   Ending ending_;
   bool nobody_left_ = false;  // of the programs that compute
   bool job_done_ = false;
-  Clock::time_point next_plain_line_{};
+  Clock::time_point next_plain_line_{}, next_remaining_line_{};
   Silence silence_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <variant>
@@ -30,7 +31,7 @@ Result<std::string> FindRunDirectory(const std::string& job_file, const std::vec
     CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(job_file, overrides));
     name = config.name();
   }
-  Result<std::string> found = NewestRun(name);
+  Result<std::string> found = NewestLaunchedRun(name);
   if (found.ok()) return found;
   return Invalid("--resume goes on with the newest run under runs/: " + found.status().message() + ", with --run-dir");
 }
@@ -45,6 +46,13 @@ std::vector<std::string> DescribeGoingOn(const JobConfig& begun, const JobConfig
         "far");
   }
   return lines;
+}
+
+template <class Record>
+bool HasRecord(const std::string& run_dir) {
+  const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
+  const auto is_one = [](const server::LogRecord& record) { return std::holds_alternative<Record>(record); };
+  return records.ok() && std::any_of(records->begin(), records->end(), is_one);
 }
 
 Status CheckSteps(const std::string& run_dir, const JobConfig& config) {
@@ -111,6 +119,9 @@ std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobCo
   if (!done || !logged.ok() || logged->steps() != config.steps()) return std::nullopt;
   return logged->steps();
 }
+
+bool HasBegun(const std::string& run_dir) { return HasRecord<server::JobRecord>(run_dir); }
+bool HasSnapshot(const std::string& run_dir) { return HasRecord<server::ManifestRecord>(run_dir); }
 
 ChosenAddress ChooseCoordinator(const std::string& wanted, const std::string& former) {
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);

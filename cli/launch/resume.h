@@ -27,6 +27,10 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
 // The number of steps after which the run was done, where it is and its job has no more of them.
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
 
+// Whether there is a job that can be gone on with, and whether it has a snapshot to go on from.
+bool HasBegun(const std::string& run_dir);
+bool HasSnapshot(const std::string& run_dir);
+
 // Where the coordinator is to listen: where it did before, unless the job file has a port. `line`: what is to be said.
 struct ChosenAddress {
   std::string address, line;

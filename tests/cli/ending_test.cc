@@ -36,14 +36,22 @@ TEST_CASE("asked to stop, the coordinator takes a last snapshot, then all are to
   CHECK_FALSE(ending.lost_patience());
 }
 
-TEST_CASE("after a job's own end processes have the time that they are given", "[cli][ending]") {
+TEST_CASE(
+    "after a job's own end programs have the time that they are given, and processes of ours what a stop gives them",
+    "[cli][ending]") {
   Ending ending(seconds(300));
   CHECK(ending.Next({.coordinator_ended = true}, kStart) == Order::kWait);
   CHECK(ending.stopping());
+  CHECK(ending.waits_until() == kStart + seconds(300));
+  CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(9)) == Order::kNone);
+  CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(10)) == Order::kEndOurs);
+  CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(19)) == Order::kNone);
+  CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(20)) == Order::kKillOurs);
   CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(299)) == Order::kNone);
   SECTION("and are told to end after it") {
     CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(300)) == Order::kEnd);
     CHECK(ending.lost_patience());
+    CHECK_FALSE(ending.waits_until());
     CHECK(ending.Next({.coordinator_ended = true}, kStart + seconds(310)) == Order::kKill);
   }
   SECTION("or when somebody asks for it") {

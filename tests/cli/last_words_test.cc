@@ -5,6 +5,7 @@
 
 #include "cli/launch/screen.h"
 #include "cli/shell_words.h"
+#include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -28,12 +29,16 @@ TEST_CASE("a run that ended is said with the whole call that goes on with it", "
   CHECK(GoOnCall(arguments, run) == call);
   CHECK(WhyItEnded(arguments, run, Refused("it broke"), 0).find(call) == std::string::npos);  // nothing to go on with
   std::filesystem::create_directory(scratch.path("snapshots"));
-  std::ofstream(scratch.path("snapshots/coordinator.log")).flush();
-  CHECK(WhyItEnded(arguments, run, Refused("it broke"), 0).ends_with("to go on: " + call));
+  auto log = server::FileCoordinatorLog::Open(scratch.path("snapshots/coordinator.log"), 0);
+  REQUIRE(log.ok());
+  CHECK(WhyItEnded(arguments, run, Refused("it broke"), 0).find(call) == std::string::npos);  // no job was begun
+  REQUIRE((*log)->Append(server::JobRecord{{1, 2}, "[job]"}).ok());
+  CHECK(WhyItEnded(arguments, run, Refused("it broke"), 0).ends_with("when that is mended, go on by: " + call));
   CHECK(WhyItEnded(arguments, run, Refused("stopped at step 3"), 1).find("left at once") == std::string::npos);
   const std::string hasty = WhyItEnded(arguments, run, Status(), 2);
   CHECK(hasty.starts_with("stopped\n"));
   CHECK(hasty.find("left at once") != std::string::npos);
+  CHECK(hasty.find("there is no snapshot yet") != std::string::npos);
   CHECK(hasty.ends_with("to go on: " + call));
 }
 
