@@ -40,7 +40,7 @@ Status CheckHostPort(const std::string& what, const std::string& address) {
   if (IsHostPort(address)) return {};
   const std::string said = what + " takes HOST:PORT, not \"" + CleanUtf8(address, kShownBytesMax) + "\"";
   const std::size_t scheme = address.find("://");
-  if (scheme == address.npos) return Invalid(said);
+  if (scheme == address.npos) return Invalid(said + (IsHost(address) ? ": the port is missing" : ""));
   const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
   return Invalid(said + "; write " + (IsHostPort(rest) ? rest : "HOST:PORT") + ", without \"" +
                  CleanUtf8(address.substr(0, scheme + 3), kShownBytesMax) + "\"");

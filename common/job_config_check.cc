@@ -171,7 +171,7 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
   if (c.schedule.warmup_steps > c.job.steps) {
     return Problem{"schedule", "warmup_steps",
                    "warmup_steps = " + to_string(c.schedule.warmup_steps) + " is more than the job's " +
-                       to_string(c.job.steps) + " steps"};
+                       to_string(c.job.steps) + " steps; lower it, or raise [job] steps"};
   }
   if (c.schedule.kind != ScheduleKind::kConstant && c.schedule.min_lr > c.optimizer.lr) {
     return Problem{"schedule", "min_lr", "min_lr is above [optimizer] lr, and the schedule goes down"};

@@ -39,7 +39,7 @@ void Coordinator::KeepFounder(Instant now, Outbox* out) {
 
 // "first weights from "worker-0" (not kept yet by server 1)"
 std::string Coordinator::WaitingForFirstWeights() const {
-  if (!founder_ && ranks_.in_use()) return "rank 1, which gives the first weights";
+  if (!founder_ && ranks_.in_use()) return "rank 0, which gives the first weights";
   if (!founder_) return "a worker that gives the first weights (none is left)";
   std::string missing;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {

@@ -7,6 +7,7 @@
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
 #include "server/coordinator.h"
+#include "server/coordinator_text.h"
 #include "server/final_weights.h"
 #include "server/request_metrics.h"
 
@@ -156,11 +157,10 @@ void CoordinatorLoop::SeeState(Instant now) {
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
   if (state == Coordinator::State::kStopped) {
     const SnapshotId newest = core_->newest_snapshot();
-    BeginFarewell(
-        Refused("stopped at step " + std::to_string(core_->step().value) +
-                (newest.IsNone() ? "; there is no snapshot"
-                                 : "; the newest snapshot is of version " + std::to_string(newest.version.value) +
-                                       ", --resume goes on from there")));
+    BeginFarewell(Refused("stopped at step " + std::to_string(core_->step().value) +
+                          (newest.IsNone() ? "; there is no snapshot"
+                                           : "; the newest snapshot is of version " +
+                                                 std::to_string(newest.version.value) + ", from which it can go on")));
   }
   (void)SendOut();
 }
@@ -193,8 +193,8 @@ bool CoordinatorLoop::WaitsForFollowers(Instant now) {
     if (options_.on_notice) {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(core_->lease()).count();
       options_.on_notice({Severity::kInfo, "the job is done; waiting up to " + std::to_string(seconds) + " s for " +
-                                               std::to_string(core_->follower_count()) +
-                                               " that follow it to read its last version"});
+                                               Count(core_->follower_count(), "reader") +
+                                               " to fetch the final weights"});
     }
   }
   return now - *followers_since_ < core_->lease();

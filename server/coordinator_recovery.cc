@@ -93,9 +93,9 @@ void Coordinator::SayRecovered(Instant now, Outbox* out) {
   const std::uint64_t again = setback->step > step_ ? setback->step.value - step_.value : 0;
   std::array<char, 32> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
-  out->Say(Severity::kInfo, std::string("recovered in ") + seconds.data() + " s, " +
-                                (again == 0 ? "no step is done again"
-                                            : Count(again, "step") + (again == 1 ? " is" : " are") + " done again"));
+  out->Say(Severity::kInfo,
+           std::string("recovered in ") + seconds.data() + " s, " +
+               (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
 
 // How far a history that goes on has been counted: the coordinator before, or shards that live on, may know more than
@@ -145,7 +145,8 @@ Result<std::vector<PartSource>> Coordinator::FindSources() const {
       if (has(shards_[i])) holder = &shards_[i];
     }
     if (holder == nullptr) {
-      return Unreachable("no server has part " + std::to_string(part) + " of " + std::to_string(digests.size()));
+      return Unreachable("no server has shard " + std::to_string(part) + " of its " + std::to_string(digests.size()) +
+                         ": a server's snapshots/shard-" + std::to_string(part) + " is missing or damaged");
     }
     sources.push_back({digests[part], holder->hello->endpoint});
   }

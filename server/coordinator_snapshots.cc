@@ -158,8 +158,8 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   Append(manifest);
   if (state_ == State::kFailed) return;
   if (AwaitsFirstWeights()) last_progress_ = last_commit_ = now;  // the job begins now
-  out->Say(Severity::kInfo, "snapshot of version " + std::to_string(manifest.id.version.value) + " (" +
-                                std::to_string(manifest.bytes >> 10) + " KiB)");
+  out->Say(Severity::kInfo,
+           "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
   manifests_.push_back(std::move(manifest));
   DropOldManifests(options_.config.snapshot.keep, &manifests_);
   for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());

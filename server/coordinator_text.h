@@ -24,6 +24,11 @@ inline double ToSeconds(Instant time) { return std::chrono::duration<double>(tim
 
 inline std::string WholeSeconds(Instant time) { return std::to_string(static_cast<long>(ToSeconds(time))) + " s"; }
 
+// "900 bytes", "12 KiB"
+inline std::string BytesText(std::uint64_t bytes) {
+  return bytes < 10240 ? std::to_string(bytes) + " bytes" : std::to_string(bytes >> 10) + " KiB";
+}
+
 inline std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }

@@ -28,7 +28,11 @@ std::string HowMany(std::size_t members, std::uint32_t wanted) {
 }  // namespace
 
 Status Coordinator::CheckJoin(const Join& join) const {
-  if (!join.job.IsNull() && join.job != job_) return Refused("this coordinator runs another job; check --coordinator");
+  if (!join.job.IsNull() && join.job != job_) {
+    return Refused("worker \"" + PrintableLine(join.worker) +
+                   "\" belongs to another job, which ran here before or runs elsewhere: start it again, or check its "
+                   "--coordinator");
+  }
   if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
   if (PrintableLine(join.worker) != join.worker) {
     return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");

@@ -128,7 +128,7 @@ class DamageTest(recovery.RecoveryTest):
 
     def test_a_shard_directory_deleted_whole(self):
         shutil.rmtree(self.stopped_run()[0])
-        self.assert_refused("no server has part 0", then_say="a directory is gone")
+        self.assert_refused("no server has shard 0", then_say="a directory is gone")
         self.put_right("shard-0")
 
     def test_a_shard_directory_of_another_job(self):

@@ -116,11 +116,11 @@ TEST_CASE("after a shard is lost the job says how long it took, and how many ste
   bench.RestartShard(0, {});
   CHECK_THAT(bench.Notices(), Contains("every shard starts from step 0") && !Contains("recovered"));
   bench.AnswerReset(0);
-  CHECK_THAT(bench.Notices(), Contains("recovered in 0.6 s, 3 steps are done again"));
+  CHECK_THAT(bench.Notices(), Contains("recovered in 0.6 s, 3 steps will be done again"));
   bench.Forget();
   bench.RestartShard(0, {});
   bench.AnswerReset(0);
-  CHECK_THAT(bench.Notices(), Contains("no step is done again"));
+  CHECK_THAT(bench.Notices(), Contains("no step will be done again"));
 }
 
 TEST_CASE("a worker's name with control bytes is refused, and the refusal shows none", "[server][advice]") {

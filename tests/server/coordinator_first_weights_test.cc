@@ -75,7 +75,7 @@ TEST_CASE("where workers have ranks, the first of them is the founder, and nobod
   bench.AnswerResets();
   CHECK(bench.coordinator->state() == Coordinator::State::kRunning);
   CHECK(bench.Founders().empty());
-  CHECK_THAT(bench.coordinator->WaitingFor(bench.now), Contains("rank 1, which gives the first weights"));
+  CHECK_THAT(bench.coordinator->WaitingFor(bench.now), Contains("rank 0, which gives the first weights"));
   bench.first = bench.JoinsGiven("b", 1, 1);
   CHECK(bench.Founders() == "b");
   CHECK(bench.coordinator->generation() == Generation{1});

@@ -104,7 +104,7 @@ TEST_CASE("a snapshot with a missing or a bad part is passed over for the one be
   bench.Forget();
   bench.RestartShard(1, {Part(Id(1, 2), 1), Part(Id(1, 4), 1)});  // its part of 6 is gone
   std::vector<Reset> resets = Resets(&bench);
-  CHECK(Mentions(bench.Notices(), "the snapshot of version 6 cannot be used: no server has part 1 of 2"));
+  CHECK(Mentions(bench.Notices(), "the snapshot of version 6 cannot be used: no server has shard 1 of its 2"));
   CHECK(Mentions(bench.Notices(), "going back to the one of version 4"));
   CHECK(resets[0].snapshot == Id(1, 4));
   CHECK(resets[1].generation == Generation{3});

@@ -521,7 +521,9 @@ std::string Session::WaitingFor() const {
   if (session_.value == 0) {
     return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
   }
-  if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) return "the coordinator (silent)";
+  if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) {
+    return "the coordinator (silent: stopped or unreachable; start it again, or end this program)";
+  }
   if (generation_.value == 0) return "the job to start";
   std::string who = in_barrier_ && !barrier_missing_.empty() ? barrier_missing_ + " in a barrier" : "";
   for (const auto& [shard, link] : *links_) {
