@@ -197,6 +197,13 @@ class EmbedTest(harness.JobTest):
         for language in ("c", "cpp"):
             self.assertEqual(*(self.trained(workers, language, f"{language}{workers}") for workers in (1, 2)))
 
+    def test_launch_starts_them_with_address_and_name_in_the_environment(self):
+        for language, program in (("c", logistic()), ("cpp", linear())):
+            with self.subTest(language), self.launch_own(2, "--", program, language=language, run=language, steps=20) as launch:
+                self.assertEqual(launch.wait(), 0, launch.output)
+                self.assertEqual(len(self.metrics(language)), 20)
+            self.assertIn("usage: ", subprocess.run([program], capture_output=True, text=True, check=False).stderr)
+
     def test_a_worker_that_is_killed_and_another_one_change_no_bit(self):
         undisturbed = self.undisturbed(self)
         with self.gate() as held, self.launch_own(2, run="killed") as launch, self.paced(launch, "w0") as stays, \

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import struct
+import sys
 
 import harness
 import own_workers
@@ -161,6 +162,17 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         with self.worker(address, "") as worker:
             self.assertEqual(worker.wait(), 1)
             self.assertRegex(worker.output, "^Invalid: .*name")
+
+    def test_launch_gives_address_and_name_by_the_environment(self):
+        with self.launch(os.path.join(own_workers.EXAMPLES, "python", "job.toml"), "--set", "cluster.workers=2", "--set",
+                         "job.steps=3", "--", sys.executable, "-B", self.PROGRAM, run="launched") as launch:
+            self.digest_at_end(launch, "launched", [])
+        self.assertIn('"worker-1" joined', launch.output)
+
+    def test_without_an_environment_the_coordinator_is_to_be_named(self):
+        with self.python(self.PROGRAM) as worker:
+            self.assertEqual(worker.wait(), 1)
+            self.assertRegex(worker.output, "^Invalid: no coordinator is named: .*set CAPSTAN_COORDINATOR")
 
     def test_a_client_is_the_process_that_connected_it(self):
         lines = ["slot = first_slot(client)", "if os.fork() == 0:", "    client.leave()", "os.wait()",

@@ -1,9 +1,10 @@
 /* A trainer of one's own in C: logistic regression, its gradient computed by hand. Any number of them may run.
- *   logistic HOST:PORT NAME
+ *   logistic [HOST:PORT NAME]      default: those that `capstan launch` gives a program
  */
 #include <capstan/capstan.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { kFeatures = 8, kSamples = 16 }; /* of a slot */
 
@@ -71,10 +72,14 @@ static capstan_code Train(capstan_client* client) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return fprintf(stderr, "usage: logistic HOST:PORT NAME\n"), 2;
+  const char* coordinator = argc == 3 ? argv[1] : getenv("CAPSTAN_COORDINATOR");
+  const char* worker = argc == 3 ? argv[2] : getenv("CAPSTAN_WORKER");
+  if ((argc != 1 && argc != 3) || !coordinator || !worker) {
+    return fprintf(stderr, "usage: logistic HOST:PORT NAME, or capstan launch job.toml -- logistic\n"), 2;
+  }
   char error[1024] = "";
   capstan_client* client = NULL;
-  const capstan_options options = {.size = sizeof options, .coordinator = argv[1], .worker = argv[2]};
+  const capstan_options options = {.size = sizeof options, .coordinator = coordinator, .worker = worker};
   capstan_code code = capstan_connect(&options, &client, error, sizeof error);
   if (code == CAPSTAN_OK) code = Train(client);
   if (code != CAPSTAN_OK) {

@@ -1,10 +1,11 @@
 // A trainer of one's own: linear regression, its gradient computed by hand. Any number of them may run, and come and
 // go.
-//   linear HOST:PORT NAME
+//   linear [HOST:PORT NAME]      default: those that `capstan launch` gives a program
 #include <capstan/client.h>
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 
 constexpr std::size_t kFeatures = 8, kSamples = 16;  // of a slot
 
@@ -52,8 +53,12 @@ capstan::Status Train(capstan::Client& client) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return std::fprintf(stderr, "usage: linear HOST:PORT NAME\n"), 2;
-  auto client = capstan::Client::Connect({.coordinator = argv[1], .worker = argv[2]});
+  const char* const coordinator = argc == 3 ? argv[1] : std::getenv("CAPSTAN_COORDINATOR");
+  const char* const worker = argc == 3 ? argv[2] : std::getenv("CAPSTAN_WORKER");
+  if ((argc != 1 && argc != 3) || coordinator == nullptr || worker == nullptr) {
+    return std::fprintf(stderr, "usage: linear HOST:PORT NAME, or capstan launch job.toml -- linear\n"), 2;
+  }
+  auto client = capstan::Client::Connect({.coordinator = coordinator, .worker = worker});
   const capstan::Status status = client.ok() ? Train(**client) : client.status();
   if (!status.ok()) std::fprintf(stderr, "linear: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

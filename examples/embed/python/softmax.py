@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A trainer of one's own: softmax regression in numpy. Any number of them may run, and come and go.
 
-usage: softmax.py HOST:PORT [NAME]
+usage: softmax.py [HOST:PORT [NAME]]       default: those that `capstan launch` gives a program
 """
 import sys
 
@@ -33,7 +33,7 @@ def loss_and_gradient(weights, x, labels):
     return (log_sums - logits[rows, labels]).sum(), x.T @ error / len(labels), error.mean(axis=0)
 
 
-def main(coordinator, name=None):
+def main(coordinator=None, name=None):
     with capstan.connect(coordinator, name) as client:
         client.declare(TENSORS, numeric_class=f"numpy {np.__version__}")
         samples = client.job["job"]["global_batch"] // client.job["job"]["slots"]

@@ -285,13 +285,22 @@ class Client:
         self._handle.call("end_slot", slot, result)
 
 
-def connect(coordinator: str, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
+def coordinator_address(given: str | None) -> str:
+    """The one that is given, else that of the environment."""
+    address = given if given is not None else os.environ.get("CAPSTAN_COORDINATOR")
+    if not address:
+        raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
+                      "CAPSTAN_COORDINATOR; nothing is trained without one")
+    return address
+
+
+def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
             join_seconds: float = 60.0,
             on_notice: Callable[[str], object] = log.warning) -> Client:
-    """Asks the coordinator at "host:port" for its job.
+    """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
 
-    A newer process with this `worker` name takes over from an older one. `on_notice` gets lines for people (whom the
-    client waits for, and since when) on a thread of the client's own.
+    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. `on_notice` gets lines for
+    people (whom the client waits for, and since when) on a thread of the client's own.
 
     With `rank`, from 0, of `ranks`, as many as the job has slots, it alone computes slot `rank`, and the job waits for
     it when it is lost; either every worker of a job has a rank, or none has. Its name is "rank-N" unless it is given one,
@@ -299,8 +308,9 @@ def connect(coordinator: str, worker: str | None = None, *, rank: int | None = N
     """
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
+    address = coordinator_address(coordinator)
     own = f"{socket.gethostname()}-{os.getpid()}" if rank is None else f"rank-{rank}"
-    name = worker if worker is not None else own
+    name = worker if worker is not None else os.environ.get("CAPSTAN_WORKER", own)
     return Client(Handle(abi.Options(
-        coordinator=text_bytes("the coordinator", coordinator), worker=text_bytes("the worker's name", name),
+        coordinator=text_bytes("the coordinator", address), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))

@@ -46,11 +46,7 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     `ranks` this process has slot `rank` for itself, and the job waits for it when it is lost; its name is "rank-N" then,
     so that whoever is started in its place takes over. Without a coordinator nothing is trained.
     """
-    address = coordinator if coordinator is not None else os.environ.get("CAPSTAN_COORDINATOR")
-    if not address:
-        raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
-                      "CAPSTAN_COORDINATOR; nothing is trained without one")
-    worker = worker if worker is not None else os.environ.get("CAPSTAN_WORKER")
+    address = capstan.client.coordinator_address(coordinator)
     identity = Identity.given(rank, ranks)
     client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
                                     on_notice=on_notice)
