@@ -27,10 +27,16 @@ import harness
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STEPS = 60  # jobs of blocks are cut to so many
+MORE_STEPS = 120  # and where a block itself sets job.steps, to so many
 # A whole job has these.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
 CAPSTAN = """\
 #!/bin/sh
+for word do
+  shift
+  case $word in job.steps=*) word=job.steps={more_steps} ;; esac
+  set -- "$@" "$word"
+done
 case "${{1-}} ${{2-}}" in
   'snapshot import') shift 2; exec {program} snapshot import --set job.steps={steps} "$@" ;;
   launch*) shift; exec {program} launch --set job.steps={steps} "$@" ;;
@@ -97,7 +103,7 @@ class Reader:
             os.symlink(target, self.path(name))
         os.makedirs(self.path("home"))
         program = self.write("programs/capstan", CAPSTAN.format(
-            steps=STEPS, program=shlex.quote(os.path.join(prefix, "bin", "capstan"))))
+            steps=STEPS, more_steps=MORE_STEPS, program=shlex.quote(os.path.join(prefix, "bin", "capstan"))))
         os.chmod(program, 0o755)
         self.environment = {
             **os.environ, "HOME": self.path("home"), "OMP_NUM_THREADS": "1",

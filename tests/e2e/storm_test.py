@@ -70,6 +70,10 @@ class StormTest(harness.JobTest):
     def test_a_job_that_cannot_be_read_is_a_failure(self):
         self.assertIn("the job file cannot be used", self.storm("nowhere.toml", "--bin", harness.BIN, code=1))
 
+    def test_without_a_build_it_says_what_to_do(self):
+        self.assertEqual(self.storm(self.job_file(), "--bin", "nowhere", code=2),
+                         "storm: there is no build in nowhere: run scripts/demo first, or give --bin DIR\n")
+
 
 if __name__ == "__main__":
     harness.main()

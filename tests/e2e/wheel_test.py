@@ -37,6 +37,13 @@ class WheelTest(own_workers.OwnWorkersTest):
         self.assertEqual(os.path.dirname(wheel), self.path("not", "there"))
         self.assertTrue(os.path.exists(wheel))
 
+    def test_without_a_build_it_says_what_to_do(self):
+        ran = subprocess.run([BUILD_WHEEL, "--build", "nowhere", "--to", self.path("to")], cwd=self.folder, check=False,
+                             capture_output=True, text=True, timeout=harness.DEADLINE)
+        self.assertEqual((ran.returncode, ran.stderr), (2, "build-wheel: there is no build in nowhere: run scripts/demo "
+                                                           "first, or give --build DIR\n"))
+        self.assertFalse(os.path.exists(self.path("to")))
+
     def test_a_worker_trains_with_what_the_wheel_installs(self):
         wheel, python = self.wheel("wheel"), self.path("venv", "bin", "python")
         self.run_program(sys.executable, "-m", "venv", "--system-site-packages", self.path("venv"))
