@@ -14,6 +14,8 @@ import threading
 import time
 import unittest
 
+import still_there
+
 # By slow machines and by slow binaries: the presets of sanitizers set the second.
 PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1")) * int(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
 
@@ -161,7 +163,9 @@ class Process:
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {timeout} s {OUT_OF_TIME}; it said:\n{self.output}") from None
+            there = still_there.describe(self.child.pid)
+            raise AssertionError(f"{self.name} did not end within {timeout} s {OUT_OF_TIME}; it said:\n{self.output}\n"
+                                 f"still there:\n{there}") from None
         self.reader.join(DEADLINE)
         return code
 

@@ -63,8 +63,9 @@ class LimitTest(harness.JobTest):
         with self.start("tail", "-f", "/dev/null") as process:
             with self.assertRaisesRegex(AssertionError, r'^env did not say "a" within 0 s \(limit of the test\) but:'):
                 process.wait_for_line("a", timeout=0)
-            with self.assertRaisesRegex(AssertionError, r"^env did not end within 0 s \(limit of the test\); it said:"):
+            with self.assertRaisesRegex(AssertionError, r"^env did not end within 0 s \(limit of the test\); it said:") as failed:
                 process.wait(timeout=0)
+            self.assertRegex(str(failed.exception), f"still there:\nprocess {process.pid} .*")
 
     def test_a_process_that_ended_early_is_no_limit(self):
         with self.start("echo", "b") as process:

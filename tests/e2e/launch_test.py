@@ -39,6 +39,11 @@ class Terminal:
         harness.poll(look, "what the terminal was to show")
 
 
+def painted_steps(text):
+    """The progress lines in what a terminal was sent, without the first two, which may be older than its width."""
+    return [line for line in text.replace("\n", "\r").split("\r\x1b[K")[2:] if line.startswith("step ")]
+
+
 class LaunchTest(harness.JobTest):
     def run_job(self, job, *arguments, run="run"):
         with self.launch(job, *arguments, run=run) as launch:
@@ -118,7 +123,7 @@ class LaunchTest(harness.JobTest):
             launch.wait_for_line("stopping: ")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
-        self.assertIn("left at once: steps since the newest snapshot are to be done again", launch.output)
+        self.assertIn("it was left at once, and there is no snapshot yet: all steps are to be done again", launch.output)
         self.assertIn("to go on: ", launch.lines[-1])
         self.assert_nothing_runs()
 
@@ -139,14 +144,15 @@ class LaunchTest(harness.JobTest):
             def status():  # the coordinator writes it down twice a second
                 with harness.Process(capstan, "status", cwd=self.folder) as status:
                     self.assertEqual(status.wait(), 0, status.output)
-                return re.search(r"^runs/small-[-\d]+: running, step \d+ of 1000000, loss .*, workers: 2; http://127\.", status.output)
+                return re.search(r"^runs/small-[-\d]+: step \d+ of 1000000, loss [-+.e\d]{1,10}, workers: 2, running; http://127\.", status.output)
             harness.poll(status, "a status with a loss")
             with harness.Process(capstan, "stop", cwd=self.folder) as stop:
                 self.assertEqual(stop.wait(), 0, stop.output)
             self.assertRegex(stop.output, r"stopping runs/small-[-\d]+ \(process \d+\)")
+            self.assertIn(f"to go on: {capstan} launch --resume --run-dir runs/small-", stop.output)
             self.assertEqual(launch.wait(), 130, launch.output)
         run = os.path.join("runs", os.listdir(self.path("runs"))[0])
-        for words, code, said in ((("status",), 0, f"{run}: not running; to go on: capstan launch --resume --run-dir {run}"),
+        for words, code, said in ((("status",), 0, f"{run}: not running; to go on: {capstan} launch --resume --run-dir {run}"),
                                   (("stop",), 2, "no job runs in a directory under runs/ here"),
                                   (("stop", run), 2, f"no job runs in {run}"),
                                   (("status", "nowhere"), 2, "there is no run directory nowhere")):
@@ -262,7 +268,8 @@ exit 5
                             ((job, "--workers", "4"), "there is no option --workers; the job file has it: write --set cluster.workers=4"),
                             ((job, "-w", "4"), "write --set cluster.workers=4"),
                             ((job, "--rundir", "x"), 'there is no option --rundir; did you mean "--run-dir"?'),
-                            ((job, "python3", "train.py"), '"python3 train.py" is not expected here')):
+                            ((job, "python3", "train.py"), '"python3 train.py" is not expected here'),
+                            ((job, "\x1b[31mred"), r'"\x1B[31mred" is not expected here')):
             with self.subTest(words):
                 code, output = self.call("launch", *words)
                 self.assertEqual(code, 2)
@@ -295,9 +302,8 @@ exit 5
                         terminal.wait_for(lambda text: "step 3" in text)
                         terminal.resize(12)
                         terminal.text = ""
-                        terminal.wait_for(lambda text: text.count("\r\x1b[K") > 5)
-                        painted = terminal.text.replace("\n", "\r").split("\r\x1b[K")[2:]
-                        self.assertLess(max(len(line) for line in painted if line.startswith("step ")), 12, painted)
+                        terminal.wait_for(lambda text: len(painted_steps(text)) > 3)
+                        self.assertLess(max(map(len, painted_steps(terminal.text))), 12, terminal.text)
                         harness.kill(harness.read_pid(os.path.join(run, "pids", "worker-0")))
                         terminal.wait_for(lambda text: "starting it again" in text)
                         self.assertEqual("\x1b[1;33mwarning:\x1b[0m worker-0 was killed" in terminal.text, not no_color)

@@ -2,7 +2,10 @@
 """capstan launch job.toml -- PROGRAM: the user's own program as the workers of a job, in one terminal."""
 import os
 import shlex
+import shutil
+import signal
 import sys
+from unittest import mock
 
 import harness
 import recovery
@@ -75,7 +78,34 @@ class OwnProgramTest(harness.JobTest):
             self.assertEqual(launch.wait(), 0, launch.output)
         self.assertIn("worker-0: evaluated", launch.lines)
         self.assertRegex(launch.output, "the job is done; waiting up to .* for .*worker-0.* to end")
-        self.assertRegex(launch.output, "warning: worker-0, worker-1 did not end by itself")
+        self.assertRegex(launch.output, r"warning: worker-0 \(process \d+\), worker-1 \(process \d+\) did not end by itself")
+        self.assert_nothing_runs()
+
+    def test_a_program_that_does_not_end_after_the_job_is_named_again_and_again(self):
+        with self.own("stay", options=("--set", "limits.report=0.5", "--end-seconds", "300")) as launch:
+            line = "more for worker-0 (process "
+            since = launch.lines.index(launch.wait_for_line(line)) + 1
+            launch.wait_for_line(line, since=since)
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assert_nothing_runs()
+
+    def test_a_server_that_does_not_end_after_the_job_has_not_the_time_of_programs(self):
+        bin_folder = self.path("bin")
+        os.mkdir(bin_folder)
+        os.symlink(os.path.join(os.path.dirname(harness.BIN), "lib"), self.path("lib"))
+        shutil.copy(harness.program("capstan"), bin_folder)
+        server = self.write("bin/capstan-server", f"""\
+#!/bin/sh
+{shlex.quote(harness.program("capstan-server"))} "$@" || exit
+case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
+""")
+        os.chmod(server, 0o755)
+        with mock.patch.object(harness, "BIN", bin_folder), self.own("train") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertRegex(launch.output, r"the job is done; waiting .* more for server-0 \(process \d+\) to end")
+        self.assertRegex(launch.output, r"warning: server-0 \(process \d+\) did not end by itself; telling it to")
+        self.assertRegex(launch.output, r"warning: server-0 \(process \d+\) did not end when told to; killing it")
         self.assert_nothing_runs()
 
     # ---- programs that end before their time
@@ -101,7 +131,7 @@ class OwnProgramTest(harness.JobTest):
     def test_a_program_that_fails_before_its_first_step_again_and_again_ends_the_job(self):
         with self.own("fail") as launch:
             self.assertEqual(launch.wait(), 1, launch.output)
-        self.assertRegex(launch.output, r"worker-\d exited with code 1 3 times in a row before a step of it; the last lines "
+        self.assertRegex(launch.output, r"worker-\d exited with code 1, 3 times in a row, before it had computed a step; the last lines "
                                         r"of its log:\n(  .*\n)*  no such disk")
         self.assert_nothing_runs()
 

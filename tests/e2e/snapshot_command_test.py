@@ -177,6 +177,15 @@ class SnapshotCommandTest(harness.JobTest):
         self.assertEqual(wrong.returncode, 2)
         self.assertIn('did you mean "export"?', wrong.stderr)
 
+    def test_the_newest_run_is_meant_where_none_is_named(self):
+        capstan = harness.program("capstan")
+        for words, code, said in ((("snapshot", "list"), 2, "there is no run under runs/ here"),
+                                  (("launch", self.job_file(steps=10), *SNAPSHOTS), 0, "done: 10 steps"),
+                                  (("snapshot", "list"), 0, "of runs/small-")):
+            with self.subTest(words), harness.Process(capstan, *words, cwd=self.folder) as command:
+                self.assertEqual(command.wait(), code, command.output)
+                self.assertIn(said, command.output)
+
     def test_beside_a_running_job_all_is_read_and_nothing_changed(self):
         # Many are kept: it deletes old ones meanwhile, but not all that were there a moment ago.
         with self.launch(self.job_file(steps=1000000), *SNAPSHOTS, "--set", "snapshot.keep=30") as launch:
