@@ -5,8 +5,9 @@
 set(CAPSTAN_ONCE
   client_test common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
   common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
-  fuzz_core_test fuzz_files_test kernels_emulated_test server_files_test server_loops_test server_manifests_test
-  server_storage_full_test server_storage_kill_test server_storage_reader_test server_storage_test server_test)
+  fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
+  server_loops_test server_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
+  server_storage_test server_test)
 # Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
 # computes on an emulated device; but for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
@@ -25,7 +26,7 @@ set(CAPSTAN_TSAN
 set(CAPSTAN_QUICK smoke_test tidy tidy_format)
 # Started first, since the others fit in beside them. The longest first.
 set(CAPSTAN_LONGEST
-  install_prefix kernels_emulated_test reader_test damage_test faults_test resume_test allreduce_test
+  install_prefix kernels_emulated_test_attention kernels_emulated_test reader_test damage_test faults_test resume_test allreduce_test
   allreduce_nccl_test local_reduce_test torch_worker_test
   local_reduce_nccl_test kill_test durable_test partition_test machines_test parity_torch device_test
   precision_test deadlines_test by_hand_test embed_test disk_full_test pause_test launch_test own_program_test same_bits_test

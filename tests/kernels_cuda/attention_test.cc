@@ -100,7 +100,7 @@ void CheckAgainstCpu(const AttentionShape& s, double probability, std::int64_t o
   }
 }
 
-TEMPLATE_TEST_CASE("attention on a device", "[cuda]", float, Bf16, Half) {
+TEMPLATE_TEST_CASE("attention on a device", "[cuda][attention]", float, Bf16, Half) {
   for (const double probability : {0.0, 0.3}) {
     for (const AttentionShape s : {AttentionShape{1, 1, 1, 1},
                                    {2, 15, 3, 17},
@@ -115,16 +115,17 @@ TEMPLATE_TEST_CASE("attention on a device", "[cuda]", float, Bf16, Half) {
   }
 }
 
-TEMPLATE_TEST_CASE("attention on a device, arrays that are not aligned", "[cuda]", float, Bf16, Half) {
+TEMPLATE_TEST_CASE("attention on a device, arrays that are not aligned", "[cuda][attention]", float, Bf16, Half) {
   CheckAgainstCpu<TestType>({1, 33, 2, 64}, 0.3, 1);
 }
 
-TEMPLATE_TEST_CASE("attention on a device, of the sizes that are trained", "[cuda]", float, Bf16, Half) {
+TEMPLATE_TEST_CASE("attention on a device, of the sizes that are trained", "[cuda][attention]", float, Bf16, Half) {
   CheckAgainstCpu<TestType>({1, 257, 1, 64}, 0.0);
   CheckAgainstCpu<TestType>({1, 256, std::is_same_v<TestType, Bf16> ? 6 : 1, 64}, 0.1);
 }
 
-TEST_CASE("attention on a device gives the same bits again, and a sequence does not see the others", "[cuda]") {
+TEST_CASE("attention on a device gives the same bits again, and a sequence does not see the others",
+          "[cuda][attention]") {
   const AttentionShape two{2, 70, 2, 32}, one{1, 70, 2, 32};
   const DropoutMask dropout{.key = 3, .probability = 0.2};
   const auto qkv = RandomNumbers<Bf16>(3 * Elements(two), 1), dout = RandomNumbers<Bf16>(Elements(two), 2);
@@ -136,7 +137,7 @@ TEST_CASE("attention on a device gives the same bits again, and a sequence does 
   CHECK(SameBits(alone.dqkv, {first.dqkv.begin(), first.dqkv.begin() + 3 * Elements(one)}));
 }
 
-TEST_CASE("attention on a device does not see what comes later", "[cuda]") {
+TEST_CASE("attention on a device does not see what comes later", "[cuda][attention]") {
   const AttentionShape s{1, 40, 1, 16};
   auto qkv = RandomNumbers<Half>(3 * Elements(s), 1);
   const auto dout = RandomNumbers<Half>(Elements(s), 2);
