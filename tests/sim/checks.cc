@@ -230,6 +230,7 @@ void Checks::SeeUpdates(Step step, std::uint64_t updates) {
 
 void Checks::SeeDisks(const std::vector<SimDisk>& disks) {
   for (std::size_t i = 0; i < disks.size(); ++i) {
+    if (!disks[i].unreadable().ok()) Fail("written, and it cannot be read: " + disks[i].unreadable().message());
     const server::ShardLife& life = disks[i].life();
     server::ShardLife& before = lives_[i];
     if (life == before) continue;

@@ -42,6 +42,7 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     if (options_.durable && IsShardAddress(from)) {
       checks_->Acknowledged(from - kShards, shards_[from - kShards].core->history(), envelope.message.header);
     }
+    if (!Travels(from, &envelope.message)) return outbox->Clear();
     if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
     if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
       Count("messages lost");
@@ -59,6 +60,15 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     }
   }
   outbox->Clear();
+}
+
+bool Cluster::Travels(std::uint64_t from, Message* message) {
+  const Status status = wire_.Carry(message);
+  if (!status.ok() && outcome_.violation.empty()) {
+    outcome_.violation = "process " + std::to_string(from) + " cannot send \"" + Checks::Describe(message->header) +
+                         "\": " + status.message();
+  }
+  return status.ok();
 }
 
 void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie) {

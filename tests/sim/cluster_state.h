@@ -25,6 +25,7 @@
 #include "tests/sim/log.h"
 #include "tests/sim/markers.h"
 #include "tests/sim/mutants.h"
+#include "tests/sim/wire.h"
 #include "tests/sim/worker.h"
 
 namespace capstan::sim {
@@ -100,6 +101,8 @@ class Cluster {
   // What can be seen from outside.
   const World& Look();
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
+  // False, and the job has failed: nobody can be sent this message.
+  bool Travels(std::uint64_t from, Message* message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
   // Words that decide something are remembered apart: there are few of them.
   void Replay(const Delivery& delivery);
@@ -176,6 +179,7 @@ class Cluster {
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0, messages_ = 0;
+  Wire wire_;
   std::map<std::uint64_t, Instant> clogs_;               // until when nothing reaches it
   std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
   World world_;

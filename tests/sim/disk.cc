@@ -5,7 +5,9 @@
 
 #include "common/hash.h"
 #include "common/messages/snapshot_id.h"
+#include "server/storage/shard_disk.h"
 #include "server/storage/shard_life.h"
+#include "server/storage/shard_life_codec.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::sim {
@@ -15,7 +17,9 @@ using server::SnapshotImage;
 
 Status SimDisk::Remember(const server::ShardLife& life) {
   if (full_ && kills_when_full_) return Unreachable("the disk is full");
-  life_ = life;
+  const Result<server::ShardLife> read = server::DecodeShardLife(server::EncodeShardLife(life));
+  if (!read.ok()) return unreadable_ = read.status();
+  life_ = *read;
   if (flaw_ == Flaw::kIncarnationForgotten) life_.incarnation = {};
   if (flaw_ == Flaw::kGenerationForgotten) life_.generation = {};
   return {};
@@ -23,7 +27,9 @@ Status SimDisk::Remember(const server::ShardLife& life) {
 
 std::vector<SnapshotPart> SimDisk::List() const {
   std::vector<SnapshotPart> list;
-  for (const auto& [key, part] : parts_) list.push_back({key.first, key.second, part.header.Digest()});
+  for (const auto& [key, part] : parts_) {
+    if (part.readable) list.push_back({key.first, key.second, part.digest});
+  }
   for (const SimDisk* orphan : orphans_) {
     for (const SnapshotPart& part : orphan->List()) list.push_back(part);
   }
@@ -35,10 +41,10 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
   if (full_) return Unreachable("the disk is full");
   Part part;
   Written written;
-  part.header = std::move(image.header);
-  for (std::size_t i = 0; i < part.header.blocks.size(); ++i) {
-    SnapshotHeader::Block& block = part.header.blocks[i];
-    for (std::uint32_t array = 0; array < part.header.array_count; ++array) {
+  SnapshotHeader header = std::move(image.header);
+  for (std::size_t i = 0; i < header.blocks.size(); ++i) {
+    SnapshotHeader::Block& block = header.blocks[i];
+    for (std::uint32_t array = 0; array < header.array_count; ++array) {
       const std::span<const std::byte> whole = image.arrays[i][array].bytes();
       std::vector<std::byte> bytes(whole.begin(), whole.end());
       Spoil(block.block, array, &bytes);
@@ -47,16 +53,26 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
       written.bytes += bytes.size();
     }
   }
-  written.digest = part.header.Digest();
   if (flaw_ == Flaw::kNoSequenceNumbers) {
-    for (SnapshotHeader::Block& block : part.header.blocks) std::fill(block.last.begin(), block.last.end(), 0);
-    written.digest = part.header.Digest();
+    for (SnapshotHeader::Block& block : header.blocks) std::fill(block.last.begin(), block.last.end(), 0);
   }
-  if (flaw_ == Flaw::kLogTrimmedEarly) (void)push_log_.Trim(part.header.log_begin);
-  const std::pair key{part.header.id, part.header.part};
+  if (flaw_ == Flaw::kLogTrimmedEarly) (void)push_log_.Trim(header.log_begin);
+  WriteHeader(header, &part);
+  written.digest = part.digest;
+  const std::pair key{header.id, header.part};
   parts_.insert_or_assign(key, std::move(part));
   newest_ = key;
   return written;
+}
+
+// A writer that looks at nothing: what its reader refuses is noticed here.
+void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
+  part->header = server::EncodeSnapshotHeader(header);
+  part->digest = header.Digest();
+  const Result<SnapshotHeader> read = server::DecodeSnapshotHeader(part->header);
+  part->readable = read.ok();
+  if (read.ok()) CAPSTAN_CHECK(read->Digest() == part->digest);
+  if (!read.ok()) unreadable_ = read.status();
 }
 
 // What a flawed disk writes instead.
@@ -86,7 +102,7 @@ const SimDisk::Part* SimDisk::Find(SnapshotId id, ShardIndex part) const {
 Result<SnapshotHeader> SimDisk::ReadHeader(SnapshotId id, ShardIndex part) const {
   const Part* found = Find(id, part);
   if (found == nullptr) return Invalid("no such part");
-  return found->header;
+  return server::DecodeSnapshotHeader(found->header);
 }
 
 Status SimDisk::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,

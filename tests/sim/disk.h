@@ -47,13 +47,18 @@ class SimDisk : public server::SnapshotStore {
   void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
   // Its shard dies.
   void Crash();
+  // What was written and cannot be read, or cannot be encoded; ok: there is none.
+  const Status& unreadable() const { return unreadable_.ok() ? push_log_.unreadable() : unreadable_; }
   bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
 
  private:
   struct Part {
-    server::SnapshotHeader header;
+    std::string header;  // as it is on disk,
+    std::uint64_t digest = 0;
+    bool readable = false;  // and whether it can be decoded
     std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;
   };
+  void WriteHeader(const server::SnapshotHeader& header, Part* part);
   const Part* Find(SnapshotId id, ShardIndex part) const;
 
   server::ShardLife life_;
@@ -62,6 +67,7 @@ class SimDisk : public server::SnapshotStore {
   std::vector<SimDisk*> orphans_;
   void Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const;
 
+  Status unreadable_;
   bool full_ = false, kills_when_full_ = false;
   Flaw flaw_ = Flaw::kNone;
   std::optional<std::pair<SnapshotId, ShardIndex>> newest_;  // not durable, if flawed

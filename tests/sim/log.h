@@ -4,10 +4,12 @@
 // Why:    a coordinator that was replaced has no log; a flawed log loses what it had said was durable.
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "server/coordinator_log.h"
+#include "server/storage/log_record_codec.h"
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {
@@ -16,8 +18,11 @@ class SimLog : public server::CoordinatorLog {
  public:
   explicit SimLog(Flaw flaw) : flaw_(flaw) {}
 
+  // Keeps what the next coordinator would read.
   Status Append(server::LogRecord record) override {
-    records_.push_back(std::move(record));
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string line, server::EncodeLogRecord(record));
+    CAPSTAN_ASSIGN_OR_RETURN(server::LogRecord read, server::DecodeLogRecord(line));
+    records_.push_back(std::move(read));
     return {};
   }
   const std::vector<server::LogRecord>& records() const override { return records_; }

@@ -1,7 +1,10 @@
 #include "tests/sim/push_log.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "server/storage/push_record_codec.h"
 
 namespace capstan::sim {
 
@@ -14,13 +17,29 @@ Status SimPushLog::Begin(server::LogHistory history) {
 }
 
 Status SimPushLog::Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) {
+  Result<std::vector<PushLogRecord>> read = AsRead(first, records);
+  if (!read.ok()) return unreadable_ = read.status();
   if (const auto leave = std::exchange(fail_next_, std::nullopt)) {
-    const auto end = records.begin() + static_cast<std::ptrdiff_t>(std::min(*leave, records.size()));
-    (void)MemoryPushLog::Append(history, first, {records.begin(), end});
+    read->resize(std::min(*leave, read->size()));
+    (void)MemoryPushLog::Append(history, first, *read);
     return Unreachable("the disk failed");
   }
   newest_append_ = first;
-  return MemoryPushLog::Append(history, first, records);
+  return MemoryPushLog::Append(history, first, *read);
+}
+
+// The records that a shard's next life would read.
+Result<std::vector<PushLogRecord>> SimPushLog::AsRead(std::uint64_t first, const std::vector<PushLogRecord>& records) {
+  std::vector<PushLogRecord> read;
+  for (const PushLogRecord& record : records) {
+    std::string bytes = server::EncodePushRecord(first, record);
+    if (const auto* push = std::get_if<PushRecord>(&record)) {
+      bytes.append(reinterpret_cast<const char*>(push->payload.data), push->payload.size);
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(PushLogRecord decoded, server::DecodePushRecord(first++, bytes));
+    read.push_back(std::move(decoded));
+  }
+  return read;
 }
 
 void SimPushLog::Crash() {

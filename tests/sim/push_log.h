@@ -25,8 +25,14 @@ class SimPushLog : public server::MemoryPushLog {
   void FailNext(std::size_t leave) { fail_next_ = leave; }
   // Its shard dies.
   void Crash();
+  // Why a record that was appended cannot be read; ok: all can.
+  const Status& unreadable() const { return unreadable_; }
 
  private:
+  Result<std::vector<server::PushLogRecord>> AsRead(std::uint64_t first,
+                                                    const std::vector<server::PushLogRecord>& records);
+
+  Status unreadable_;
   Flaw flaw_ = Flaw::kNone;
   std::optional<std::size_t> fail_next_;
   std::uint64_t newest_append_ = 0;  // its first record

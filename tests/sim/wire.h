@@ -1,0 +1,29 @@
+// Wire: messages as their receivers decode them. Every message of a simulated cluster goes through the codec, the seal
+// and the frame limit of the transport.
+//
+// Kind:   owned by the cluster.
+// Fails:  kInvalid: the message cannot be encoded, or is longer than a frame. It never leaves, however often it is sent.
+// Why:    a limit of the codec that a long or a large job breaks ends a simulated job by name.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "common/message.h"
+#include "common/transport.h"
+
+namespace capstan::sim {
+
+class Wire {
+ public:
+  // The message becomes the one that its receiver decodes.
+  Status Carry(Message* message);
+  // Bytes of the newest message's header, with its seal.
+  std::size_t header_bytes() const { return header_.size(); }
+
+ private:
+  const std::size_t frame_bytes_max_ = TransportOptions{}.frame_bytes_max;
+  std::vector<std::byte> header_;
+};
+
+}  // namespace capstan::sim
