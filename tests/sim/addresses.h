@@ -5,8 +5,8 @@
 
 namespace capstan::sim {
 
-// The coordinator; shard i is kShards + i; a worker's life n is kWorkers + n.
-inline constexpr std::uint64_t kCoordinator = 1, kShards = 100, kWorkers = 1000;
+// The coordinator; the reader that follows the job; shard i is kShards + i; a worker's life n is kWorkers + n.
+inline constexpr std::uint64_t kCoordinator = 1, kReader = 2, kShards = 100, kWorkers = 1000;
 inline constexpr std::uint32_t kShardsMax = 4;
 
 inline bool IsShardAddress(std::uint64_t node) { return node >= kShards && node < kWorkers; }

@@ -9,11 +9,18 @@
 #include "server/coordinator.h"
 #include "server/shard.h"
 #include "tests/sim/model.h"
+#include "worker/client/session.h"
 
 namespace capstan::sim {
 
 using server::Coordinator;
 using server::Shard;
+
+namespace {
+
+constexpr std::size_t kWalkedMax = 16;  // a worker may hear late of some steps
+
+}  // namespace
 
 Checks::Checks(const ClusterOptions& options, Outcome* outcome)
     : options_(options),
@@ -97,6 +104,27 @@ void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload,
   if (!std::equal(wanted.begin(), wanted.end(), payload.bytes().begin(), payload.bytes().end())) {
     Fail("a worker computes with weights that are not the published ones");
   }
+}
+
+void Checks::Followed(Generation generation, Version version, const float* weights) {
+  if (replicas_) return replicas_->Followed(generation, version, weights);
+  if (!HasGlobalSteps(options_.mode)) return;
+  for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
+    const auto known = published_.find({version, i});
+    if (known == published_.end()) return Fail("a follower was given weights that nobody has published");
+    if (!std::equal(known->second.begin(), known->second.end(), weights + catalog_.blocks()[i].flat_offset)) {
+      return Fail("a follower was given weights that are not the published ones");
+    }
+  }
+}
+
+void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker) {
+  const auto* staged = to_worker.As<Staged>();
+  if (staged == nullptr || !staged->passed || !HasGlobalSteps(options_.mode)) return;
+  std::set<Step>& steps = walked_[node];
+  if (work.step >= staged->step) return steps.clear();
+  steps.insert(staged->step);
+  if (steps.size() > kWalkedMax) Fail("a worker walks to the present step through all that are over");
 }
 
 // A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,6 +23,10 @@ class Header;
 struct Commit;
 struct Push;
 }  // namespace capstan
+
+namespace capstan::client {
+struct Work;
+}  // namespace capstan::client
 
 namespace capstan::server {
 class Coordinator;
@@ -56,6 +61,11 @@ class Checks {
 
   // A worker was handed this block, and computes with it.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
+
+  // A follower has read this version, in the catalog's order.
+  void Followed(Generation generation, Version version, const float* weights);
+  // A worker that was told of a step that it has passed takes the present one, and does not walk there.
+  void SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker);
 
   // Of mode allreduce; null: another mode.
   ReplicaChecks* replicas() { return replicas_.get(); }
@@ -96,7 +106,8 @@ class Checks {
   std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest
   std::map<Step, double> losses_;
-  std::map<Step, std::uint64_t> updates_;  // of the version that the step begins with
+  std::map<std::uint64_t, std::set<Step>> walked_;  // by worker: steps that were over, since it last had work
+  std::map<Step, std::uint64_t> updates_;           // of the version that the step begins with
   Term term_;
   Generation generation_;
   // Level durable.

@@ -27,19 +27,28 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
       random_(options.seed, 1),
       config_(MakeConfig(options)),
       tensors_(MakeCatalog(options)),
-      records_(flaw_) {
+      records_(flaw_),
+      lines_(options.line_bytes_per_second, options.line_messages_max) {
   catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());
+  pool_ = std::make_unique<BufferPool>(std::max<std::size_t>(4096, catalog_->element_count() * sizeof(float)));
   checks_ = std::make_unique<Checks>(options_, &outcome_);
   markers_ = std::make_unique<Markers>(options_, &outcome_);
   disks_.resize(std::max(kShardsMax, options.shards));
   for (SimDisk& disk : disks_) {
     disk.set_flaw(flaw_);
+    disk.set_reports_max(options_.reports_max);
     disk.set_kills_when_full(options_.full_disks_kill);
   }
   StartCoordinator();
   shards_.resize(options.shards);
   for (std::uint32_t i = 0; i < options.shards; ++i) StartShard(i);
   for (std::uint32_t i = 0; i < options.workers; ++i) StartWorker("w" + std::to_string(i));
+  if (!options.follower) return;
+  follower_ = std::make_unique<Follower>(options.block_elements,
+                                         [this](const client::ReaderCore::Reading& reading, const float* weights) {
+                                           Count("versions read by a follower");
+                                           checks_->Followed(reading.generation, Version{reading.step.value}, weights);
+                                         });
 }
 
 Outcome Cluster::Run() {
@@ -79,6 +88,8 @@ void Cluster::StopCoordinator() {
   checks_->Add(*coordinator_.metrics);
   coordinator_.core.reset();
   records_.Crash();
+  lines_.Forget(kCoordinator);
+  stop_.reset();  // the next coordinator has not heard of it
 }
 
 void Cluster::StartShard(std::uint32_t index) {
@@ -126,6 +137,8 @@ void Cluster::KillShard(std::size_t index) {
     Count("disk work done, shard dead before it knew");
   }
   TearLog(index);
+  ++troubles_;
+  lines_.Forget(kShards + index);
   checks_->Add(*shard.metrics);
   shard = {};
   disks_[index].Crash();
@@ -216,9 +229,19 @@ void Cluster::TickAll() {
       checks_->SeeUpdates(worker->work().step, worker->work().updates);
     }
   }
+  TickFollower();
+  if (coordinator_.core && coordinator_.core->state() == Coordinator::State::kStopped) EndStopped();
   if (!Calm()) InjectFaults();
   RestartTheDead();
   See();
+}
+
+void Cluster::TickFollower() {
+  if (!follower_) return;
+  Outbox out;
+  follower_->Tick(now_, &out);
+  Send(kReader, &out);
+  if (!follower_->violation().empty()) outcome_.violation = follower_->violation();
 }
 
 void Cluster::TickShard(std::size_t index) {
@@ -265,7 +288,7 @@ void Cluster::WorkLog(std::size_t index, Outbox* out) {
 
 bool Cluster::Done() const {
   if (!coordinator_.core || coordinator_.core->state() != Coordinator::State::kFinished) return false;
-  if (!coordinator_.core->SnapshotsSettled()) return false;
+  if (!coordinator_.core->SnapshotsSettled() || (follower_ && !follower_->done())) return false;
   return std::all_of(shards_.begin(), shards_.end(), [&](const SimShard& shard) {
     return shard.core && shard.core->serving() && shard.core->generation() == coordinator_.core->generation() &&
            shard.core->version().value == options_.steps;
@@ -286,11 +309,16 @@ std::string Cluster::WhoIsMissing() const {
                " of generation " + std::to_string(shard.core ? shard.core->generation().value : 0);
   }
   for (const auto& [node, worker] : workers_) missing += "; " + worker->name() + " waits for " + worker->WaitingFor();
+  if (follower_ && !follower_->done()) missing += "; the follower waits for " + follower_->WaitingFor();
   return missing;
 }
 
 void Cluster::Finish() {
   outcome_.counts["messages"] = messages_;
+  outcome_.counts["payload bytes sent"] = payload_.sent();
+  outcome_.counts["payload bytes needed"] = payload_.needed();
+  const double factor = options_.payload_factor_max;
+  if (factor > 0 && outcome_.violation.empty()) outcome_.violation = payload_.Judge(factor);
   outcome_.finished = outcome_.violation.empty() && Done();
   outcome_.ended_at = now_;
   if (coordinator_.core) checks_->Add(*coordinator_.metrics);

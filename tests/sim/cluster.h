@@ -83,6 +83,20 @@ struct ClusterOptions {
   // The program's state is a chain of hashes over the steps; workers give it with every slot, or with the last one of
   // their rounds.
   enum class ProgramState { kNone, kEverySlot, kLastSlot } program_state = ProgramState::kNone;
+  // Since edition 8.
+  double stops = 0.0;       // the job is stopped by request, and resumed
+  bool follower = false;    // a reader follows the job to its last version
+  double non_finite = 0.0;  // probability that a slot's gradient is infinite
+
+  // Of old jobs.
+  std::uint64_t compute_milliseconds = 60;  // of a slot, at most
+  std::uint64_t uneven = 1;                 // every other worker takes so many times as long
+  std::size_t reports_max = SIZE_MAX;       // in a snapshot's header
+
+  // Of slow lines.
+  double line_bytes_per_second = 0.0;        // from one process to another; 0: there is no limit
+  std::size_t line_messages_max = SIZE_MAX;  // queued on a line; a worker's further ones are refused
+  double payload_factor_max = 0.0;           // payload bytes sent, in multiples of what the job needs; 0: any
 };
 
 struct Mutant;

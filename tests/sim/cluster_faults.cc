@@ -13,6 +13,7 @@ void Cluster::InjectFaults() {
     if (shards_[i].core && Strikes(options_.shard_crashes)) KillShard(i);
   }
   if (Strikes(options_.crashes_of_all)) KillAll();
+  if (Strikes(options_.stops)) RequestStop();
   if (!workers_.empty() && Strikes(options_.worker_crashes)) KillWorker();
   if (!workers_.empty() && Strikes(options_.worker_pauses)) {
     RandomWorker()->second->paused_until = now_ + Up_to(9000);
@@ -33,6 +34,7 @@ void Cluster::InjectDiskFaults() {
   // A job whose first weights cannot be kept fails: until they are, there is room.
   const bool may_fill = !options_.given || (coordinator_.core && !coordinator_.core->manifests().empty());
   if (Strikes(options_.full_disks) && may_fill) {
+    ++troubles_;
     full_disk_ = random_.Below(shards_.size());
     full_until_ = now_ + Up_to(4000);
     disks_[full_disk_].set_full(true);
@@ -65,6 +67,7 @@ void Cluster::Aim(std::size_t index) {
 }
 
 void Cluster::JumpClock() {
+  ++troubles_;
   const std::size_t which = random_.Below(1 + shards_.size() + workers_.size());
   const Instant by = Up_to(8000);
   if (which == 0) {
@@ -78,6 +81,7 @@ void Cluster::JumpClock() {
 }
 
 void Cluster::Clog() {
+  ++troubles_;
   std::vector<std::uint64_t> nodes = {kCoordinator};
   for (std::size_t i = 0; i < shards_.size(); ++i) nodes.push_back(kShards + i);
   for (const auto& [node, worker] : workers_) nodes.push_back(node);
@@ -96,6 +100,7 @@ void Cluster::KillCoordinator() {
   // It only seems dead: another one takes its place and its log, and it goes on for a while.
   log_->Fence();
   records_.Crash();
+  stop_.reset();
   zombie_ = std::move(coordinator_);
   coordinator_ = {};
   zombie_until_ = now_ + Up_to(3000);
@@ -114,6 +119,48 @@ void Cluster::KillAll() {
   if (Chance(0.5)) ChangeShardCount(1 + static_cast<std::uint32_t>(random_.Below(kShardsMax)));
 }
 
+bool Cluster::CanStop() const {
+  const bool room = full_until_ == Instant{};
+  return room && std::all_of(shards_.begin(), shards_.end(), [&](const SimShard& shard) {
+           return shard.core && shard.core->serving() && shard.core->generation() == coordinator_.core->generation();
+         });
+}
+
+void Cluster::RequestStop() {
+  if (!coordinator_.core || coordinator_.core->state() != Coordinator::State::kRunning || stop_) return;
+  Trace("a stop is asked for");
+  Count("stops asked for");
+  coordinator_.core->RequestStop(now_ + coordinator_.ahead);
+  stop_ = Stop{now_, troubles_, CanStop()};
+}
+
+// Where nothing befell its servers meanwhile, a job that was stopped goes on from where it was.
+void Cluster::EndStopped() {
+  Trace("the job has stopped");
+  Count("jobs stopped, and resumed");
+  const Coordinator& coordinator = *coordinator_.core;
+  const bool late = now_ - stop_->since >= std::chrono::seconds(55);
+  const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
+  const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
+  if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed) {
+    Count("jobs stopped, and nothing befell their servers");
+    if (coordinator.newest_snapshot().version.value < coordinator.step().value) {
+      outcome_.violation = "a job was stopped at step " + std::to_string(coordinator.step().value) +
+                           ", and its last snapshot is of version " +
+                           std::to_string(coordinator.newest_snapshot().version.value);
+    }
+  }
+  StopCoordinator();
+  zombie_.core.reset();
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (shards_[i].core) KillShard(i);
+  }
+  if (Chance(0.3)) ChangeShardCount(1 + static_cast<std::uint32_t>(random_.Below(kShardsMax)));
+  if (Chance(0.7)) return;  // workers wait for the job to go on
+  for (const auto& [node, worker] : workers_) dead_workers_.push_back({worker->name(), now_});
+  workers_.clear();
+}
+
 void Cluster::ChangeShardCount(std::uint32_t count) {
   if (count == shards_.size()) return;
   Trace("from now on there are " + std::to_string(count) + " shards");
@@ -128,6 +175,7 @@ void Cluster::ChangeShardCount(std::uint32_t count) {
 }
 
 void Cluster::PauseServer() {
+  ++troubles_;
   const Instant until = now_ + Up_to(6000);
   const std::size_t which = random_.Below(shards_.size() + 1);
   (which < shards_.size() ? shards_[which].paused_until : coordinator_.paused_until) = until;
@@ -135,6 +183,7 @@ void Cluster::PauseServer() {
 }
 
 void Cluster::Part() {
+  ++troubles_;
   Partition partition;
   std::vector<std::uint64_t> nodes = {kCoordinator};
   for (std::size_t i = 0; i < shards_.size(); ++i) nodes.push_back(kShards + i);
@@ -162,6 +211,7 @@ void Cluster::KillWorker() {
   Count("worker crashes");
   markers_->WorkerDies(Look(), victim->first, victim->second->has_work());
   Trace("worker " + std::to_string(victim->first) + " dies");
+  lines_.Forget(victim->first);
   if (WorkersUpdate(options_.mode) && Chance(0.3)) lost_through_[victim->first] = order_;
   dead_workers_.push_back({victim->second->name(), now_ + Up_to(2000)});
   workers_.erase(victim);

@@ -44,8 +44,10 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     }
     if (!Travels(from, &envelope.message)) return outbox->Clear();
     if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
+    if (!HasRoom(from, envelope)) continue;
     if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
       Count("messages lost");
+      Lost(envelope.message);
       continue;
     }
     if (!Calm() && options_.damaged_payloads > 0 && Chance(options_.damaged_payloads)) Damage(&envelope.message);
@@ -56,7 +58,7 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     }
     if (!Calm() && options_.repeated_late > 0 && Chance(options_.repeated_late)) {
       Count("message delivered again after seconds");
-      queue_.push({now_ + Up_to(10000), ++order_, from, envelope.to.value, envelope.message, zombie});
+      queue_.push({now_ + Up_to(10000), ++order_, from, envelope.to.value, envelope.message, zombie, false});
     }
   }
   outbox->Clear();
@@ -71,10 +73,24 @@ bool Cluster::Travels(std::uint64_t from, Message* message) {
   return status.ok();
 }
 
+// A worker drops what its queue has no room for, and its session repeats it; servers keep it until there is room.
+bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
+  if (from >= kWorkers && lines_.Full(from, envelope.to.value)) {
+    Count("messages refused by a full queue");
+    return false;
+  }
+  const std::size_t bytes = envelope.message.payload.size;
+  if (options_.payload_factor_max > 0 && bytes > 0) payload_.Sent(envelope.to.value, wire_.header_hash(), bytes);
+  return true;
+}
+
+void Cluster::Lost(const Message& message) { payload_.Lost(message.payload.size); }
+
 void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie) {
-  Instant delay = Up_to(3);
-  if (!Calm() && Chance(options_.late)) delay += Up_to(3000);
-  queue_.push({now_ + delay, ++order_, from, envelope.to.value, envelope.message, zombie});
+  const std::uint64_t to = envelope.to.value;
+  Instant at = lines_.Send(from, to, wire_.header_bytes() + envelope.message.payload.size, now_) + Up_to(3);
+  if (!Calm() && Chance(options_.late)) at += Up_to(3000);
+  queue_.push({at, ++order_, from, to, envelope.message, zombie, true});
 }
 
 void Cluster::Replay(const Delivery& delivery) {
@@ -91,6 +107,7 @@ void Cluster::Replay(const Delivery& delivery) {
   Delivery again = choice[random_.Below(choice.size())];
   again.at = now_ + Up_to(3);
   again.order = ++order_;
+  again.on_line = false;
   queue_.push(std::move(again));
   Count("older message delivered again");
 }
@@ -125,32 +142,34 @@ bool Cluster::MutateSend(std::uint64_t from, bool zombie, Envelope* envelope) {
   return !tampering.drop;
 }
 
-std::vector<Message> Cluster::Arriving(const Delivery& delivery, const Coordinator* receiver) {
-  if (mutant_ == nullptr || !mutant_->deliver) return {delivery.message};
+void Cluster::Arrive(const Delivery& delivery, const Coordinator* receiver,
+                     const std::function<void(const Message&)>& handle) {
+  if (mutant_ == nullptr || !mutant_->deliver) return handle(delivery.message);
   Tampering tampering = MakeTampering(delivery.from, delivery.to, delivery.message);
   tampering.receiver = receiver;
   tampering.from_zombie = delivery.zombie;
   mutant_->deliver(&tampering);
   SendForged(tampering);
-  std::vector<Message> messages = std::move(tampering.before);
-  if (!tampering.drop) messages.push_back(std::move(tampering.message));
-  return messages;
+  for (const Message& message : tampering.before) handle(message);
+  if (!tampering.drop) handle(tampering.message);
 }
 
 bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
   if (paused_until <= now_) return false;
-  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie});
+  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie, false});
   return true;
 }
 
 void Cluster::Deliver() {
-  const Delivery delivery = queue_.top();
+  const Delivery delivery = std::move(const_cast<Delivery&>(queue_.top()));  // its place in the queue stays as it was
   queue_.pop();
   now_ = std::max(now_, delivery.at);
   if (const auto lost = lost_through_.find(delivery.from);
       lost != lost_through_.end() && delivery.order <= lost->second) {
+    Lost(delivery.message);
     return Count("messages lost with their sender");
   }
+  if (delivery.on_line) lines_.Arrived(delivery.from, delivery.to);
   if (options_.trace) {
     Trace(std::to_string(delivery.from) + " -> " + std::to_string(delivery.to) + " " +
           checks_->Describe(delivery.message.header));
@@ -163,18 +182,24 @@ void Cluster::Deliver() {
     if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
       DeliverToCoordinator(&coordinator_, delivery);
     }
+  } else if (delivery.to == kReader) {
+    Outbox out;
+    follower_->Handle(from, delivery.message, now_, &out);
+    Send(kReader, &out);
   } else if (delivery.to >= kWorkers) {
     const auto worker = workers_.find(delivery.to);
-    if (worker == workers_.end() || Postponed(delivery, worker->second->paused_until)) return;
+    if (worker == workers_.end()) return Lost(delivery.message);
+    if (Postponed(delivery, worker->second->paused_until)) return;
+    checks_->SeePassed(delivery.to, worker->second->work(), delivery.message.header);
     markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
     Outbox out;
-    for (const Message& message : Arriving(delivery, nullptr)) {
-      worker->second->Handle(from, message, now_ + worker->second->ahead, &out);
-    }
+    Arrive(delivery, nullptr,
+           [&](const Message& message) { worker->second->Handle(from, message, now_ + worker->second->ahead, &out); });
     Send(delivery.to, &out);
   } else {
     const std::size_t index = delivery.to - kShards;
-    if (index >= shards_.size() || !shards_[index].core || Postponed(delivery, shards_[index].paused_until)) return;
+    if (index >= shards_.size() || !shards_[index].core) return Lost(delivery.message);
+    if (Postponed(delivery, shards_[index].paused_until)) return;
     DeliverToShard(index, delivery);
   }
   See();
@@ -189,9 +214,9 @@ void Cluster::See() {
 void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery) {
   markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
   Outbox out;
-  for (const Message& message : Arriving(delivery, coordinator->core.get())) {
+  Arrive(delivery, coordinator->core.get(), [&](const Message& message) {
     coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->ahead, &out);
-  }
+  });
   AfterCoordinator(coordinator, &out);
 }
 
@@ -203,9 +228,8 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
   const bool logged = markers_->IsBeingLogged(*shard.core, shard.life, delivery.message);
   Outbox out;
-  for (const Message& message : Arriving(delivery, nullptr)) {
-    shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out);
-  }
+  Arrive(delivery, nullptr,
+         [&](const Message& message) { shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out); });
   if (const auto* push = delivery.message.header.As<Push>()) {
     if (shard.metrics->pushes_staged.value() > counted) {
       markers_->Staged(delivery.from, index, *push);

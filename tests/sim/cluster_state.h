@@ -6,8 +6,10 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -22,9 +24,12 @@
 #include "tests/sim/checks.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/follower.h"
+#include "tests/sim/lines.h"
 #include "tests/sim/log.h"
 #include "tests/sim/markers.h"
 #include "tests/sim/mutants.h"
+#include "tests/sim/payload_account.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/worker.h"
 
@@ -41,6 +46,7 @@ struct Delivery {
   std::uint64_t from = 0, to = 0;
   Message message;
   bool zombie = false;  // from a coordinator that was replaced
+  bool on_line = true;  // it takes room on its line
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
 };
 
@@ -103,6 +109,9 @@ class Cluster {
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
   // False, and the job has failed: nobody can be sent this message.
   bool Travels(std::uint64_t from, Message* message);
+  // False: the line is full, and the sender keeps nothing back.
+  bool HasRoom(std::uint64_t from, const Envelope& envelope);
+  void Lost(const Message& message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
   // Words that decide something are remembered apart: there are few of them.
   void Replay(const Delivery& delivery);
@@ -111,8 +120,8 @@ class Cluster {
   Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
   void SendForged(const Tampering& tampering);
   bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope);
-  // What the receiver acts on: the message as it was sent, unless a rule is broken.
-  std::vector<Message> Arriving(const Delivery& delivery, const Coordinator* receiver);
+  // Hands the receiver what it acts on: the message as it was sent, unless a rule is broken.
+  void Arrive(const Delivery& delivery, const Coordinator* receiver, const std::function<void(const Message&)>& handle);
   // What arrives at a process that stands still waits in its socket.
   bool Postponed(const Delivery& delivery, Instant paused_until);
   void Deliver();
@@ -125,6 +134,7 @@ class Cluster {
   // ---- time
   void TickAll();
   void TickShard(std::size_t index);
+  void TickFollower();
   void WorkLog(std::size_t index, Outbox* out);
 
   // ---- faults
@@ -138,6 +148,11 @@ class Cluster {
   void Clog();
   void KillCoordinator();
   void KillAll();
+  void RequestStop();
+  // The coordinator has ended the job as it was asked to: all of its servers end, and come back.
+  void EndStopped();
+  // Whether all shards are there, and nothing hinders a last snapshot.
+  bool CanStop() const;
   void ChangeShardCount(std::uint32_t count);
   void PauseServer();
   void Part();
@@ -161,7 +176,7 @@ class Cluster {
   SimLog records_;
   std::shared_ptr<FencedLog> log_;  // of the coordinator that is alive
   std::vector<std::shared_ptr<FencedLog>> logs_;
-  std::unique_ptr<BufferPool> pool_ = std::make_unique<BufferPool>(4096);
+  std::unique_ptr<BufferPool> pool_;
 
   SimCoordinator coordinator_, zombie_;
   Instant zombie_until_{};
@@ -174,12 +189,23 @@ class Cluster {
   LocalBoard local_board_;
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
+  std::unique_ptr<Follower> follower_;  // null: nobody follows
   std::vector<std::pair<std::string, Instant>> dead_workers_;
   std::vector<Partition> partitions_;
+  // A stop was asked for; unset: it was not.
+  struct Stop {
+    Instant since{};
+    std::uint64_t troubles = 0;  // before it
+    bool undisturbed = false;    // so far
+  };
+  std::optional<Stop> stop_;
+  std::uint64_t troubles_ = 0;  // that may hinder a last snapshot
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0, messages_ = 0;
   Wire wire_;
+  Lines lines_;
+  PayloadAccount payload_;
   std::map<std::uint64_t, Instant> clogs_;               // until when nothing reaches it
   std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
   World world_;

@@ -70,9 +70,13 @@ void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
   part->header = server::EncodeSnapshotHeader(header);
   part->digest = header.Digest();
   const Result<SnapshotHeader> read = server::DecodeSnapshotHeader(part->header);
-  part->readable = read.ok();
+  part->readable = read.ok() && header.reports.size() <= reports_max_;
   if (read.ok()) CAPSTAN_CHECK(read->Digest() == part->digest);
   if (!read.ok()) unreadable_ = read.status();
+  if (read.ok() && !part->readable) {
+    unreadable_ = Corrupt(std::to_string(header.reports.size()) + " reports in the header of a snapshot's part, " +
+                          std::to_string(reports_max_) + " can be read");
+  }
 }
 
 // What a flawed disk writes instead.

@@ -43,6 +43,8 @@ class SimDisk : public server::SnapshotStore {
     flaw_ = flaw;
     push_log_.set_flaw(flaw);
   }
+  // Of a header; one with more cannot be read, as if the limit of real disks were lower.
+  void set_reports_max(std::size_t most) { reports_max_ = most; }
   SimPushLog* push_log() { return &push_log_; }
   void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
   // Its shard dies.
@@ -68,6 +70,7 @@ class SimDisk : public server::SnapshotStore {
   void Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const;
 
   Status unreadable_;
+  std::size_t reports_max_ = SIZE_MAX;
   bool full_ = false, kills_when_full_ = false;
   Flaw flaw_ = Flaw::kNone;
   std::optional<std::pair<SnapshotId, ShardIndex>> newest_;  // not durable, if flawed

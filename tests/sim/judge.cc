@@ -18,12 +18,18 @@ std::string NameOf(Mode mode) {
 }
 
 ClusterOptions OptionsOf(const RunName& name) {
+  if (name.old || name.slow_lines) {
+    ClusterOptions options = name.old ? OldJob(name.seed, name.mode, name.old_steps) : SlowLines(name.seed, name.mode);
+    options.durable = name.durable;
+    return options;
+  }
   ClusterOptions options = RandomOptions(name.seed, name.edition);
   options.mode = name.mode;
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
   options.local = name.local;
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // of programs' workers
+  if (WorkersUpdate(name.mode)) options.stops = 0;
   if (name.durable) AddLogTroubles(&options);
   // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;

@@ -15,13 +15,20 @@
 
 namespace capstan::sim {
 
-// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`.
+// Of an old job, unless it is said: enough for every limit that the simulator sets low to bind many times.
+inline constexpr std::uint64_t kOldSteps = 400;
+
+// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`, or
+// `sim --seed N --old | --slow-lines`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
   int edition = kNewestEdition;
   bool durable = false;
   bool local = false;
+  bool old = false;         // an old job
+  bool slow_lines = false;  // a job over slow lines
+  std::uint64_t old_steps = kOldSteps;
 };
 
 // How often a case was met.

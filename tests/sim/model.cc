@@ -1,5 +1,6 @@
 #include "tests/sim/model.h"
 
+#include <limits>
 #include <span>
 
 #include "common/hash.h"
@@ -15,6 +16,7 @@
 #include "common/job/worker_section.h"
 #include "common/job_config.h"
 #include "common/random.h"
+#include "server/admission.h"
 
 namespace capstan::sim {
 
@@ -43,8 +45,8 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   config.data.kind = DataKind::kSynthetic;
   config.model.kind = ModelKind::kMlp;
   config.worker.precision = options.precision;
-  config.limits.stall = 0;
-  config.limits.join = 90;  // longer than trouble lasts, clogs and jumps of the clock together
+  config.limits.stall = 150;  // a job that hangs fails by name
+  config.limits.join = 90;    // longer than trouble lasts, clogs and jumps of the clock together
   config.limits.lease = 4;
   return config;
 }
@@ -88,13 +90,23 @@ std::string ProgramStateAt(Step step) {
   return state;
 }
 
+namespace {
+
+bool IsInfinite(const ClusterOptions& options, Step step, SlotIndex slot) {
+  return options.non_finite > 0 && static_cast<double>(UnitFloat(Philox(31, step.value, slot)[0])) < options.non_finite;
+}
+
+}  // namespace
+
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot) {
+  if (!HasGlobalSteps(options.mode) && IsInfinite(options, step, slot)) return 0;
   const std::uint64_t draw = PhiloxKey(99, step.value, slot);
   if (options.empty_slots && draw % 3 == 0) return 0;
   return 1 + draw % 3;
 }
 
-float GradientOf(float weight, Step step, SlotIndex slot, std::uint64_t element) {
+float GradientOf(const ClusterOptions& options, float weight, Step step, SlotIndex slot, std::uint64_t element) {
+  if (element == 0 && IsInfinite(options, step, slot)) return std::numeric_limits<float>::infinity();
   const Random4 r = Philox(7, element, step.value * 1000 + slot);
   return (UnitFloat(r[0]) - 0.5F) * 2.0F + weight * (UnitFloat(r[1]) - 0.3F);
 }

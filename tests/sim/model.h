@@ -24,9 +24,10 @@ float GivenWeight(std::uint32_t kind, std::uint64_t element);
 std::string NextProgramState(const std::string& state, Step step);
 // Of the version that this step begins with: from the first step on, one after the other.
 std::string ProgramStateAt(Step step);
-// Samples of a slot: 0 to 3, the same whoever asks.
+// Samples of a slot: 0 to 3, the same whoever asks. Without global steps a slot whose gradient is infinite has none, as
+// real clients leave it out.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
 // Depends on the weight in a way that amplifies any difference.
-float GradientOf(float weight, Step step, SlotIndex slot, std::uint64_t element);
+float GradientOf(const ClusterOptions& options, float weight, Step step, SlotIndex slot, std::uint64_t element);
 
 }  // namespace capstan::sim

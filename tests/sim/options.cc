@@ -8,6 +8,12 @@
 
 namespace capstan::sim {
 
+namespace {
+
+constexpr std::size_t kOldLimit = 8;
+
+}  // namespace
+
 ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   RandomStream random(seed, 2);
   const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
@@ -85,6 +91,64 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
     options.program_state =
         pick(2) == 0 ? ClusterOptions::ProgramState::kEverySlot : ClusterOptions::ProgramState::kLastSlot;
   }
+  if (edition < 8) return options;
+  random = RandomStream(seed, 10);
+  options.stops = rate(4, 0.3);
+  options.follower = pick(3) == 0 && options.damaged_payloads == 0;
+  options.non_finite = rate(4, 0.1);
+  return options;
+}
+
+ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps) {
+  RandomStream random(seed, 11);
+  const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
+  ClusterOptions options;
+  options.seed = seed;
+  options.mode = mode;
+  options.steps = steps;
+  options.tensor_sizes = {4};
+  options.block_elements = 2;
+  options.shards = 1 + pick(2);
+  options.slots = 2 + pick(2);
+  options.workers = options.slots + 1 + pick(2);
+  options.snapshot_every_steps = 2;
+  options.compute_milliseconds = 20;
+  options.uneven = HasGlobalSteps(mode) ? 1 : 20;
+  options.log_records_max = options.reports_max = kOldLimit;
+  options.follower = pick(4) == 0;
+  options.worker_crashes = 1.0 * random.Unit();
+  options.shard_crashes = 0.2 * random.Unit();
+  options.coordinator_crashes = 0.1 * random.Unit();
+  options.crashes_of_all = 0.03 * random.Unit();
+  options.joins_and_leaves = 0.4 * random.Unit();
+  options.stops = 0.05 * random.Unit();
+  options.calm_after = std::chrono::milliseconds(50 * steps);
+  options.give_up_after = options.calm_after + std::chrono::milliseconds(200 * steps) + std::chrono::seconds(300);
+  return options;
+}
+
+ClusterOptions SlowLines(std::uint64_t seed, Mode mode) {
+  RandomStream random(seed, 12);
+  const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
+  ClusterOptions options;
+  options.seed = seed;
+  options.mode = mode;
+  options.steps = 4;
+  options.tensor_sizes = {3072, 512, 1536};
+  options.block_elements = 256;
+  options.shards = 1 + pick(2);
+  options.slots = 2 + pick(2);
+  options.workers = 1 + pick(3);
+  options.follower = pick(2) == 0;
+  // So many seconds for a block.
+  const double takes = 0.02 + 0.98 * random.Unit() * random.Unit();
+  options.line_bytes_per_second = static_cast<double>(options.block_elements * sizeof(float)) / takes;
+  if (pick(2) == 0) options.line_messages_max = 4 + pick(30);
+  options.payload_factor_max = 3.0;
+  if (pick(2) == 0) options.worker_crashes = 0.02 * random.Unit();
+  if (pick(2) == 0) options.shard_crashes = 0.01 * random.Unit();
+  options.calm_after = std::chrono::seconds(100);
+  options.give_up_after = std::chrono::seconds(4000);
   return options;
 }
 
@@ -112,6 +176,9 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.statistics = options.statistics;
   calm.given = options.given;
   calm.given_from = options.given_from;
+  calm.non_finite = options.non_finite;
+  calm.compute_milliseconds = 1;
+  calm.give_up_after = options.give_up_after;
   calm.snapshot_every_steps = 0;
   return calm;
 }
@@ -122,7 +189,7 @@ std::string ReferenceKey(const ClusterOptions& options) {
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
          std::to_string(static_cast<int>(options.precision)) + "/" + std::to_string(options.statistics) + "/" +
          std::to_string(static_cast<int>(options.optimizer)) + "/" + std::to_string(options.tensor_sizes.size()) + "/" +
-         (options.given ? std::to_string(options.given_from) : "seed");
+         std::to_string(options.non_finite) + "/" + (options.given ? std::to_string(options.given_from) : "seed");
 }
 
 std::string Describe(const ClusterOptions& options) {
@@ -171,6 +238,10 @@ std::string Describe(const ClusterOptions& options) {
   add("same names", options.same_names);
   add("clogs", options.clogs);
   add("aimed crashes", options.aimed_crashes);
+  add("stops", options.stops);
+  add("infinite gradients", options.non_finite);
+  add("bytes per second of a line", options.line_bytes_per_second);
+  if (options.follower) text += ", followed";
   return text;
 }
 

@@ -162,6 +162,15 @@ void ReplicaChecks::ComputesWith(Generation generation, Version version, const A
   }
 }
 
+void ReplicaChecks::Followed(Generation generation, Version version, const float* weights) {
+  const auto truth = truths_.find({history_of_[generation], version});
+  if (truth == truths_.end()) return fail_("a follower was given a " + Named(version) + " that was not committed");
+  const std::vector<float>& wanted = truth->second.arrays[0];
+  if (!std::equal(wanted.begin(), wanted.end(), weights)) {
+    fail_("a follower was given another " + Named(version) + " than the one that was committed");
+  }
+}
+
 void ReplicaChecks::Made(Generation generation, Version version, const Arrays& arrays) {
   const auto [first, added] = made_.try_emplace({generation, version}, arrays);
   if (!added && first->second != arrays) fail_("two members of a group made different weights");

@@ -28,6 +28,7 @@ class ReplicaChecks {
 
   void See(const std::vector<const server::Shard*>& shards, const RingBoard& board);
   // A worker computes with this, and believes that it is that version.
+  void Followed(Generation generation, Version version, const float* weights);
   void ComputesWith(Generation generation, Version version, const Arrays& arrays);
   // A worker has made a next version.
   void Made(Generation generation, Version version, const Arrays& arrays);

@@ -35,7 +35,7 @@ RingPart MakePart(const ClusterOptions& options, const Catalog& catalog, const f
     const std::uint64_t samples = SamplesOf(options, step, slot);
     part.samples += samples;
     for (std::uint64_t i = 0; samples > 0 && i < part.sum.size(); ++i) {
-      part.sum[i] += GradientOf(weights[i], step, slot, i) * static_cast<float>(samples);
+      part.sum[i] += GradientOf(options, weights[i], step, slot, i) * static_cast<float>(samples);
     }
   }
   part.slots = std::move(slots);

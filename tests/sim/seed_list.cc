@@ -8,17 +8,18 @@ namespace capstan::sim {
 
 namespace {
 
-// Fills in the mode of a word like "async+durable"; false: there is no such mode.
+// Fills in the kind of a word like "async+durable"; false: there is no such kind.
 bool ReadModeWord(const std::string& word, RunName* name) {
+  const auto has = [&](const char* part) {
+    return ("+" + word + "+").find(std::string("+") + part + "+") != word.npos;
+  };
+  name->durable = has("durable");
+  name->local = has("local");
+  name->old = has("old");
+  name->slow_lines = has("slow-lines");
   for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
-    for (const bool durable : {false, true}) {
-      for (const bool local : {false, true}) {
-        name->mode = mode;
-        name->durable = durable;
-        name->local = local;
-        if (word == ModeWord(*name)) return true;
-      }
-    }
+    name->mode = mode;
+    if (word == ModeWord(*name)) return true;
   }
   return false;
 }
@@ -35,7 +36,8 @@ std::optional<ListedRun> ReadLine(const std::string& line) {
 }  // namespace
 
 std::string ModeWord(const RunName& name) {
-  return NameOf(name.mode) + (name.durable ? "+durable" : "") + (name.local ? "+local" : "");
+  return NameOf(name.mode) + (name.durable ? "+durable" : "") + (name.local ? "+local" : "") +
+         (name.old ? "+old" : "") + (name.slow_lines ? "+slow-lines" : "");
 }
 
 std::string Command(const RunName& name) {
@@ -43,6 +45,9 @@ std::string Command(const RunName& name) {
   if (name.mode != Mode::kSync) command += " --" + NameOf(name.mode);
   if (name.durable) command += " --durable";
   if (name.local) command += " --local";
+  if (name.old) command += " --old";
+  if (name.old && name.old_steps != kOldSteps) command += " --steps " + std::to_string(name.old_steps);
+  if (name.slow_lines) command += " --slow-lines";
   if (name.edition != kNewestEdition) command += " --edition " + std::to_string(name.edition);
   return command;
 }

@@ -10,6 +10,8 @@
 //   sim ... --allreduce          where workers update
 //   sim ... --async --durable    and with acknowledgements of what is on disk
 //   sim ... --local              where one worker of a machine pushes for all
+//   sim ... --old [--steps S]    a job of many steps, spares and low limits; of S steps
+//   sim ... --slow-lines         a job over slow lines
 //   sim ... --edition E          with what befell jobs then
 #include <chrono>
 #include <cstdio>
@@ -46,12 +48,18 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.durable = true;
     } else if (word == "--local") {
       arguments->first.local = true;
+    } else if (word == "--old") {
+      arguments->first.old = true;
+    } else if (word == "--slow-lines") {
+      arguments->first.slow_lines = true;
     } else if (word == "--mutants") {
       arguments->mutants = true;
     } else if (value == nullptr) {
       return false;
     } else if (word == "--seed") {
       arguments->first.seed = number();
+    } else if (word == "--steps") {
+      arguments->first.old_steps = number();
     } else if (word == "--runs") {
       arguments->runs = number();
     } else if (word == "--edition") {
@@ -146,7 +154,8 @@ int Main(int argc, char** argv) {
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
                  "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local] "
-                 "[--durable, with --async or --bounded] [--edition E] [--mutant NAME | --mutants] [--caught FILE]\n");
+                 "[--old [--steps S] | --slow-lines] [--durable, with --async or --bounded] [--edition E] [--mutant "
+                 "NAME | --mutants] [--caught FILE]\n");
     return 2;
   }
   if (!arguments.mutant.empty() && FindMutant(arguments.mutant) == nullptr) {

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/message.h"
 #include "common/transport.h"
 
@@ -20,6 +22,7 @@ class Wire {
   Status Carry(Message* message);
   // Bytes of the newest message's header, with its seal.
   std::size_t header_bytes() const { return header_.size(); }
+  std::uint64_t header_hash() const { return Hash64(header_); }
 
  private:
   const std::size_t frame_bytes_max_ = TransportOptions{}.frame_bytes_max;

@@ -7,6 +7,8 @@
 
 #include "common/encoding.h"
 #include "common/hash.h"
+#include "common/job/limits_section.h"
+#include "common/job_config.h"
 #include "common/messages/group.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
@@ -71,6 +73,7 @@ void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
   declaration.steps = settings_.options->steps;
   declaration.encoding = settings_.encoding;
   declaration.numeric_class = "simulated";
+  declaration.silence_limit = Instant(static_cast<std::int64_t>(settings_.config->limits.stall * 1e9));
   if (settings_.options->given) declaration.given = FirstWeights();
   session_->Declare(std::move(declaration), now, out);
 }
@@ -89,7 +92,9 @@ void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
   work_ = std::move(ready.work);
   loss_scale_ = ready.loss_scale;
   arrived_.assign(settings_.catalog->blocks().size(), ready.weights_held);
-  busy_until_ = now + Instant(static_cast<std::int64_t>(settings_.random->Below(60'000'000)));
+  const std::uint64_t times = settings_.node % 2 == 0 ? settings_.options->uneven : 1;
+  const std::uint64_t most = settings_.options->compute_milliseconds * times * 1'000'000;
+  busy_until_ = now + Instant(static_cast<std::int64_t>(settings_.random->Below(most)));
   const double slow = settings_.options->slow_computing;
   if (slow > 0 && now < settings_.options->calm_after && settings_.random->Unit() < slow) {
     busy_until_ += Instant(static_cast<std::int64_t>(settings_.random->Below(6'000'000'000)));
@@ -153,7 +158,7 @@ void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
   for (const Block& block : settings_.catalog->blocks()) {
     const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_;
     for (std::uint64_t i = block.flat_offset; i < block.flat_offset + block.count; ++i) {
-      gradient[i] = GradientOf(weights_[i], work_.step, data, i) * scale;
+      gradient[i] = GradientOf(*settings_.options, weights_[i], work_.step, data, i) * scale;
     }
     RoundTo(block.EncodingIn(settings_.encoding), {gradient + block.flat_offset, block.count});
   }

@@ -1,0 +1,59 @@
+// Lines: how long messages take over the lines of a simulated cluster, and how many of them a line holds.
+//
+// Kind:   owned by the cluster.
+// Why:    a line carries one message after the other. What is sent again before it has arrived delays all that is behind
+//         it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "common/types.h"
+
+namespace capstan::sim {
+
+class Lines {
+ public:
+  // `bytes_per_second`: of each line, from one process to another; 0: all arrives at once.
+  Lines(double bytes_per_second, std::size_t messages_max)
+      : bytes_per_second_(bytes_per_second), messages_max_(messages_max) {}
+
+  // Whether the line holds no further message.
+  bool Full(std::uint64_t from, std::uint64_t to) const {
+    const auto line = lines_.find({from, to});
+    return line != lines_.end() && line->second.messages >= messages_max_;
+  }
+  // When the last byte of this message arrives, behind all that was sent before it.
+  Instant Send(std::uint64_t from, std::uint64_t to, std::size_t bytes, Instant now) {
+    Line& line = lines_[{from, to}];
+    ++line.messages;
+    if (bytes_per_second_ <= 0) return now;
+    const auto takes = static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 / bytes_per_second_);
+    line.free_at = std::max(line.free_at, now) + Instant(takes);
+    return line.free_at;
+  }
+  // The receiver has taken a message, or it is lost.
+  void Arrived(std::uint64_t from, std::uint64_t to) {
+    const auto line = lines_.find({from, to});
+    if (line != lines_.end() && line->second.messages > 0) --line->second.messages;
+  }
+  // A process has died: its lines are empty.
+  void Forget(std::uint64_t node) {
+    std::erase_if(lines_, [node](const auto& line) { return line.first.first == node || line.first.second == node; });
+  }
+
+ private:
+  struct Line {
+    Instant free_at{};         // when all that was sent has arrived
+    std::size_t messages = 0;  // sent, and not taken yet
+  };
+
+  const double bytes_per_second_;
+  const std::size_t messages_max_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Line> lines_;  // by sender and receiver
+};
+
+}  // namespace capstan::sim

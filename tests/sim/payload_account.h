@@ -1,0 +1,37 @@
+// PayloadAccount: the payload bytes that a simulated job has sent, and those that it had to send.
+//
+// Kind:   owned by the cluster.
+// Why:    a message that is sent again although the first one arrives costs a slow line as much as the first.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace capstan::sim {
+
+class PayloadAccount {
+ public:
+  // `message`: what its header says, as a hash. A job has to send each message once to each receiver.
+  void Sent(std::uint64_t to, std::uint64_t message, std::uint64_t bytes) {
+    sent_ += bytes;
+    if (messages_.insert({to, message}).second) needed_ += bytes;
+  }
+  // It never arrived, or whoever had it has died.
+  void Lost(std::uint64_t bytes) { needed_ += bytes; }
+
+  // Empty: the job has sent at most `factor` times what it had to.
+  std::string Judge(double factor) const {
+    if (static_cast<double>(sent_) <= factor * static_cast<double>(needed_)) return "";
+    return std::to_string(sent_) + " bytes of payload were sent, and " + std::to_string(needed_) + " were needed";
+  }
+  std::uint64_t sent() const { return sent_; }
+  std::uint64_t needed() const { return needed_; }
+
+ private:
+  std::set<std::pair<std::uint64_t, std::uint64_t>> messages_;  // by receiver
+  std::uint64_t sent_ = 0, needed_ = 0;
+};
+
+}  // namespace capstan::sim
