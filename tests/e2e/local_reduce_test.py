@@ -69,26 +69,38 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
         received = sum(value for name, value in self.counters("server-0", run).items() if name.startswith(RECEIVED))
         return (before + recovery.count_records(self.path(run))) / 2, received
 
-    def bytes_per_step(self, run, *arguments):
-        """What the only server receives in a step, once all workers take part."""
+    @contextlib.contextmanager
+    def four_at_work(self, run, *arguments):
+        """A job of four workers and one server, all of which take part."""
         with self.launch(self.job(), *workers(4), "--set", "job.slots=4", "--set", "cluster.servers=1", *arguments,
                          run=run) as launch:
             launch.wait_for_line("running: ")
-            if arguments:  # before they have found together each pushes by itself
-                self.wait_until_reducing(launch, 4, run)
             self.wait_for_steps(launch, 10, run)
-            begun = self.received(run)
-            self.wait_for_steps(launch, 100, run)
-            ended = self.received(run)
+            yield launch
             recovery.stop(launch)
+
+    def bytes_per_step(self, launch, run):
+        """What the only server receives in a step, the mean over the next 100."""
+        begun = self.received(run)
+        self.wait_for_steps(launch, 100, run)
+        ended = self.received(run)
         return (ended[1] - begun[1]) / (ended[0] - begun[0])
 
     def test_four_workers_push_once(self):
-        direct, local = self.bytes_per_step("direct"), self.bytes_per_step("local", *LOCAL)
-        recovery.say(f"a step's bytes to the server: {direct:.0f} from 4 workers, {local:.0f} from their machine: "
-                     f"{local / direct:.3f} of it")
-        self.assertGreater(local / direct, 0.2)
-        self.assertLess(local / direct, 0.35)
+        with self.four_at_work("direct") as launch:
+            direct = self.bytes_per_step(launch, "direct")
+        with self.four_at_work("local", *LOCAL) as launch:
+            shares = []
+
+            def push_as_one():  # on a busy machine a late worker is left out for a while, and pushes by itself
+                shares.append(self.bytes_per_step(launch, "local") / direct)
+                return shares[-1] < 0.35
+
+            try:
+                recovery.poll(push_as_one, "four workers that push as one")
+            finally:
+                recovery.say(f"a step's bytes to the server: {direct:.0f} from 4 workers, of it from their machine: {shares}")
+        self.assertGreater(shares[-1], 0.2)
 
     @contextlib.contextmanager
     def by_hand(self, run, *settings, machines):

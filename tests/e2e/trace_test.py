@@ -81,6 +81,7 @@ class TraceTest(harness.JobTest):
                 threading.Event().wait(0.1)
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
+        self.assertNotIn("did not end when told to", launch.output)
         for process, thread in (("worker-0", "compute"), ("worker-1", "compute"), ("server-0", "shard-0")):
             self.assertGreater(len(self.read(process)[thread]), 0)
 
