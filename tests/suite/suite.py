@@ -18,6 +18,7 @@ from stamps import Stamps
 
 # What tests of recovery do at random, or again and again, --all does so many times.
 ROUNDS_OF_ALL = "3"
+STEPS_OF_ALL = "20000"  # of the long job
 
 
 class Suite:
@@ -147,6 +148,7 @@ def main():
         os.environ["CAPSTAN_TEST_PATIENCE"] = str(measure_patience())
     if arguments.all:
         os.environ.setdefault("CAPSTAN_CHAOS_RUNS", ROUNDS_OF_ALL)
+        os.environ.setdefault("CAPSTAN_LONG_STEPS", STEPS_OF_ALL)
     print(f"seed {os.environ['CAPSTAN_TEST_SEED']} (CAPSTAN_TEST_SEED repeats it), limits of "
           f"{os.environ['CAPSTAN_TEST_PATIENCE']} times the usual length", flush=True)
     suite = Suite(ctest_arguments)
