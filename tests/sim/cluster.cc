@@ -28,6 +28,7 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
       config_(MakeConfig(options)),
       tensors_(MakeCatalog(options)),
       records_(flaw_),
+      wire_(flaw_ == Flaw::kSmallFrames ? 256 : TransportOptions{}.frame_bytes_max),
       lines_(options.line_bytes_per_second, options.line_messages_max) {
   catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());
   pool_ = std::make_unique<BufferPool>(std::max<std::size_t>(4096, catalog_->element_count() * sizeof(float)));
@@ -230,7 +231,8 @@ void Cluster::TickAll() {
     }
   }
   TickFollower();
-  if (coordinator_.core && coordinator_.core->state() == Coordinator::State::kStopped) EndStopped();
+  const bool stopped = coordinator_.core && coordinator_.core->state() == Coordinator::State::kStopped;
+  if (stopped || (flaw_ == Flaw::kStopAtOnce && stop_)) EndStopped();
   if (!Calm()) InjectFaults();
   RestartTheDead();
   See();

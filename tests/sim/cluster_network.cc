@@ -129,7 +129,8 @@ Tampering Cluster::MakeTampering(std::uint64_t from, std::uint64_t to, const Mes
 
 void Cluster::SendForged(const Tampering& tampering) {
   for (const Tampering::Forged& forged : tampering.also) {
-    Enqueue(forged.from, {PeerId{forged.to}, forged.message}, false);
+    const Envelope envelope{PeerId{forged.to}, forged.message};
+    if (HasRoom(forged.from, envelope)) Enqueue(forged.from, envelope, false);
   }
 }
 

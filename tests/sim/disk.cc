@@ -68,6 +68,7 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
 // A writer that looks at nothing: what its reader refuses is noticed here.
 void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
   part->header = server::EncodeSnapshotHeader(header);
+  if (flaw_ == Flaw::kUnreadableHeader) part->header.pop_back();
   part->digest = header.Digest();
   const Result<SnapshotHeader> read = server::DecodeSnapshotHeader(part->header);
   part->readable = read.ok() && header.reports.size() <= reports_max_;

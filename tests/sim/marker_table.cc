@@ -20,6 +20,7 @@ const std::vector<Marker>& Durable() {
       {"history ended, and it was said", 560},
       {"coordinator resumed a running generation", 1455},
       {"crashes of all", 1925},
+      {"jobs stopped, and resumed", 375},
   };
   return markers;
 }
@@ -119,6 +120,9 @@ const std::vector<Marker>& Sync() {
       {"snapshots taken", 8634},
       {"snapshots given up", 183},
       {"snapshots passed over", 516},
+      {"jobs stopped, and resumed", 385},
+      {"jobs stopped, and nothing befell their servers", 245},
+      {"versions read by a follower", 2605},
   };
   return markers;
 }
@@ -133,6 +137,8 @@ const std::vector<Marker>& Async() {
       {"snapshot asked for by Pin", 8702},
       {"fallback to an older snapshot", 72},
       {"message of an older term ignored by a shard", 3475},
+      {"jobs stopped, and resumed", 420},
+      {"versions read by a follower", 2605},
   };
   return markers;
 }
@@ -143,6 +149,8 @@ const std::vector<Marker>& Bounded() {
       {"push refused for a gap", 902},
       {"coordinator resumed a running generation", 1515},
       {"fallback to an older snapshot", 75},
+      {"jobs stopped, and resumed", 440},
+      {"versions read by a follower", 2605},
   };
   return markers;
 }
@@ -173,6 +181,7 @@ const std::vector<Marker>& AllReduce() {
       {"blocks fetched from another shard", 285},
       {"crashes of all", 1925},
       {"messages lost with their sender", 3480},
+      {"versions read by a follower", 2605},
   };
   return markers;
 }

@@ -59,6 +59,8 @@ std::optional<Catch> SearchFrom(const Mutant& mutant, RunName name, std::uint64_
 std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs) {
   first.mode = mutant.mode;
   first.durable = mutant.durable;
+  first.old = mutant.old;
+  first.slow_lines = mutant.slow_lines;
   return SearchFrom(mutant, first, runs);
 }
 

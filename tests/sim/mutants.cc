@@ -578,6 +578,7 @@ std::vector<Mutant> MakeMutants() {
   AddLogs(&all);
   AddTentative(&all);
   AddEnding(&all);
+  AddLimits(&all);
   AddReplicas(&all);
   return all;
 }

@@ -51,6 +51,9 @@ enum class Flaw {
   kHeldOfAnyGeneration,  // a worker takes its replica for the job's by the version alone
   kGroupKept,            // a worker goes on with its group in another generation
   kShareForgotten,       // a worker gives none of its share of a version that is to be kept
+  kUnreadableHeader,     // a part has a header that cannot be read
+  kSmallFrames,          // a frame holds less than most messages need
+  kStopAtOnce,           // a job that is to stop does not wait for its last snapshot
 };
 
 // What a mutant may look at.
@@ -92,6 +95,7 @@ struct Mutant {
   Flaw flaw = Flaw::kNone;
   std::function<void(Tampering*)> deliver, send;
   bool durable = false;  // with acknowledgements of what is on disk
+  bool old = false, slow_lines = false;
 };
 
 const std::vector<Mutant>& Mutants();
@@ -99,6 +103,8 @@ const std::vector<Mutant>& Mutants();
 void AddTentative(std::vector<Mutant>* all);
 // Those of the end of a job.
 void AddEnding(std::vector<Mutant>* all);
+// Those of limits, stops and readers.
+void AddLimits(std::vector<Mutant>* all);
 // And those of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Null: there is none of this name.

@@ -94,7 +94,8 @@ void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
   const std::string seed = caught ? std::to_string(caught->name.seed) : "–";
   std::string how = caught ? caught->how.substr(0, caught->how.find_first_of(";(")) : "–";
   while (how.ends_with(' ')) how.pop_back();
-  const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "");
+  const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "") + (mutant.old ? ", old" : "") +
+                           (mutant.slow_lines ? ", slow lines" : "");
   std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), mode.c_str(), seed.c_str(),
               how.c_str());
   std::fflush(stdout);

@@ -48,6 +48,8 @@ TEST_CASE("the listed seed of every caught mutant shows its broken rule", "[sim]
     REQUIRE(mutant != nullptr);
     CHECK(mutant->mode == caught[i].name.mode);
     CHECK(mutant->durable == caught[i].name.durable);
+    CHECK(mutant->old == caught[i].name.old);
+    CHECK(mutant->slow_lines == caught[i].name.slow_lines);
     CHECK(TryMutant(*mutant, caught[i].name).has_value());
   }
 }

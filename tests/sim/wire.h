@@ -18,6 +18,8 @@ namespace capstan::sim {
 
 class Wire {
  public:
+  explicit Wire(std::size_t frame_bytes_max = TransportOptions{}.frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
+
   // The message becomes the one that its receiver decodes.
   Status Carry(Message* message);
   // Bytes of the newest message's header, with its seal.
@@ -25,7 +27,7 @@ class Wire {
   std::uint64_t header_hash() const { return Hash64(header_); }
 
  private:
-  const std::size_t frame_bytes_max_ = TransportOptions{}.frame_bytes_max;
+  const std::size_t frame_bytes_max_;
   std::vector<std::byte> header_;
 };
 

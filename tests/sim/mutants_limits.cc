@@ -1,0 +1,73 @@
+// Broken rules of limits, stops and readers.
+#include <cmath>
+
+#include "common/messages/hello.h"
+#include "common/messages/prepared.h"
+#include "common/messages/pull.h"
+#include "common/messages/weights.h"
+#include "server/coordinator.h"
+#include "tests/sim/mutant_hooks.h"
+#include "tests/sim/mutants.h"
+
+namespace capstan::sim {
+
+namespace {
+
+void AddLimitFlaws(std::vector<Mutant>* all) {
+  all->push_back({"unreadable-header",
+                  "a snapshot's header is written that its reader refuses",
+                  Mode::kSync,
+                  Flaw::kUnreadableHeader,
+                  {},
+                  {}});
+  all->push_back({"long-message", "messages are longer than a frame", Mode::kSync, Flaw::kSmallFrames, {}, {}});
+  all->push_back(
+      {"stopped-at-once", "a stop does not wait for the last snapshot", Mode::kSync, Flaw::kStopAtOnce, {}, {}});
+}
+
+// The version that the follower asked a shard for, as a key of Tampering::numbers.
+std::uint64_t AskedOf(std::uint64_t shard) { return (std::uint64_t{1} << 40) + shard; }
+
+void AddReading(std::vector<Mutant>* all) {
+  const Hook deliver = AtShard<Pull>([](Tampering* t, Pull& pull, const server::Shard& shard) {
+    if (t->from != kReader) return;
+    (*t->numbers)[AskedOf(t->to)] = pull.version.value;
+    pull.version = shard.version();
+  });
+  const Hook send = On<Weights>([](Tampering* t, Weights& weights) {
+    if (t->to != kReader) return;
+    const auto asked = t->numbers->find(AskedOf(t->from));
+    if (asked != t->numbers->end()) weights.version = weights.asked = Version{asked->second};
+  });
+  all->push_back(
+      {"reader-any-version", "a reader takes blocks of whatever version", Mode::kSync, Flaw::kNone, deliver, send});
+}
+
+void AddForgetting(std::vector<Mutant>* all) {
+  all->push_back({"hello-parts",
+                  "a shard that comes back names none of its parts",
+                  Mode::kSync,
+                  Flaw::kNone,
+                  On<Hello>([](Tampering*, Hello& hello) { hello.parts.clear(); }),
+                  {}});
+  all->push_back({"non-finite-unseen",
+                  "the coordinator does not look whether a gradient is finite",
+                  Mode::kSync,
+                  Flaw::kNone,
+                  On<Prepared>([](Tampering*, Prepared& prepared) {
+                    for (double& square : prepared.report.segment_squares) {
+                      if (!std::isfinite(square)) square = 1.0;
+                    }
+                  }),
+                  {}});
+}
+
+}  // namespace
+
+void AddLimits(std::vector<Mutant>* all) {
+  AddLimitFlaws(all);
+  AddReading(all);
+  AddForgetting(all);
+}
+
+}  // namespace capstan::sim
