@@ -21,6 +21,7 @@ CHUNK = 1 << 20
 # Milliseconds: a switch drops what does not fit, a sender's own stack waits.
 QUEUE_OF_SWITCH, QUEUE_OF_SENDER = 20, 1000
 SETTLING = 0.3  # seconds until the congestion control knows the link
+KILL_SECONDS = 10  # in which a killed process ends
 
 
 def missing():
@@ -44,9 +45,13 @@ def ip(*arguments, inside=None):
 
 def remove(space):
     """The namespace and whatever runs in it."""
-    with contextlib.suppress(RuntimeError, ProcessLookupError):
-        for pid in run("ip", "netns", "pids", space).split():
-            os.kill(int(pid), signal.SIGKILL)
+    deadline = time.monotonic() + KILL_SECONDS
+    with contextlib.suppress(RuntimeError):
+        while (pids := run("ip", "netns", "pids", space).split()) and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.01)  # a killed process ends by itself: there is nothing else to wait for
     with contextlib.suppress(RuntimeError):
         ip("netns", "del", space)
 

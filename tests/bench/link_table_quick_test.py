@@ -21,6 +21,15 @@ DEADLINE = 120
 BIN = None
 
 
+def runs(pid):
+    """Whether the process is there, and is more than the exit code of one that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class QuickTest(unittest.TestCase):
     def start(self, *words):
         obedient = "/usr/bin/env", "--default-signal=INT"  # also where this test is a job in the background
@@ -74,7 +83,7 @@ class QuickTest(unittest.TestCase):
             _, err = child.communicate(timeout=DEADLINE)
             self.assertEqual(child.returncode, code, err)
             self.assertEqual(link_network.spaces(child.pid), [])
-            self.assertEqual([pid for pid in running if os.path.exists(f"/proc/{pid}")], [])
+            self.assertEqual([pid for pid in running if runs(pid)], [])
 
     def test_a_job_that_fails_is_shown_and_taken_away(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -87,12 +87,12 @@ Message RandomMessage(RandomStream& random, Generation generation, Incarnation i
   return {std::move(header), std::move(payload)};
 }
 
-std::uint64_t Attack(const std::vector<std::string>& endpoints, std::atomic<bool>& stop) {
+// Counts in `sent` what it could send, until it is to stop.
+void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t>& sent, std::atomic<bool>& stop) {
   RandomStream random(testing::TestSeed() + 17);
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
   std::vector<PeerId> peers;
   for (const std::string& endpoint : endpoints) peers.push_back(std::move(transport->Connect(endpoint)).value());
-  std::uint64_t sent = 0;
   while (!stop.load()) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const Message message = RandomMessage(random, Generation{1}, Incarnation{1 + random.Below(2)});
@@ -101,8 +101,8 @@ std::uint64_t Attack(const std::vector<std::string>& endpoints, std::atomic<bool
       if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
     }
     transport->Poll(std::chrono::milliseconds(1), [](PeerId, Message) {});
+    sent.notify_all();
   }
-  return sent;
 }
 
 WorkerDescription Describe() {
@@ -140,14 +140,15 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::vector<std::string> endpoints = {job.coordinator->endpoint()};
   for (const auto& shard : job.shards) endpoints.push_back(shard->endpoint());
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> rounds{0};
-  std::future<std::uint64_t> attack;
-  // The attack begins when the job runs: what can be guessed then is more than before.
+  std::atomic<std::uint64_t> rounds{0}, sent{0};
+  std::future<void> attack;
+  // The attack begins when the job runs: what can be guessed then is more than before. Each round waits for its share.
   const Status status = Train(job.address(), rounds, [&] {
-    if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(stop));
+    if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(sent), std::ref(stop));
+    for (std::uint64_t now = sent; now < 10 * rounds; now = sent) sent.wait(now);
   });
   stop.store(true);
-  const std::uint64_t sent = attack.get();
+  attack.get();
   INFO(status.message());
   CHECK(status.ok());
   CHECK(sent > 100);
