@@ -6,13 +6,14 @@
 #include "bench/apply_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/push_pull_bench.h"
+#include "bench/scale_bench.h"
 #include "bench/snapshot_bench.h"
 #include "bench/train_bench.h"
 
 namespace capstan::bench {
 
 std::span<const Bench> AllBenches() {
-  static const std::array<Bench, 6> kBenches = {{
+  static const std::array<Bench, 7> kBenches = {{
       {"allreduce",
        "an array reduced among worker processes, next to Gloo's own ring and plain sockets",
        {},
@@ -22,6 +23,10 @@ std::span<const Bench> AllBenches() {
       {"memory", "resident bytes per parameter of a shard and of a worker", [] { return MeasureMemory({}); }},
       {"push-pull", "gradients out and weights in, next to raw ZeroMQ and a bare key-value server",
        [] { return MeasurePushPull({}); }},
+      {"scale",
+       "what a message, beat or step costs each core as workers and shards grow, and the exponent of it",
+       {},
+       [](const Parts& parts) { return MeasureScale({.parts = parts}); }},
       {"snapshot", "a snapshot on disk while a job trains, next to a raw write and to the steps without one",
        [] { return MeasureSnapshot({}); }},
       {"train",

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kCommandPatience{60};
 
 WorkerDescription Describe(const PushPullLoad& load) {
   WorkerDescription description;
@@ -32,7 +32,7 @@ class PushPullWorker {
 
   // Pulls every tensor and pushes a gradient for it as soon as its weights are there, so that both directions are busy.
   Status Round() {
-    const auto deadline = Clock::now() + kPatience;
+    const auto deadline = Clock::now() + kCommandPatience;
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client_->NextWork(deadline));
     if (!work) return Refused("the benchmark's job is over");
     for (std::uint32_t slot : work->slots) {

@@ -7,6 +7,7 @@
 #include "bench/apply_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/push_pull_bench.h"
+#include "bench/scale_bench.h"
 #include "bench/snapshot_bench.h"
 #include "bench/train_bench.h"
 #include "tests/catch.h"
@@ -90,6 +91,24 @@ TEST_CASE("a shard keeps no less than the count by design per parameter", "[benc
   CheckSound(*figures);
   CHECK(Named(*figures, "memory/shard/adamw").ratio > 0.99);
   CHECK(Named(*figures, "memory/worker").ratio > 0.99);
+}
+
+TEST_CASE("scale gives each cost at each size, and the exponent that it grows with", "[bench]") {
+  const Result<std::vector<Figure>> figures =
+      MeasureScale({.sizes = {{2, 1}, {8, 4}}, .seconds = 1e-4, .parts = {.only = "", .python = "", .measured = {}}});
+  REQUIRE(figures.ok());
+  CHECK(figures->size() % 3 == 0);
+  for (const Figure& figure : *figures) {
+    INFO(figure.name);
+    CHECK(std::isfinite(figure.value));
+    CHECK((figure.value > 0.0 || figure.name.ends_with("/growth")));
+  }
+  for (const char* core : {"coordinator/beat", "shard/push-sync", "session/coverage"}) {
+    CHECK(Named(*figures, std::string("scale/") + core + "/8w4s").unit == "us");
+    Named(*figures, std::string("scale/") + core + "/growth");
+  }
+  const ScaleOptions misspelt{.sizes = {}, .seconds = 0.0, .parts = {.only = "beta", .python = "", .measured = {}}};
+  CHECK_THAT(MeasureScale(misspelt).status().message(), Catch::Matchers::Contains("scale/coordinator/beat"));
 }
 
 TEST_CASE("training gives a figure for both models, alone and as jobs", "[bench]") {

@@ -1,0 +1,60 @@
+// ScaleCost: one line of `capstan bench scale`; ScaleTimer: measures what a core does again and again.
+//
+// Kind:   values.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/scale_bench.h"
+#include "common/actor.h"
+#include "common/catalog.h"
+
+namespace capstan::bench {
+
+class ScaleTimer {
+ public:
+  explicit ScaleTimer(double seconds) : least_(seconds) {}
+
+  // Calls work(i) for i = 0, 1, ... below `count_max` until the time is over; microseconds of one call.
+  template <class Work>
+  double Each(std::size_t count_max, const Work& work) const {
+    const auto start = std::chrono::steady_clock::now();
+    std::chrono::duration<double> took{};
+    std::size_t count = 0;
+    while (count < count_max && took.count() < least_) {
+      work(count++);
+      took = std::chrono::steady_clock::now() - start;
+    }
+    return took.count() * 1e6 / static_cast<double>(count);
+  }
+
+ private:
+  double least_;
+};
+
+inline constexpr std::size_t kManyTimes = 1'000'000;  // more calls than a figure takes
+
+enum class GrowsBy { kWorkers, kShards };
+
+struct ScaleCost {
+  std::string name;  // core/what
+  GrowsBy by = GrowsBy::kShards;
+  double design = 0.0;  // the exponent by design; 0: the cost stays the same
+  std::function<double(ScaleSize, const ScaleTimer&)> microseconds;
+};
+
+std::vector<ScaleCost> CoordinatorCosts();
+std::vector<ScaleCost> ShardCosts();
+std::vector<ScaleCost> SessionCosts();
+
+// Encodes all messages as a transport would, and forgets them. CHECKs that each can be sent.
+void EncodeAndForget(Outbox* out);
+// One tensor of `blocks` blocks of kScaleBlockElements elements.
+inline constexpr std::uint32_t kScaleBlockElements = 4;
+std::vector<TensorSpec> ScaleTensors(std::size_t blocks);
+
+}  // namespace capstan::bench
