@@ -67,7 +67,12 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
 
 // A writer that looks at nothing: what its reader refuses is noticed here.
 void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
-  part->header = server::EncodeSnapshotHeader(header);
+  Result<std::string> encoded = server::EncodeSnapshotHeader(header);
+  if (!encoded.ok()) {
+    unreadable_ = encoded.status();
+    return;
+  }
+  part->header = std::move(encoded).value();
   if (flaw_ == Flaw::kUnreadableHeader) part->header.pop_back();
   part->digest = header.Digest();
   const Result<SnapshotHeader> read = server::DecodeSnapshotHeader(part->header);
