@@ -106,8 +106,8 @@ void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload,
   }
 }
 
-void Checks::Followed(Generation generation, Version version, const float* weights) {
-  if (replicas_) return replicas_->Followed(generation, version, weights);
+void Checks::Followed(Version version, const float* weights) {
+  if (replicas_) return replicas_->Followed(version, weights);
   if (!HasGlobalSteps(options_.mode)) return;
   for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
     const auto known = published_.find({version, i});

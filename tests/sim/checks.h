@@ -63,7 +63,7 @@ class Checks {
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
   // A follower has read this version, in the catalog's order.
-  void Followed(Generation generation, Version version, const float* weights);
+  void Followed(Version version, const float* weights);
   // A worker that was told of a step that it has passed takes the present one, and does not walk there.
   void SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker);
 

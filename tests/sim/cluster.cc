@@ -48,7 +48,7 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
   follower_ = std::make_unique<Follower>(options.block_elements,
                                          [this](const client::ReaderCore::Reading& reading, const float* weights) {
                                            Count("versions read by a follower");
-                                           checks_->Followed(reading.generation, Version{reading.step.value}, weights);
+                                           checks_->Followed(Version{reading.step.value}, weights);
                                          });
 }
 

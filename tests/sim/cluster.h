@@ -88,6 +88,11 @@ struct ClusterOptions {
   bool follower = false;    // a reader follows the job to its last version
   double non_finite = 0.0;  // probability that a slot's gradient is infinite
 
+  bool unconnected = false;  // workers of a group never reach each other
+
+  // Of old jobs, and of slow lines.
+  bool in_order = false;  // messages from one process to another arrive as they were sent
+
   // Of old jobs.
   std::uint64_t compute_milliseconds = 60;  // of a slot, at most
   std::uint64_t uneven = 1;                 // every other worker takes so many times as long

@@ -90,6 +90,7 @@ void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie)
   const std::uint64_t to = envelope.to.value;
   Instant at = lines_.Send(from, to, wire_.header_bytes() + envelope.message.payload.size, now_) + Up_to(3);
   if (!Calm() && Chance(options_.late)) at += Up_to(3000);
+  if (options_.in_order) at = lines_.Behind(from, to, at);
   queue_.push({at, ++order_, from, to, envelope.message, zombie, true});
 }
 

@@ -35,6 +35,11 @@ class Lines {
     line.free_at = std::max(line.free_at, now) + Instant(takes);
     return line.free_at;
   }
+  // `at`, or when the newest message of the line arrives, if that is later: as connections deliver.
+  Instant Behind(std::uint64_t from, std::uint64_t to, Instant at) {
+    Line& line = lines_[{from, to}];
+    return line.newest_at = std::max(line.newest_at, at);
+  }
   // The receiver has taken a message, or it is lost.
   void Arrived(std::uint64_t from, std::uint64_t to) {
     const auto line = lines_.find({from, to});
@@ -47,7 +52,8 @@ class Lines {
 
  private:
   struct Line {
-    Instant free_at{};         // when all that was sent has arrived
+    Instant free_at{};         // when the last byte that was sent has left it
+    Instant newest_at{};       // when the newest message arrives
     std::size_t messages = 0;  // sent, and not taken yet
   };
 

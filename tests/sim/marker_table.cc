@@ -200,9 +200,31 @@ const std::vector<Marker>& Local() {
   return markers;
 }
 
+const std::vector<Marker>& Old() {
+  static const std::vector<Marker> markers = {
+      {"worker crashes", 9000},
+      {"shard crashes", 9000},
+      {"jobs stopped, and resumed", 2000},
+      {"versions read by a follower", 2000},
+  };
+  return markers;
+}
+
+const std::vector<Marker>& SlowLines() {
+  static const std::vector<Marker> markers = {
+      {"messages refused by a full queue", 3000},
+      {"worker crashes", 2000},
+      {"shard crashes", 2000},
+      {"versions read by a follower", 4500},
+  };
+  return markers;
+}
+
 }  // namespace
 
 const std::vector<Marker>& MarkersOf(const RunName& name) {
+  if (name.old) return Old();
+  if (name.slow_lines) return SlowLines();
   if (name.durable) return Durable();
   if (name.local) return Local();
   if (WorkersUpdate(name.mode)) return AllReduce();

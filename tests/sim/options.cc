@@ -111,9 +111,10 @@ ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps) {
   options.shards = 1 + pick(2);
   options.slots = 2 + pick(2);
   options.workers = options.slots + 1 + pick(2);
+  options.in_order = true;
   options.snapshot_every_steps = 2;
   options.compute_milliseconds = 20;
-  options.uneven = HasGlobalSteps(mode) ? 1 : 20;
+  options.uneven = HasGlobalSteps(mode) ? 1 : 10;
   options.log_records_max = options.reports_max = kOldLimit;
   options.follower = pick(4) == 0;
   options.worker_crashes = 1.0 * random.Unit();
@@ -123,7 +124,7 @@ ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps) {
   options.joins_and_leaves = 0.4 * random.Unit();
   options.stops = 0.05 * random.Unit();
   options.calm_after = std::chrono::milliseconds(50 * steps);
-  options.give_up_after = options.calm_after + std::chrono::milliseconds(200 * steps) + std::chrono::seconds(300);
+  options.give_up_after = options.calm_after + std::chrono::milliseconds(1000 * steps) + std::chrono::seconds(300);
   return options;
 }
 
@@ -136,6 +137,7 @@ ClusterOptions SlowLines(std::uint64_t seed, Mode mode) {
   options.steps = 4;
   options.tensor_sizes = {3072, 512, 1536};
   options.block_elements = 256;
+  options.in_order = true;
   options.shards = 1 + pick(2);
   options.slots = 2 + pick(2);
   options.workers = 1 + pick(3);

@@ -162,13 +162,13 @@ void ReplicaChecks::ComputesWith(Generation generation, Version version, const A
   }
 }
 
-void ReplicaChecks::Followed(Generation generation, Version version, const float* weights) {
-  const auto truth = truths_.find({history_of_[generation], version});
-  if (truth == truths_.end()) return fail_("a follower was given a " + Named(version) + " that was not committed");
-  const std::vector<float>& wanted = truth->second.arrays[0];
-  if (!std::equal(wanted.begin(), wanted.end(), weights)) {
-    fail_("a follower was given another " + Named(version) + " than the one that was committed");
+// Its generation may have been over before it was seen whole here; a version is the same in all histories that have it.
+void ReplicaChecks::Followed(Version version, const float* weights) {
+  for (const auto& [name, truth] : truths_) {
+    const std::vector<float>& wanted = truth.arrays[0];
+    if (name.second == version && std::equal(wanted.begin(), wanted.end(), weights)) return;
   }
+  fail_("a follower was given a " + Named(version) + " that was not committed");
 }
 
 void ReplicaChecks::Made(Generation generation, Version version, const Arrays& arrays) {

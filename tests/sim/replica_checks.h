@@ -28,7 +28,8 @@ class ReplicaChecks {
 
   void See(const std::vector<const server::Shard*>& shards, const RingBoard& board);
   // A worker computes with this, and believes that it is that version.
-  void Followed(Generation generation, Version version, const float* weights);
+  // A follower has read these weights.
+  void Followed(Version version, const float* weights);
   void ComputesWith(Generation generation, Version version, const Arrays& arrays);
   // A worker has made a next version.
   void Made(Generation generation, Version version, const Arrays& arrays);

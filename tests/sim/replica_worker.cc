@@ -137,7 +137,8 @@ void ReplicaWorker::Connect(Instant now, Outbox* out) {
     state_ = State::kIdle;
     return;
   }
-  if (!Calm(now) && Chance(0.03)) return Break(GroupState::kBroken, "no connection", now, out);
+  const bool fails = settings_.options->unconnected || (!Calm(now) && Chance(0.03));
+  if (fails) return Break(GroupState::kBroken, "no connection", now, out);
   group_ = settings_.board->Connect(known_->members, group_of_, work_.rank);
   calls_ = 0;
   until_ = now + Up_to(Chance(0.1) ? 1000 : 20);
