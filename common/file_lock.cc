@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,19 +48,29 @@ class CloseWatch {
 }  // namespace
 
 Result<FileLock> FileLock::Acquire(const std::string& path, double wait_seconds) {
-  FileLock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock.descriptor_ < 0) return Unreachable(path + ": cannot be opened: " + std::strerror(errno));
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
-  CloseWatch watch(path);
-  while (flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return Unreachable(path + ": cannot be locked: " + std::strerror(errno));
-    const Clock::duration left = deadline - Clock::now();
-    if (left <= Clock::duration::zero()) return Status(Code::kBusy, path + ": another process has it locked");
-    watch.Wait(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+  while (true) {
+    FileLock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (lock.descriptor_ < 0) return Unreachable(path + ": cannot be opened: " + std::strerror(errno));
+    CloseWatch watch(path);
+    while (flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK) return Unreachable(path + ": cannot be locked: " + std::strerror(errno));
+      const Clock::duration left = deadline - Clock::now();
+      if (left <= Clock::duration::zero()) return Status(Code::kBusy, path + ": another process has it locked");
+      watch.Wait(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+    }
+    if (lock.IsStillAt(path)) return lock;
   }
-  return lock;
+}
+
+// Whoever had it may have replaced the file meanwhile: then the lock is on one that has no name any more.
+bool FileLock::IsStillAt(const std::string& path) const {
+  struct stat locked {};
+  struct stat there {};
+  return fstat(descriptor_, &locked) == 0 && stat(path.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
+         locked.st_ino == there.st_ino;
 }
 
 FileLock::~FileLock() {

@@ -29,6 +29,7 @@ class FileLock {
 
  private:
   explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  bool IsStillAt(const std::string& path) const;
 
   int descriptor_;
 };

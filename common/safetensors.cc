@@ -10,9 +10,11 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
+#include "common/durable_file.h"
 #include "common/utf8.h"
 
 namespace capstan {
@@ -369,9 +371,15 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std:
   if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return Unreachable("cannot write " + path + ": it is there, and no file; choose another name");
   }
-  const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Unreachable("cannot create " + Partial(path) + ": " + std::strerror(errno));
+  const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return DiskFailure("create", Partial(path), errno);
   SafetensorsWriter writer(std::move(path), fd, header.size());
+  const std::uint64_t bytes = std::accumulate(
+      tensors.begin(), tensors.end(), std::uint64_t{header.size()},
+      [](std::uint64_t sum, const TensorSpec& tensor) { return sum + tensor.ElementCount() * sizeof(float); });
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
+    return DiskFailure("write", Partial(writer.path_), error);
+  }
   if (!WriteAt(fd, std::as_bytes(std::span(header)), 0)) return writer.Failure("write");
   return writer;
 }
@@ -385,9 +393,7 @@ SafetensorsWriter::~SafetensorsWriter() {
   unlink(Partial(path_).c_str());
 }
 
-Status SafetensorsWriter::Failure(const char* what) const {
-  return Unreachable(std::string("cannot ") + what + " " + Partial(path_) + ": " + std::strerror(errno));
-}
+Status SafetensorsWriter::Failure(const char* what) const { return DiskFailure(what, Partial(path_), errno); }
 
 Status SafetensorsWriter::Write(std::uint64_t element, std::span<const std::byte> values) {
   if (!WriteAt(fd_, values, data_offset_ + element * sizeof(float))) return Failure("write");
@@ -395,8 +401,8 @@ Status SafetensorsWriter::Write(std::uint64_t element, std::span<const std::byte
 }
 
 Status SafetensorsWriter::Commit() {
-  if (fsync(fd_) != 0) return Failure("write");
-  if (rename(Partial(path_).c_str(), path_.c_str()) != 0) return Failure("rename");
+  if (fsync(fd_) != 0) return Failure("fsync");
+  CAPSTAN_RETURN_IF_ERROR(RenameDurably(Partial(path_), path_));
   close(std::exchange(fd_, -1));
   return {};
 }

@@ -45,7 +45,8 @@ std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const Safe
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 
-// Writes PATH.partial and renames it when everything is there.
+// Takes the whole file's room on the disk at once (kBusy: there is none), writes PATH.partial, and renames it, durably,
+// when everything is there.
 class SafetensorsWriter {
  public:
   static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors,

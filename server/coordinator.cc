@@ -16,7 +16,7 @@
 #include "server/admission.h"
 #include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
-#include "server/manifests.h"
+#include "server/storage/manifests.h"
 
 namespace capstan::server {
 
@@ -75,7 +75,7 @@ std::uint64_t Coordinator::Replay() {
           using Body = std::decay_t<decltype(body)>;
           if constexpr (std::is_same_v<Body, JobRecord>) steps = TakeJobRecord(body);
           if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
-          if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = body.session.value;
+          if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = sessions_logged_ = body.session.value;
           if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
           if constexpr (std::is_same_v<Body, RecoverRecord>) {
             recover_ = body;
@@ -135,7 +135,7 @@ StepParameters Coordinator::Renewed(StepParameters parameters, Version version) 
 void Coordinator::Append(LogRecord record) {
   if (const auto* job = std::get_if<JobRecord>(&record)) job_ = job->job;
   if (const auto* term = std::get_if<TermRecord>(&record)) term_ = term->term;
-  if (const auto* session = std::get_if<SessionRecord>(&record)) sessions_ = session->session.value;
+  if (const auto* session = std::get_if<SessionRecord>(&record)) sessions_logged_ = session->session.value;
   if (Status status = log_->Append(std::move(record)); !status.ok()) {
     state_ = State::kFailed;
     failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};

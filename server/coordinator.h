@@ -260,7 +260,8 @@ class Coordinator {
   // Durable: what the log says.
   JobId job_;
   Term term_;
-  std::uint64_t sessions_ = 0;
+  std::uint64_t sessions_ = 0;         // the highest id that was given
+  std::uint64_t sessions_logged_ = 0;  // ids up to here belong to this life
   std::optional<CatalogRecord> catalog_record_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<SegmentOrder> order_;

@@ -31,7 +31,7 @@ struct CatalogRecord {
 struct TermRecord {
   Term term;
 };
-struct SessionRecord {
+struct SessionRecord {  // ids up to this one were given to workers, or may have been
   SessionId session;
 };
 // Generation `generation` starts from `snapshot`, or from version 0; with an older history, from where that one was.

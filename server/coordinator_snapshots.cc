@@ -9,7 +9,7 @@
 #include "server/coordinator.h"
 #include "server/coordinator_shard.h"
 #include "server/coordinator_text.h"
-#include "server/manifests.h"
+#include "server/storage/manifests.h"
 
 namespace capstan::server {
 

@@ -17,7 +17,9 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::size_t kEmptyNamed = 8;  // shards, in a line for people
+constexpr std::size_t kEmptyNamed = 8;          // shards, in a line for people
+constexpr std::uint64_t kSessionsLogged = 256;  // ids that one record gives out: a worker that comes costs no fsync
+
 // How many have joined of those that the job begins with.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
   if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
@@ -107,9 +109,9 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
     return;
   }
-  Append(SessionRecord{SessionId{sessions_ + 1}});
+  if (sessions_ == sessions_logged_) Append(SessionRecord{SessionId{sessions_ + kSessionsLogged}});
   Worker worker;
-  worker.session = SessionId{sessions_};
+  worker.session = SessionId{++sessions_};
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;

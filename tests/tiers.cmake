@@ -6,7 +6,7 @@ set(CAPSTAN_ONCE
   client_test common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
   common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
   fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
-  server_loops_test server_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
+  server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
   server_storage_test server_test)
 # Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
 # computes on an emulated device; but for cases with the tag [long], which are tests NAME_long.

@@ -14,8 +14,8 @@
 #include "common/job/schedule_section.h"
 #include "common/job/snapshot_section.h"
 #include "server/coordinator_log.h"
-#include "server/manifests.h"
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/manifests.h"
 
 namespace capstan::cli {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "cli/run_directory.h"
 #include "cli/snapshot/run_snapshots.h"
-#include "server/manifests.h"
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/manifests.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "server/storage/shard_life.h"
 
@@ -86,8 +86,7 @@ Result<Deleted> DeleteSnapshots(const std::string& run_dir, const DeleteOptions&
   Deleted deleted;
   CAPSTAN_ASSIGN_OR_RETURN(deleted.snapshots, Choose(run, options));
   if (deleted.snapshots.empty()) return deleted;
-  CAPSTAN_RETURN_IF_ERROR(
-      FileCoordinatorLog::Replace(std::move(log), server::WithoutSnapshots(run.records, run.keep, deleted.snapshots)));
+  CAPSTAN_RETURN_IF_ERROR(log->Replace(server::WithoutSnapshots(run.records, run.keep, deleted.snapshots)));
   const SnapshotId newest = NewestLeft(run, deleted.snapshots);
   for (const auto& store : stores) {
     RemoveParts(store.get(), &deleted);

@@ -6,8 +6,8 @@
 
 #include "common/job/snapshot_section.h"
 #include "common/job_config.h"
-#include "server/manifests.h"
 #include "server/storage/file_coordinator_log.h"
+#include "server/storage/manifests.h"
 
 namespace capstan::cli {
 

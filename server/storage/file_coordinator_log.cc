@@ -4,26 +4,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
+#include "common/durable_file.h"
 #include "server/storage/log_record_codec.h"
 #include "server/storage/log_text.h"
+#include "server/storage/manifests.h"
 #include "server/storage/sealed_text.h"
-#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
 namespace {
 
+// After this nothing that was written counts.
 Status DiskFailed(const std::string& path, const char* what) {
   return Unreachable(path + ": " + what + " failed: " + std::strerror(errno));
-}
-
-Status SyncFolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path();
-  return SyncFolder(folder.empty() ? "." : folder);
 }
 
 Result<std::string> ReadAll(int descriptor, const std::string& path) {
@@ -42,24 +39,15 @@ Result<std::string> ReadAll(int descriptor, const std::string& path) {
   return text;
 }
 
-Status WriteAll(int descriptor, std::string_view bytes, const std::string& path) {
+Status WriteAll(int descriptor, std::uint64_t at, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t count = write(descriptor, bytes.data(), bytes.size());
+    const ssize_t count = pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return DiskFailed(path, "write");
+    if (count < 0) return DiskFailure("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(count));
+    at += static_cast<std::uint64_t>(count);
   }
   return {};
-}
-
-// A file with these bytes, durable but for its name.
-Status WriteNewFile(const std::string& path, std::string_view bytes) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0) return DiskFailed(path, "open");
-  Status status = WriteAll(descriptor, bytes, path);
-  if (status.ok() && fsync(descriptor) != 0) status = DiskFailed(path, "fsync");
-  close(descriptor);
-  return status;
 }
 
 }  // namespace
@@ -74,28 +62,20 @@ Result<std::vector<LogRecord>> FileCoordinatorLog::Look(const std::string& path)
   return std::move(log.records);
 }
 
-Status FileCoordinatorLog::Replace(std::unique_ptr<FileCoordinatorLog> log, const std::vector<LogRecord>& records) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, PrintLogText(records));
-  const std::string partial = log->path_ + ".partial";
-  Status status = WriteNewFile(partial, text);
-  if (status.ok() && rename(partial.c_str(), log->path_.c_str()) != 0) status = DiskFailed(log->path_, "rename");
-  if (status.ok()) return SyncFolderOf(log->path_);
-  unlink(partial.c_str());
-  return status;
-}
-
-Result<std::unique_ptr<FileCoordinatorLog>> FileCoordinatorLog::Open(const std::string& path, double wait_seconds) {
+Result<std::unique_ptr<FileCoordinatorLog>> FileCoordinatorLog::Open(const std::string& path, double wait_seconds,
+                                                                     std::optional<Compaction> compaction) {
   Result<FileLock> lock = FileLock::Acquire(path, wait_seconds);
   if (!lock.ok() && lock.status().code() == Code::kBusy) {
     return Refused(path + ": another coordinator uses this directory; end it first, or choose another run directory");
   }
   if (!lock.ok()) return lock.status();
-  std::unique_ptr<FileCoordinatorLog> log(new FileCoordinatorLog(path, std::move(lock).value()));
+  std::unique_ptr<FileCoordinatorLog> log(new FileCoordinatorLog(path, std::move(lock).value(), compaction));
   CAPSTAN_RETURN_IF_ERROR(log->Read());
-  if (!log->begun_) {
-    CAPSTAN_RETURN_IF_ERROR(log->WriteLine(EncodeLogHeader()));
-    CAPSTAN_RETURN_IF_ERROR(SyncFolderOf(path));
-  }
+  unlink(log->partial().c_str());  // of a process that ended on the way
+  if (!log->begun_) CAPSTAN_RETURN_IF_ERROR(log->WriteLine(EncodeLogHeader()));
+  CAPSTAN_RETURN_IF_ERROR(SyncFolder(FolderOf(path)));
+  if (compaction) log->compact_at_ = compaction->bytes_min;
+  log->CompactIfLarge();
   return log;
 }
 
@@ -104,6 +84,7 @@ Status FileCoordinatorLog::Append(LogRecord record) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string json, EncodeLogRecord(record));
   CAPSTAN_RETURN_IF_ERROR(WriteLine(json));
   records_.push_back(std::move(record));
+  CompactIfLarge();
   return {};
 }
 
@@ -113,7 +94,9 @@ Status FileCoordinatorLog::Read() {
   records_ = std::move(log.records);
   last_hash_ = log.last_hash;
   begun_ = log.begun;
-  return log.whole_bytes < text.size() ? CutTo(log.whole_bytes) : Status();
+  bytes_ = log.whole_bytes;
+  if (log.whole_bytes < text.size()) CAPSTAN_RETURN_IF_ERROR(CutTo(log.whole_bytes));
+  return WriteAgain(std::string_view(text).substr(0, log.whole_bytes));
 }
 
 Status FileCoordinatorLog::CutTo(std::size_t size) {
@@ -122,14 +105,62 @@ Status FileCoordinatorLog::CutTo(std::size_t size) {
   return {};
 }
 
+// The bytes that are there. If the process before could not make them durable, this one has.
+Status FileCoordinatorLog::WriteAgain(std::string_view text) {
+  CAPSTAN_RETURN_IF_ERROR(WriteAll(lock_.descriptor(), 0, text, path_));
+  return fsync(lock_.descriptor()) == 0 ? Status() : DiskFailed(path_, "fsync");
+}
+
 Status FileCoordinatorLog::WriteLine(std::string_view json) {
   const std::string line = Seal(last_hash_, json) + '\n';
-  if (lseek(lock_.descriptor(), 0, SEEK_END) < 0) return failure_ = DiskFailed(path_, "seek");
-  if (Status status = WriteAll(lock_.descriptor(), line, path_); !status.ok()) return failure_ = std::move(status);
+  if (Status status = WriteAll(lock_.descriptor(), bytes_, line, path_); !status.ok()) {
+    const bool whole = ftruncate(lock_.descriptor(), static_cast<off_t>(bytes_)) == 0;
+    if (status.code() == Code::kBusy && whole) return status;
+    return failure_ = Unreachable(status.message());
+  }
   if (fdatasync(lock_.descriptor()) != 0) return failure_ = DiskFailed(path_, "fdatasync");
   last_hash_ = *StatedHash(line);
+  bytes_ += line.size();
   begun_ = true;
   return {};
+}
+
+// ---- replacing -----------------------------------------------------------------------------------------------------
+
+// A file with these bytes, durable but for its name, and locked before anybody can find it under the log's.
+Result<FileLock> FileCoordinatorLog::WritePartial(std::string_view text) const {
+  unlink(partial().c_str());
+  CAPSTAN_ASSIGN_OR_RETURN(FileLock file, FileLock::Acquire(partial(), 0));
+  Status status = WriteAll(file.descriptor(), 0, text, partial());
+  if (status.ok() && fsync(file.descriptor()) != 0) status = DiskFailed(partial(), "fsync");
+  if (status.ok()) return file;
+  unlink(partial().c_str());
+  return status;
+}
+
+Status FileCoordinatorLog::Replace(std::vector<LogRecord> records) {
+  if (!failure_.ok()) return failure_;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, PrintLogText(records));
+  CAPSTAN_ASSIGN_OR_RETURN(FileLock file, WritePartial(text));
+  if (rename(partial().c_str(), path_.c_str()) != 0) {
+    const Status failed = DiskFailed(path_, "rename");
+    unlink(partial().c_str());
+    return failed;
+  }
+  lock_ = std::move(file);
+  last_hash_ = *StatedHash(std::string_view(text).substr(text.rfind('\n', text.size() - 2) + 1));
+  bytes_ = text.size();
+  records_ = std::move(records);
+  // Without this a power cut may bring the old file back, and what is appended from here on is in the new one.
+  if (Status status = SyncFolder(FolderOf(path_)); !status.ok()) return failure_ = Unreachable(status.message());
+  return {};
+}
+
+// A log that cannot be compacted now goes on growing: a full disk is no reason to end.
+void FileCoordinatorLog::CompactIfLarge() {
+  if (!compaction_ || bytes_ < compact_at_ || !failure_.ok()) return;
+  const Status replaced = Replace(RecordsInForce(records_, compaction_->keep));
+  compact_at_ = replaced.ok() ? std::max(compaction_->bytes_min, kGrowth * bytes_) : bytes_ + compaction_->bytes_min;
 }
 
 }  // namespace capstan::server

@@ -29,6 +29,13 @@ bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
   return false;
 }
 
+// Good when what there is of the first line is torn, or nothing. Anything else is another file, and left alone.
+Status JudgeFirstLine(const std::string& where, std::string_view text) {
+  if ((Seal(0, EncodeLogHeader()) + '\n').starts_with(text)) return {};
+  return Corrupt(where +
+                 ": this is no coordinator's log, or not what was written: put back a copy, or move the file away");
+}
+
 // Good when it is a torn tail. `text` begins with the bad line.
 Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::string_view text) {
   const std::size_t end = text.find('\n');
@@ -65,7 +72,8 @@ Result<ParsedLog> ParseLogText(const std::string& path, std::string_view text) {
     const std::size_t end = text.find('\n', log.whole_bytes);
     const std::string_view line = text.substr(log.whole_bytes, end - log.whole_bytes);
     if (end == std::string_view::npos || !Unseal(log.last_hash, line)) {
-      CAPSTAN_RETURN_IF_ERROR(JudgeBadLine(where, log.last_hash, text.substr(log.whole_bytes)));
+      const std::string_view rest = text.substr(log.whole_bytes);
+      CAPSTAN_RETURN_IF_ERROR(log.begun ? JudgeBadLine(where, log.last_hash, rest) : JudgeFirstLine(where, rest));
       return log;
     }
     CAPSTAN_RETURN_IF_ERROR(TakeLine(where, line, &log));

@@ -11,11 +11,11 @@
 #include <tuple>
 #include <utility>
 
+#include "common/durable_file.h"
 #include "server/storage/rocks_part_writer.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life_codec.h"
-#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
@@ -56,7 +56,7 @@ std::optional<ParsedName> ParseFamilyName(std::string_view text) {
 Status MakeFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0) return SyncFolder(files::path(path).parent_path());
   if (errno == EEXIST && files::is_directory(path)) return {};
-  return Unreachable(path + ": the folder cannot be made: " + std::strerror(errno));
+  return DiskFailure("make the folder", path, errno);
 }
 
 // A database whose CURRENT is gone would be begun anew over its own files.
@@ -342,8 +342,8 @@ Status RocksFolder::CheckSpace(std::uint64_t bytes) const {
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t needed = bytes + bytes / 10;
   if (free >= needed) return {};
-  return Unreachable(path_ + ": the disk is too full for a snapshot: " + std::to_string(needed) +
-                     " bytes are needed and " + std::to_string(free) + " are free; make room");
+  return {Code::kBusy, path_ + ": the disk is too full for a snapshot: " + std::to_string(needed) +
+                           " bytes are needed and " + std::to_string(free) + " are free; make room"};
 }
 
 Status RocksFolder::Note(const rocksdb::Status& status) {

@@ -1,7 +1,8 @@
 // RocksFolder: one shard's database: its life, and a column family for each of its parts of snapshots.
 //
 // Kind:   owned by a RocksSnapshotStore.
-// Fails:  kUnreachable: the disk fails or is full, or another process has the folder; kCorrupt; kInvalid: not there.
+// Fails:  kBusy: the disk is full; kUnreachable: it fails, or another process has the folder; kCorrupt; kInvalid: not
+//         there.
 // Why:    the arrays of a part and, in front of everybody's eyes last, its header come in as one atomic step, so a
 //         family without a header is what was left by a process that ended on the way.
 //

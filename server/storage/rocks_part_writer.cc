@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/durable_file.h"
 #include "common/hash.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
-#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/durable_file.h"
 #include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_support.h"
-#include "server/storage/sync_folder.h"
 
 namespace capstan::server {
 
@@ -310,7 +310,7 @@ Result<PushLog::Piece> Log::ReadPiece(LogHistory history, std::uint64_t from, st
 
 Result<std::unique_ptr<PushLog>> RocksPushLog::Open(const std::string& folder, std::uint64_t segment_bytes) {
   return GuardedLog<Result<std::unique_ptr<PushLog>>>([&]() -> Result<std::unique_ptr<PushLog>> {
-    auto log = std::make_unique<Log>(folder + "/pushes", segment_bytes);
+    auto log = std::make_unique<Log>(folder + kPushLogFolder, segment_bytes);
     CAPSTAN_RETURN_IF_ERROR(log->Open());
     return std::unique_ptr<PushLog>(std::move(log));
   });

@@ -16,6 +16,9 @@
 
 namespace capstan::server {
 
+// In a shard's folder.
+inline constexpr char kPushLogFolder[] = "/pushes";
+
 class RocksPushLog {
  public:
   static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;

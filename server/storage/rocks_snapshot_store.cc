@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/durable_file.h"
 #include "server/storage/rocks_folder.h"
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/shard_life.h"
 
 namespace capstan::server {
@@ -113,6 +115,7 @@ class Store : public SnapshotStore {
     orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(index));
     writable.reset();
     std::error_code error;
+    if (std::filesystem::exists(path + kPushLogFolder, error)) return {};  // acknowledged pushes are people's to remove
     std::filesystem::remove_all(path, error);
     return error ? Unreachable(path + ": cannot be removed: " + error.message()) : Status();
   }
@@ -142,7 +145,9 @@ Result<std::vector<std::unique_ptr<RocksFolder>>> OpenOrphans(const std::string&
 
 Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, ShardIndex shard, double wait_seconds,
                                                  const std::vector<ShardIndex>& orphans) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (mkdir(folder.c_str(), 0700) == 0) {
+    CAPSTAN_RETURN_IF_ERROR(SyncFolder(FolderOf(folder)));
+  } else if (errno != EEXIST) {
     return Unreachable(folder + ": the folder cannot be made: " + std::strerror(errno));
   }
   const std::string path = FolderOfShard(folder, shard);

@@ -92,7 +92,7 @@ std::string HeaderKey() { return std::string(8, '\xFF'); }
 Status FromRocks(const rocksdb::Status& status, const std::string& where) {
   if (status.ok()) return {};
   if (status.IsNoSpace() || status.ToString().find("No space left on device") != std::string::npos) {
-    return Unreachable(where + ": no space left on device; make room there, or give another run directory");
+    return {Code::kBusy, where + ": no space left on device; make room there, or give another run directory"};
   }
   const std::string message = where + ": RocksDB says \"" + status.ToString() + "\"";
   if (status.IsCorruption()) return Corrupt(message);

@@ -142,6 +142,16 @@ TEST_CASE("a log of a newer format, or no log at all, is left alone", "[server][
   CHECK(ReadWholeFile(path) == other);
 }
 
+TEST_CASE("a file that is no log is refused and not touched", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  for (const char* text : {"a diary\n", "a diary", "\n", "89888f22a0ef2d7c"}) {
+    WriteWholeFile(path, text);
+    CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kCorrupt);
+    CHECK(ReadWholeFile(path) == text);
+  }
+}
+
 TEST_CASE("a second coordinator is refused, waits as long as it may, and gets the log of one that ends",
           "[server][storage]") {
   const TempFolder folder;

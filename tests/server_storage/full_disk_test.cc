@@ -78,7 +78,7 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   ImageShape large = kShape;
   large.block_count = 40;
   const Status too_large = store->Write(MakeImage({{1}, {2}}, 0, large), kNotCancelled).status();
-  CHECK(too_large.code() == Code::kUnreachable);
+  CHECK(too_large.code() == Code::kBusy);
   CHECK(too_large.message().find(disk.path()) == 0);
   CHECK(too_large.message().find("make room") != std::string::npos);
   CHECK(store->List() == before);
@@ -88,7 +88,7 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   image.arrays[when][0] = filling.Make();
   const Status full = store->Write(std::move(image), kNotCancelled).status();
   INFO(full.ToString());
-  CHECK(full.code() == Code::kUnreachable);
+  CHECK(full.code() == Code::kBusy);
   CHECK(store->List() == before);
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, kept->digest, kShape).message() == "");
   ShardLife life;
@@ -116,7 +116,7 @@ TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all
     image.arrays[3][0] = filling.Make();
     const auto written = store->Write(std::move(image), kNotCancelled);
     if (written.ok()) digests[id] = written->digest;
-    if (!written.ok()) CHECK(written.status().code() == Code::kUnreachable);
+    if (!written.ok()) CHECK(written.status().code() == Code::kBusy);
     failed += written.ok() ? 0 : 1;
     INFO(left << " pages left: " << written.status().ToString());
     if (left % 3 == 1) store.reset();  // the next process finds the same, on a disk that is still full or is not
@@ -144,7 +144,7 @@ TEST_CASE("when there is room again, the same store writes again", "[server][sto
   SnapshotImage image = MakeImage({{1}, {1}}, 0, kShape);
   FillingArray filling(&disk, image.arrays[15][0]);
   image.arrays[15][0] = filling.Make();
-  CHECK(store->Write(std::move(image), kNotCancelled).status().code() == Code::kUnreachable);
+  CHECK(store->Write(std::move(image), kNotCancelled).status().code() == Code::kBusy);
   disk.Fill();
   ShardLife life;
   for (std::uint64_t term = 1; term < 400 && store->Remember(life).ok(); ++term) life.term = {term};
@@ -159,7 +159,7 @@ TEST_CASE("when there is room again, the same store writes again", "[server][sto
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, written->digest, kShape).message() == "");
 }
 
-TEST_CASE("a log on a full disk refuses, and has what it promised when there is room", "[server][storage]") {
+TEST_CASE("a log on a full disk refuses, has what it promised, and goes on when there is room", "[server][storage]") {
   const SmallDisk disk;
   const std::string path = disk.path() + "/log";
   auto log = FileCoordinatorLog::Open(path, 0).value();
@@ -167,10 +167,16 @@ TEST_CASE("a log on a full disk refuses, and has what it promised when there is 
   std::uint64_t promised = 0;
   while (promised < 10000 && log->Append(TermRecord{{promised + 1}}).ok()) ++promised;
   REQUIRE(promised < 10000);
+  CHECK(log->Append(TermRecord{{promised + 1}}).code() == Code::kBusy);
+  const std::uintmax_t size = std::filesystem::file_size(path);
   disk.Empty();
-  CHECK(log->Append(TermRecord{{promised + 1}}).code() == Code::kUnreachable);
+  CHECK(FileCoordinatorLog::Look(path).value().size() == promised);
+  REQUIRE(log->Append(TermRecord{{promised + 1}}).message() == "");
+  CHECK(std::filesystem::file_size(path) > size);
   log.reset();
-  CHECK(FileCoordinatorLog::Open(path, 0).value()->records().size() == promised);
+  const auto again = FileCoordinatorLog::Open(path, 0).value();
+  REQUIRE(again->records().size() == promised + 1);
+  CHECK(std::get<TermRecord>(again->records().back()).term.value == promised + 1);
 }
 
 TEST_CASE("a shard's log on a full disk refuses, and goes on where it was when there is room", "[server][storage]") {
@@ -187,7 +193,7 @@ TEST_CASE("a shard's log on a full disk refuses, and goes on where it was when t
       const Status status = log->Append(kLogHistory.generation, next, MakeRecords(next, 3));
       if (status.ok()) next += 3;
       if (status.ok()) continue;
-      CHECK(status.code() == Code::kUnreachable);
+      CHECK(status.code() == Code::kBusy);
       ++failed;
       if (i % 2 == 1) break;  // or once more on the full disk
     }

@@ -95,14 +95,16 @@ TEST_CASE("records that replace a log's own are read back, and it goes on behind
   const std::string path = folder.path() + "/log";
   auto log = FileCoordinatorLog::Open(path, 0).value();
   for (std::uint64_t term = 1; term <= 5; ++term) REQUIRE(log->Append(TermRecord{{term}}).ok());
-  REQUIRE(FileCoordinatorLog::Replace(std::move(log), {TermRecord{{5}}, DoneRecord{}}).ok());
+  REQUIRE(log->Replace({TermRecord{{5}}, DoneRecord{}}).ok());
+  CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kRefused);  // it has the new file, too
+  log.reset();
   log = FileCoordinatorLog::Open(path, 0).value();
   REQUIRE(log->records().size() == 2);
   CHECK(std::get<TermRecord>(log->records()[0]).term.value == 5);
   REQUIRE(log->Append(TermRecord{{6}}).ok());
   CHECK(FileCoordinatorLog::Look(path).value().size() == 3);
   const std::string before = ReadWholeFile(path);
-  const Status refused = FileCoordinatorLog::Replace(std::move(log), {JobRecord{{1, 2}, "\xFF"}});
+  const Status refused = log->Replace({JobRecord{{1, 2}, "\xFF"}});
   CHECK(refused.code() == Code::kInvalid);
   CHECK(ReadWholeFile(path) == before);
 }

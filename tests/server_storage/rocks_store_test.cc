@@ -1,6 +1,7 @@
 #include <rocksdb/db.h>
 #include <sys/stat.h>
 
+#include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "tests/catch.h"
 #include "tests/server_storage/storage_tools.h"
@@ -102,6 +103,21 @@ std::vector<std::string> Families(const std::string& path) {
   std::vector<std::string> names;
   REQUIRE(rocksdb::DB::ListColumnFamilies({}, path, &names).ok());
   return names;
+}
+
+TEST_CASE("an orphan's folder goes with its last snapshot, but not with a log of pushes in it", "[server][storage]") {
+  for (const bool has_log : {false, true}) {
+    const TempFolder run;
+    const std::string folder = run.path() + "/snapshots/shard-1";
+    REQUIRE(Open(run.path(), 1).value()->Write(MakeImage(Id(1, 10), 1), kNotCancelled).ok());
+    if (has_log) REQUIRE(RocksPushLog::Open(folder).ok());
+    auto store = Open(run.path(), 0, {1}).value();
+    REQUIRE(store->List().size() == 1);
+    REQUIRE(store->Remove(Id(1, 10), 1).ok());
+    CHECK(store->List().empty());
+    CHECK(files::exists(folder) == has_log);
+    CHECK(files::exists(folder + "/pushes") == has_log);
+  }
 }
 
 TEST_CASE("what a process left half done is cleared away", "[server][storage][rocks]") {

@@ -6,6 +6,7 @@
 
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"
+#include "common/job/snapshot_section.h"
 #include "common/job_config.h"
 #include "server/admission.h"
 #include "tests/sim/cluster_state.h"
@@ -27,7 +28,7 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
       random_(options.seed, 1),
       config_(MakeConfig(options)),
       tensors_(MakeCatalog(options)),
-      records_(flaw_),
+      records_(flaw_, config_.snapshot.keep),
       wire_(flaw_ == Flaw::kSmallFrames ? 256 : TransportOptions{}.frame_bytes_max),
       lines_(options.line_bytes_per_second, options.line_messages_max) {
   catalog_ = std::make_unique<Catalog>(std::move(Catalog::Create(tensors_, options.block_elements)).value());

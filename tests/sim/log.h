@@ -4,19 +4,22 @@
 // Why:    a coordinator that was replaced has no log; a flawed log loses what it had said was durable.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/coordinator_log.h"
 #include "server/storage/log_record_codec.h"
+#include "server/storage/manifests.h"
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {
 
 class SimLog : public server::CoordinatorLog {
  public:
-  explicit SimLog(Flaw flaw) : flaw_(flaw) {}
+  // `keep`: snapshots that stay when the log is compacted.
+  SimLog(Flaw flaw, std::uint32_t keep) : flaw_(flaw), keep_(keep) {}
 
   // Keeps what the next coordinator would read.
   Status Append(server::LogRecord record) override {
@@ -28,10 +31,16 @@ class SimLog : public server::CoordinatorLog {
   const std::vector<server::LogRecord>& records() const override { return records_; }
 
   // The coordinator dies. Of what it had not written one of the two newest records is lost; what is never remembered
-  // is lost altogether.
+  // is lost altogether. Every other time the next one finds the log compacted.
   void Crash() {
     if (flaw_ == Flaw::kTermForgotten) Forget<server::TermRecord>();
     if (flaw_ == Flaw::kSessionForgotten) Forget<server::SessionRecord>();
+    LoseNewest();
+    if (++crashes_ % 2 == 1) records_ = server::RecordsInForce(records_, keep_);
+  }
+
+ private:
+  void LoseNewest() {
     for (std::size_t back = 0; back < 2 && back < records_.size(); ++back) {
       const auto record = records_.end() - 1 - static_cast<std::ptrdiff_t>(back);
       if (!Lost(*record)) continue;
@@ -40,7 +49,6 @@ class SimLog : public server::CoordinatorLog {
     }
   }
 
- private:
   template <class Record>
   void Forget() {
     std::erase_if(records_, [](const auto& record) { return std::holds_alternative<Record>(record); });
@@ -56,6 +64,8 @@ class SimLog : public server::CoordinatorLog {
   }
 
   const Flaw flaw_;
+  const std::uint32_t keep_;
+  std::uint32_t crashes_ = 0;
   std::vector<server::LogRecord> records_;
 };
 

@@ -1,4 +1,4 @@
-#include "server/manifests.h"
+#include "server/storage/manifests.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,6 +12,16 @@ const Record* LastOf(const std::vector<LogRecord>& records) {
   const auto found = std::find_if(records.rbegin(), records.rend(),
                                   [](const LogRecord& record) { return std::holds_alternative<Record>(record); });
   return found == records.rend() ? nullptr : &std::get<Record>(*found);
+}
+
+// Whether the last record of the first kind is behind the last one of the second.
+template <class Record, class Other>
+bool IsLater(const std::vector<LogRecord>& records) {
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (std::holds_alternative<Record>(*record)) return true;
+    if (std::holds_alternative<Other>(*record)) return false;
+  }
+  return false;
 }
 
 template <class Record>
@@ -41,25 +51,37 @@ std::vector<ManifestRecord> ManifestsOf(const std::vector<LogRecord>& records, s
   return manifests;
 }
 
-std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, std::uint32_t keep,
-                                        const std::vector<SnapshotId>& gone) {
+std::vector<LogRecord> RecordsInForce(const std::vector<LogRecord>& records, std::uint32_t keep) {
   std::vector<LogRecord> rest;
   CopyLast<JobRecord>(records, &rest);
   CopyLast<CatalogRecord>(records, &rest);
   CopyLast<TermRecord>(records, &rest);
   CopyLast<SessionRecord>(records, &rest);
   CopyLast<RecoverRecord>(records, &rest);
-  if (const auto* const recover = LastOf<RecoverRecord>(records)) {
-    rest.push_back(RunningRecord{recover->generation, {}});  // of nobody
-  }
-  const std::vector<ManifestRecord> manifests = ManifestsOf(records, keep);
+  if (IsLater<RunningRecord, RecoverRecord>(records)) CopyLast<RunningRecord>(records, &rest);
+  for (ManifestRecord& manifest : ManifestsOf(records, keep)) rest.emplace_back(std::move(manifest));
+  if (IsLater<DoneRecord, JobRecord>(records)) CopyLast<DoneRecord>(records, &rest);
+  return rest;
+}
+
+std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, std::uint32_t keep,
+                                        const std::vector<SnapshotId>& gone) {
+  std::vector<LogRecord> rest = RecordsInForce(records, keep);
   const auto is_gone = [&](const ManifestRecord& manifest) {
     return std::find(gone.begin(), gone.end(), manifest.id) != gone.end();
   };
-  for (const ManifestRecord& manifest : manifests) {
-    if (!is_gone(manifest)) rest.push_back(manifest);
+  const auto* const newest = LastOf<ManifestRecord>(rest);
+  const bool begins_again = newest != nullptr && is_gone(*newest);
+  std::erase_if(rest, [&](const LogRecord& record) {
+    const auto* const manifest = std::get_if<ManifestRecord>(&record);
+    return (manifest != nullptr && is_gone(*manifest)) || std::holds_alternative<RunningRecord>(record) ||
+           (begins_again && std::holds_alternative<DoneRecord>(record));
+  });
+  const auto recover = std::find_if(
+      rest.begin(), rest.end(), [](const LogRecord& record) { return std::holds_alternative<RecoverRecord>(record); });
+  if (recover != rest.end()) {
+    rest.insert(recover + 1, RunningRecord{std::get<RecoverRecord>(*recover).generation, {}});  // of nobody
   }
-  if (manifests.empty() || !is_gone(manifests.back())) CopyLast<DoneRecord>(records, &rest);
   return rest;
 }
 

@@ -1,4 +1,6 @@
-#include "server/manifests.h"
+#include "server/storage/manifests.h"
+
+#include <algorithm>
 
 #include "tests/catch.h"
 
@@ -74,6 +76,35 @@ TEST_CASE("a log without some snapshots has the newest of everything else, and n
   CHECK(std::holds_alternative<DoneRecord>(rest[7]));
   const std::vector<LogRecord> undone = WithoutSnapshots(log, kKeep, {Id(2, 6)});
   CHECK(std::get<ManifestRecord>(undone.back()).id == Id(1, 4));
+}
+
+TEST_CASE("the records in force have what a coordinator goes on with, and nothing twice", "[server]") {
+  std::vector<LogRecord> log = BeginningOfALog();
+  log.insert(log.end(), {Manifest(Id(1, 4)), Manifest(Id(1, 5)), TermRecord{{2}}, SessionRecord{{8}},
+                         Recover(2, Id(1, 4)), RunningRecord{{2}, {{7}, {8}}}, Manifest(Id(2, 6)), DoneRecord{}});
+  const std::vector<LogRecord> rest = RecordsInForce(log, kKeep);
+  REQUIRE(rest.size() == 9);
+  CHECK(std::get<TermRecord>(rest[2]).term.value == 2);
+  CHECK(std::get<SessionRecord>(rest[3]).session.value == 8);
+  CHECK(std::get<RecoverRecord>(rest[4]).generation.value == 2);
+  CHECK(std::get<RunningRecord>(rest[5]).incarnations == std::vector<Incarnation>{{7}, {8}});
+  CHECK(Existing(rest) == std::vector{Id(1, 4), Id(2, 6)});
+  CHECK(std::holds_alternative<DoneRecord>(rest[8]));
+  CHECK(RecordsInForce(rest, kKeep).size() == rest.size());
+  log.push_back(Recover(3, Id(2, 6)));  // it ended before every shard was there
+  for (const LogRecord& record : RecordsInForce(log, kKeep)) CHECK_FALSE(std::holds_alternative<RunningRecord>(record));
+}
+
+TEST_CASE("a run that goes on with more steps after its end is not done, whatever is left out", "[server]") {
+  std::vector<LogRecord> log = BeginningOfALog();
+  log.insert(log.end(), {Manifest(Id(1, 4)), DoneRecord{}, JobRecord{{1, 2}, "more steps"}, Manifest(Id(1, 6))});
+  const auto is_done = [](const std::vector<LogRecord>& records) {
+    return std::any_of(records.begin(), records.end(),
+                       [](const LogRecord& record) { return std::holds_alternative<DoneRecord>(record); });
+  };
+  CHECK_FALSE(is_done(RecordsInForce(log, kKeep)));
+  CHECK_FALSE(is_done(WithoutSnapshots(log, kKeep, {Id(1, 4)})));
+  CHECK(std::get<JobRecord>(RecordsInForce(log, kKeep)[0]).job_file == "more steps");
 }
 
 }  // namespace
