@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "common/float_control.h"
+#include "common/job/limits_section.h"
 #include "common/messages/view.h"
 #include "monitoring/mirror_transport.h"
 #include "server/advertised_endpoint.h"
@@ -19,9 +20,28 @@ constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 constexpr Instant kStatusEvery = std::chrono::milliseconds(500);
 constexpr Instant kFarewellMax = std::chrono::seconds(3);
 
-Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+// A log whose appends wait for room.
+class PatientLog : public CoordinatorLog {
+ public:
+  PatientLog(std::unique_ptr<CoordinatorLog> log, std::string path, RoomWait* room)
+      : log_(std::move(log)), path_(std::move(path)), room_(room) {}
+  Status Append(LogRecord record) override {
+    return room_->Write(path_, [&] { return log_->Append(record); });
+  }
+  const std::vector<LogRecord>& records() const override { return log_->records(); }
+
+ private:
+  const std::unique_ptr<CoordinatorLog> log_;
+  const std::string path_;
+  RoomWait* const room_;
+};
 
 }  // namespace
+
+// The job's time: without that in which it waited for room.
+Instant CoordinatorLoop::Now() const {
+  return std::chrono::steady_clock::now().time_since_epoch() - (room_ ? room_->waited() : Instant());
+}
 
 Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopOptions options,
                                                                 monitoring::Registry* registry) {
@@ -33,13 +53,18 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
   loop->step_log_.emplace(std::move(step_log));
   loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
   loop->metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
+  RoomWait::Options room{options.on_notice, [raw = loop.get()] { return raw->stops_requested_.load() > 0; }, {}, {}};
+  room.report_seconds = options.coordinator.config.limits.report;
+  room.stall_seconds = options.coordinator.config.limits.stall;
+  loop->room_.emplace(std::move(room));
   loop->log_ = options.log ? std::move(options.log) : std::make_unique<MemoryCoordinatorLog>();
-  loop->core_ = std::make_unique<Coordinator>(options.coordinator, loop->log_.get(), loop->metrics_, Now());
+  loop->log_ = std::make_unique<PatientLog>(std::move(loop->log_), options.run_dir + "/snapshots", &*loop->room_);
+  loop->core_ = std::make_unique<Coordinator>(options.coordinator, loop->log_.get(), loop->metrics_, loop->Now());
   if (loop->core_->state() == Coordinator::State::kFailed) return loop->core_->failure();
   loop->outgoing_ =
       std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), options.on_notice);
   loop->options_ = std::move(options);
-  loop->status_.Publish(loop->core_->StatusJson(Now()));
+  loop->status_.Publish(loop->core_->StatusJson(loop->Now()));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
 }
@@ -126,7 +151,9 @@ void CoordinatorLoop::Abandon(const Status& why) { core_->Abandon(why, &out_); }
 void CoordinatorLoop::WriteRecords() {
   const std::vector<StepRecord> records = core_->TakeRecords();
   if (records.empty()) return;
-  if (Status status = step_log_->Append(records); !status.ok()) Abandon(status);
+  Status status = step_log_->Append(records);
+  if (status.code() == Code::kBusy) status = room_->Write(step_log_->path(), [this] { return step_log_->Flush(); });
+  if (!status.ok()) Abandon(status);
 }
 
 // What was last known of a job that is over stays.
@@ -171,18 +198,30 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
     return;
   }
   if (phase_ == Phase::kServing) {
+    if (Status status = BeginFinalWeights(); !status.ok()) return BeginFarewell(std::move(status));
     phase_ = Phase::kReading;
-    auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), options_.run_dir + "/final.safetensors",
-                                       transport_.get(), now);
-    if (!reader.ok()) return BeginFarewell(reader.status());
-    final_weights_ = std::move(reader).value();
   }
   if (phase_ != Phase::kReading) return;
   final_weights_->Tick(now, &out_);
   if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
   const Status outcome = *final_weights_->outcome();
+  if (outcome.code() == Code::kBusy) {  // the disk took its room back: it is waited for again
+    final_weights_.reset();
+    phase_ = Phase::kServing;
+    return;
+  }
   if (outcome.ok()) core_->Conclude(&out_);  // before the wait: whatever is lost during it, the job is done
   if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
+}
+
+// The file has its whole size on the disk before anything is read into it.
+Status CoordinatorLoop::BeginFinalWeights() {
+  const std::string path = options_.run_dir + "/final.safetensors";
+  return room_->Write(path, [&] {
+    auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), path, transport_.get(), Now());
+    if (reader.ok()) final_weights_ = std::move(reader).value();
+    return reader.status();
+  });
 }
 
 // Whoever follows the job has one lease for its last version, for which the shards are needed.

@@ -6,6 +6,8 @@
 // Why:    metrics.jsonl and final.safetensors are written by whoever knows of every step, so that a job started by hand
 //         leaves the same files as a launched one.
 //
+// On a full disk it pauses (room_wait.h): while it waits, it takes no message, and its clock stands still.
+//
 // Life:   serving -> reading the final weights (when all steps are committed; then workers are told that the job is over)
 //         -> farewell (shards are told to end) -> ended. Asked to stop, it takes a last snapshot and says farewell.
 #pragma once
@@ -25,6 +27,7 @@
 #include "server/coordinator_log.h"
 #include "server/coordinator_options.h"
 #include "server/outgoing.h"
+#include "server/room_wait.h"
 #include "server/roster.h"
 #include "server/step_log.h"
 
@@ -68,6 +71,7 @@ class CoordinatorLoop {
   enum class Phase { kServing, kReading, kFarewell, kEnded };
 
   CoordinatorLoop() = default;
+  Instant Now() const;
   void Run();
   void HandleOne(PeerId from, const Message& message);
   void Tick(Instant now);
@@ -77,6 +81,7 @@ class CoordinatorLoop {
   void PublishMembers();
   void SeeState(Instant now);
   void ReadFinalWeights(Instant now);
+  Status BeginFinalWeights();
   bool WaitsForFollowers(Instant now);
   void BeginFarewell(Status outcome);
 
@@ -85,6 +90,7 @@ class CoordinatorLoop {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  std::optional<RoomWait> room_;
   std::unique_ptr<CoordinatorLog> log_;
   std::unique_ptr<Coordinator> core_;
   std::unique_ptr<Outgoing> outgoing_;

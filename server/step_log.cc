@@ -1,6 +1,7 @@
 #include "server/step_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,9 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "common/durable_file.h"
+#include "common/rotated_file.h"
 
 namespace capstan::server {
 
@@ -52,15 +56,28 @@ std::string StepLine(const StepRecord& record) {
   return line + (record.metrics.empty() ? "}" : "}}");
 }
 
-Result<StepLog> StepLog::Open(std::string path) {
+namespace {
+
+Result<int> OpenFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return Unreachable("cannot write " + path + ": " + std::strerror(errno));
-  StepLog log(std::move(path), fd);
+  if (fd < 0) return DiskFailure("write", path, errno);
+  return fd;
+}
+
+}  // namespace
+
+Result<StepLog> StepLog::Open(std::string path, StepLogLimits limits) {
+  CAPSTAN_ASSIGN_OR_RETURN(const int fd, OpenFile(path));
+  StepLog log(std::move(path), limits, fd);
   CAPSTAN_RETURN_IF_ERROR(log.CutTornLine());
   return log;
 }
 
-StepLog::StepLog(StepLog&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+StepLog::StepLog(StepLog&& other) noexcept
+    : path_(std::move(other.path_)),
+      limits_(other.limits_),
+      fd_(std::exchange(other.fd_, -1)),
+      unwritten_(std::move(other.unwritten_)) {}
 
 StepLog::~StepLog() {
   if (fd_ >= 0) close(fd_);
@@ -83,19 +100,39 @@ Status StepLog::CutTornLine() {
 }
 
 Status StepLog::Append(const std::vector<StepRecord>& records) {
-  std::string lines;
-  for (const StepRecord& record : records) lines += StepLine(record) + "\n";
-  for (std::size_t done = 0; done < lines.size();) {
-    const ssize_t written = write(fd_, lines.data() + done, lines.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      Status failure = Unreachable("cannot write " + path_ + ": " + std::strerror(errno));
-      (void)CutTornLine().ok();  // if that fails too, the next start does it
-      return failure;
-    }
-    done += static_cast<std::size_t>(written);
+  for (const StepRecord& record : records) unwritten_ += StepLine(record) + "\n";
+  return Flush();
+}
+
+Status StepLog::Flush() {
+  std::size_t done = 0;
+  Status failure;
+  while (done < unwritten_.size() && failure.ok()) {
+    const ssize_t written = write(fd_, unwritten_.data() + done, unwritten_.size() - done);
+    if (written > 0) done += static_cast<std::size_t>(written);
+    if (written == 0 || (written < 0 && errno != EINTR)) failure = DiskFailure("write", path_, errno);
   }
-  return {};
+  if (failure.ok()) {
+    unwritten_.clear();
+    RotateIfLarge();
+    return {};
+  }
+  unwritten_.erase(0, unwritten_.rfind('\n', done == 0 ? 0 : done - 1) + 1);
+  const Status cut = CutTornLine();  // if that fails as well, the next start does it
+  if (cut.ok() && failure.code() == Code::kBusy) return failure;
+  unwritten_.clear();
+  return Unreachable(failure.message());
+}
+
+// A file that cannot be put aside goes on growing.
+void StepLog::RotateIfLarge() {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < limits_.file_bytes) return;
+  const bool is_aside = access(path_.c_str(), F_OK) != 0;
+  if (!is_aside && (fsync(fd_) != 0 || !RotateFile(path_, limits_.former_files).ok())) return;
+  const Result<int> next = OpenFile(path_);
+  if (!next.ok()) return;  // lines go on into the former file until there is another
+  close(std::exchange(fd_, *next));
 }
 
 }  // namespace capstan::server
