@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/events.h"
 #include "cli/process.h"
+#include "cli/process_log.h"
 #include "cli/trace_file.h"
 #include "common/host_port.h"
 #include "monitoring/exporter.h"
@@ -95,7 +96,10 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   Say(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + arguments->worker.metrics +
                            "/; coordinator " + coordinator);
   events.Ready({}, arguments->worker.metrics);
-  arguments->worker.stop_requested = [signals] { return signals->stop_signal() != 0; };
+  arguments->worker.stop_requested = [signals, launched = events.launched()] {
+    if (launched) RotateOwnLogIfLarge();
+    return signals->stop_signal() != 0;
+  };
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
   arguments->worker.libraries = kernels::SearchOf(std::getenv);
   arguments->worker.on_job = [registry](const std::string& job) { registry->NameJob(job); };

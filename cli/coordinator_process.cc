@@ -11,15 +11,18 @@
 #include "cli/job_addresses.h"
 #include "cli/launch/progress.h"
 #include "cli/new_job.h"
+#include "cli/process_log.h"
 #include "cli/reach_check.h"
 #include "cli/report/job_lines.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
+#include "common/durable_file.h"
 #include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
 #include "common/job/metrics_section.h"
 #include "common/job/model_section.h"
+#include "common/job/snapshot_section.h"
 #include "common/job_config.h"
 #include "common/mailbox.h"
 #include "monitoring/exporter.h"
@@ -72,6 +75,8 @@ class CoordinatorProcess {
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Beat();
+      if (events_.launched()) RotateOwnLogIfLarge();
+      (void)addresses_.WriteAgain();  // that it failed was said
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
       if (!events_.launched()) TryToReachServers();
       if (progress_) progress_->Show();
@@ -107,8 +112,9 @@ class CoordinatorProcess {
     run_dir_ = directory_->path();
     RemoveGoOnCall(run_dir_);
     progress_.emplace(run_dir_ + "/metrics.jsonl", options_.config.steps());
-    CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
-    return WritePid(run_dir_, "coordinator", getpid());
+    CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
+    const Status pid = WritePid(run_dir_, "coordinator", getpid());
+    return pid.code() == Code::kBusy ? Status() : pid;  // a full disk is waited for elsewhere
   }
 
   Status StartLoop() {
@@ -118,8 +124,9 @@ class CoordinatorProcess {
     loop.coordinator.job = NewJobId();
     loop.coordinator.accept_rollback = options_.begin == RunBegin::kRollBack;
     loop.coordinator.accept_loss = options_.begin == RunBegin::kRollBack;
-    CAPSTAN_ASSIGN_OR_RETURN(
-        loop.log, server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds));
+    CAPSTAN_ASSIGN_OR_RETURN(loop.log,
+                             server::FileCoordinatorLog::Open(run_dir_ + "/snapshots/coordinator.log", kLogWaitSeconds,
+                                                              {{.keep = options_.config.snapshot.keep}}));
     if (begin_ != RunBegin::kNew && loop.log->records().empty()) {
       return Corrupt(run_dir_ +
                      "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
@@ -160,7 +167,10 @@ class CoordinatorProcess {
   // Where it is, is written down before anybody is told of it.
   Status Announce() {
     const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
-    CAPSTAN_RETURN_IF_ERROR(addresses_.Begin(run_dir_, address_, metrics));
+    if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
+      if (status.code() != Code::kBusy) return status;
+      Say(Severity::kWarning, status.message() + "; it is tried again");
+    }
     Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
                              address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
     if (!events_.launched()) SayWhatComesNext();  // else the launcher has said it

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/run_directory.h"
+#include "cli/run_contents.h"
 #include "common/job_config.h"
 #include "server/storage/file_coordinator_log.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/run_directory.h"
+#include "common/durable_file.h"
 
 namespace capstan::cli {
 namespace {
@@ -13,7 +13,7 @@ constexpr char kName[] = "/go-on.txt";
 }  // namespace
 
 Status WriteGoOnCall(const std::string& run_dir, const std::string& call) {
-  return WriteFile(run_dir + kName, call + "\n");
+  return WriteFileDurably(run_dir + kName, call + "\n");
 }
 
 void RemoveGoOnCall(const std::string& run_dir) {

@@ -7,6 +7,7 @@
 
 #include "cli/address.h"
 #include "cli/run_directory.h"
+#include "common/durable_file.h"
 #include "common/host_port.h"
 
 namespace capstan::cli {
@@ -47,18 +48,23 @@ Status JobAddresses::Begin(const std::string& run_dir, const std::string& coordi
     state.run_dir = run_dir;
     state.coordinator = coordinator;
     state.metrics = metrics;
-    return Write(state);
+    return Write(&state);
   });
 }
 
 Status JobAddresses::SetMembers(const server::Roster& members) {
   return state_.With([&](State& state) {
     state.members = members;
-    return state.run_dir.empty() ? Status() : Write(state);
+    return state.run_dir.empty() ? Status() : Write(&state);
   });
 }
 
-Status JobAddresses::Write(const State& state) const {
+Status JobAddresses::WriteAgain() {
+  return state_.With([&](State& state) { return state.unwritten ? Write(&state) : Status(); });
+}
+
+Status JobAddresses::Write(State* written) const {
+  const State& state = *written;
   ordered_json shards = ordered_json::array(), metrics = ordered_json::object(), list = ordered_json::array();
   for (const server::Roster::Shard& shard : state.members.shards) shards.push_back(WithoutScheme(shard.endpoint));
   for (const Process& process : ProcessesOf(state.coordinator, state.metrics, state.members, shards_per_server_)) {
@@ -76,7 +82,9 @@ Status JobAddresses::Write(const State& state) const {
                             {"shards", std::move(shards)},
                             {"metrics", std::move(metrics)},
                             {"processes", std::move(list)}};
-  return WriteFile(state.run_dir + "/endpoints.json", Print(all) + "\n");
+  const Status status = WriteFileDurably(state.run_dir + "/endpoints.json", Print(all) + "\n");
+  written->unwritten = !status.ok();
+  return status;
 }
 
 std::string JobAddresses::HttpSd() const {

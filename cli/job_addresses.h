@@ -23,6 +23,8 @@ class JobAddresses {
   Status Begin(const std::string& run_dir, const std::string& coordinator, const std::string& metrics);
   // Writes it again once it was begun; before that they are kept for then.
   Status SetMembers(const server::Roster& members);
+  // Writes it where that has failed.
+  Status WriteAgain();
   // What Prometheus' http_sd_configs reads: every process that serves metrics, with labels job, role and name. One whose
   // metrics only its own machine reaches is left out where the job has other machines.
   std::string HttpSd() const;
@@ -32,8 +34,9 @@ class JobAddresses {
     std::string run_dir;  // empty: not begun
     std::string coordinator, metrics;
     server::Roster members;
+    bool unwritten = false;  // the last time it could not be written
   };
-  Status Write(const State& state) const;
+  Status Write(State* written) const;
 
   const std::string job_;
   const std::uint32_t shards_per_server_;

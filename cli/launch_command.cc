@@ -15,6 +15,7 @@
 #include "cli/launch/resume.h"
 #include "cli/new_job.h"
 #include "cli/report/job_lines.h"
+#include "common/durable_file.h"
 #include "common/job/cluster_section.h"
 #include "common/job/data_section.h"
 #include "common/job/job_section.h"
@@ -87,7 +88,7 @@ int RunLaunch(const LaunchArguments& arguments) {
   StopSignals signals;
   const Result<RunDirectory> directory = RunDirectory::Take(plan->run_dir, config.job.name, arguments.begin);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
-  if (Status status = WriteFile(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
+  if (Status status = WriteFileDurably(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
     return Fail(status.message(), kExitFailed);
   }
   if (Status status = WriteGoOnCall(directory->path(), GoOnCall(arguments, directory->path())); !status.ok()) {

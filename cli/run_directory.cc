@@ -12,6 +12,9 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/run_contents.h"
+#include "common/durable_file.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -31,13 +34,9 @@ std::string DefaultPath(const std::string& job_name) {
   return "runs/" + job_name + "-" + text.data();
 }
 
-Status MakeFolder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    return Unreachable("cannot make the folder " + path + ": " + error.message() + "; give another --run-dir");
-  }
-  return {};
+Status MakeRunFolder(const std::string& path) {
+  const Status made = MakeFolders(path);
+  return made.ok() ? made : Status(made.code(), made.message() + "; give another --run-dir");
 }
 
 std::string Holder(const std::string& lock) {
@@ -46,28 +45,17 @@ std::string Holder(const std::string& lock) {
   return in >> pid ? " (process " + pid + ")" : "";
 }
 
-// What a start that failed has left. A shard's folder that a server has by now stays: whoever starts by hand may start
-// its servers first.
-Status ClearSnapshots(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return {};
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    const std::string owner = entry.path() / "OWNER";
-    if (fs::exists(owner, error) && !FileLock::Acquire(owner, 0).ok()) continue;
-    fs::remove_all(entry.path(), error);
-    if (error) return Unreachable("cannot remove " + entry.path().string() + ": " + error.message());
-  }
-  return error ? Unreachable("cannot read " + path + ": " + error.message()) : Status();
-}
-
 // A folder that nobody else has: jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder("runs"));
+  CAPSTAN_RETURN_IF_ERROR(MakeRunFolder("runs"));
   std::error_code error;
   for (int number = 1; number <= kSameSecondMax; ++number) {
     std::string path = number == 1 ? first : first + "-" + std::to_string(number);
-    if (fs::create_directory(path, error)) return path;
+    if (fs::create_directory(path, error)) {
+      CAPSTAN_RETURN_IF_ERROR(SyncFolder("runs"));
+      return path;
+    }
     if (error) break;
   }
   return Unreachable("cannot make the folder " + first + ": " +
@@ -76,33 +64,23 @@ Result<std::string> MakeDefaultFolder(const std::string& job_name) {
 
 }  // namespace
 
-bool HoldsRun(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path + kImportedMark, error)) return true;
-  const std::uintmax_t size = fs::file_size(path + "/metrics.jsonl", error);
-  return !error && size > 0;
-}
-
 Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
   const bool is_default = path.empty();
   if (is_default) {
     CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
   } else {
-    CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
+    CAPSTAN_RETURN_IF_ERROR(CheckNothingForeign(path));  // before a lock is made in somebody's folder
+    CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path));
   }
   CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLookSeconds));
-  if (HoldsRun(path)) {
-    return Invalid("the run directory " + path + " holds a run already; give another --run-dir, remove it, or go on " +
-                   "with it by --resume");
-  }
-  CAPSTAN_RETURN_IF_ERROR(ClearSnapshots(path + "/snapshots"));
+  CAPSTAN_RETURN_IF_ERROR(ClearFailedStart(path));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
   directory.is_default_ = is_default;
   return directory;
 }
 
 bool RunDirectory::Discard() const {
-  if (!is_default_ || HoldsRun(path_)) return false;
+  if (!is_default_ || FindRunContents(path_) == RunContents::kKept) return false;
   std::error_code error;
   fs::remove_all(path_, error);
   return !fs::exists(path_, error);
@@ -155,26 +133,13 @@ Status RunDirectory::WriteHolder() const {
 
 Status RunDirectory::Prepare() const {
   CAPSTAN_RETURN_IF_ERROR(WriteHolder());
-  for (const char* folder : {"/logs", "/pids", "/snapshots"}) CAPSTAN_RETURN_IF_ERROR(MakeFolder(path_ + folder));
-  return {};
-}
-
-Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
-  {
-    std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out) return Unreachable("cannot write " + partial + ": " + std::strerror(errno));
-  }
-  if (std::rename(partial.c_str(), path.c_str()) != 0)
-    return Unreachable("cannot write " + path + ": " + std::strerror(errno));
+  for (const char* folder : {"/logs", "/pids", "/snapshots"}) CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path_ + folder));
   return {};
 }
 
 Status WritePid(const std::string& run_dir, const std::string& process, int pid) {
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder(run_dir + "/pids"));
-  return WriteFile(run_dir + "/pids/" + process, std::to_string(pid) + "\n");
+  CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(run_dir + "/pids"));
+  return WriteFileDurably(run_dir + "/pids/" + process, std::to_string(pid) + "\n");
 }
 
 }  // namespace capstan::cli

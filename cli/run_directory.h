@@ -1,8 +1,9 @@
 // RunDirectory: the folder that a job leaves behind.
 //
 // Kind:   owned by one thread of the process that runs the job; held as long as the object lives.
-// Fails:  kInvalid: in use by another process, or it holds a run (a committed step) already; kUnreachable: it cannot be
-// written. Why:    two jobs in one folder would mix their steps.
+// Fails:  kInvalid: in use by another process, it holds a run already, or something in it is not capstan's
+//         (run_contents.h); kUnreachable: it cannot be written.
+// Why:    two jobs in one folder would mix their steps.
 #pragma once
 
 #include <map>
@@ -34,8 +35,8 @@ class RunDirectory {
   // Create or Open.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
-  // Removes it where it was made under a default name and no step was ever committed into it: a start that failed leaves
-  // nothing to look for. Whether it did. It stays held, and is not used any more.
+  // Removes it where it was made under a default name and keeps nothing: a start that failed leaves nothing to look for.
+  // Whether it did. It stays held, and is not used any more.
   bool Discard() const;
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
@@ -49,15 +50,7 @@ class RunDirectory {
   bool is_default_ = false;  // nobody has chosen its name
 };
 
-// In a run directory whose weights were not made by steps of its own.
-inline constexpr char kImportedMark[] = "/snapshots/imported";
-
-// Whether a step was ever committed into it, or weights were imported: a start that failed leaves none.
-bool HoldsRun(const std::string& path);
-
 // pids/PROCESS. The folder is made if need be.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
-// Replaces the file in one piece.
-Status WriteFile(const std::string& path, const std::string& text);
 
 }  // namespace capstan::cli

@@ -4,13 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 
 #include "cli/address.h"
 #include "cli/build_info.h"
+#include "cli/process_log.h"
 #include "cli/run_directory.h"
 #include "cli/server_processes.h"
 #include "cli/trace_file.h"
+#include "common/durable_file.h"
 #include "common/host_port.h"
 #include "common/job/cluster_section.h"
 #include "common/job/job_section.h"
@@ -27,6 +28,7 @@
 namespace capstan::cli {
 namespace {
 
+constexpr int kLookMs = 1000;             // at its log, and at a disk that was full
 constexpr double kStoreWaitSeconds = 10;  // for a former process of this server to end
 
 // Rises from one start to the next, as far as the clock does.
@@ -69,7 +71,10 @@ class ServerProcess {
   Status Run() {
     CAPSTAN_RETURN_IF_ERROR(FindAddress());
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
-    if (!events_.launched()) CAPSTAN_RETURN_IF_ERROR(WritePid(run_dir_, name(), getpid()));
+    if (!events_.launched()) {
+      const Status pid = WritePid(run_dir_, name(), getpid());
+      if (!pid.ok() && pid.code() != Code::kBusy) return pid;
+    }
     CAPSTAN_ASSIGN_OR_RETURN(trace_, OpenTrace(options_.trace, name()));
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(StartShards());
@@ -138,10 +143,7 @@ class ServerProcess {
   // The same for every life of this server: it finds what the one before has left.
   Status MakeRunFolder() {
     run_dir_ = options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
-    std::error_code error;
-    std::filesystem::create_directories(run_dir_, error);
-    if (error) return Unreachable("cannot make the run directory " + run_dir_ + ": " + error.message());
-    return {};
+    return MakeFolders(run_dir_);
   }
 
   // Which the shard's store has for this process alone, and its log lies in.
@@ -155,28 +157,40 @@ class ServerProcess {
   }
 
   Status StartShards() {
-    const std::uint32_t count = options_.config.cluster.shards_per_server;
     const Incarnation incarnation = NewIncarnation();
-    for (std::uint32_t i = 0; i < count; ++i) {
-      server::ShardLoopOptions loop = LoopOptions(options_.config, options_.index * count + i, incarnation);
-      loop.listen = ShiftPort(listen_, i);
-      loop.shard.metrics = metrics_;
-      CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(loop.shard.shard));
-      if (loop.shard.acknowledge == Acknowledge::kDurable) {
-        CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(loop.shard.shard)));
+    for (std::uint32_t i = 0; i < options_.config.cluster.shards_per_server; ++i) {
+      Result<std::unique_ptr<server::ShardLoop>> started = StartShard(i, incarnation);
+      for (bool said = false; started.status().code() == Code::kBusy && signals_.stop_signal() == 0; said = true) {
+        if (!said) Notify({Severity::kWarning, name() + " waits for room on the disk: " + started.status().message()});
+        signals_.Wait(kLookMs);
+        started = StartShard(i, incarnation);
       }
-      loop.trace = trace_.get();
-      loop.on_notice = [this](const Notice& notice) {
-        Say(notice.severity, notice.text);
-        events_.Notice(notice.severity, notice.text);
-      };
-      if (i == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // it waits for all
-      loop.on_end = [this] { signals_.Notify(); };
-      CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::ShardLoop> started,
-                               server::ShardLoop::Start(std::move(loop), registry_.get()));
-      shards_.push_back(std::move(started));
+      if (!started.ok()) return started.status();
+      shards_.push_back(std::move(started).value());
     }
     return {};
+  }
+
+  // kBusy: its disk is full. One that is started again may meet that, and the others wait for it.
+  Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
+    const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
+    server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
+    loop.listen = ShiftPort(listen_, number);
+    loop.shard.metrics = metrics_;
+    CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(shard));
+    if (loop.shard.acknowledge == Acknowledge::kDurable) {
+      CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(shard)));
+    }
+    loop.trace = trace_.get();
+    loop.on_notice = [this](const Notice& notice) { Notify(notice); };
+    if (number == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // it waits for all
+    loop.on_end = [this] { signals_.Notify(); };
+    return server::ShardLoop::Start(std::move(loop), registry_.get());
+  }
+
+  void Notify(const Notice& notice) const {
+    Say(notice.severity, notice.text);
+    events_.Notice(notice.severity, notice.text);
   }
 
   void Announce() {
@@ -204,7 +218,8 @@ class ServerProcess {
       if (signals_.stop_signal() != 0 || !failure.ok()) {
         for (const auto& shard : shards_) shard->RequestStop();
       }
-      signals_.Wait(-1);
+      signals_.Wait(kLookMs);
+      if (events_.launched()) RotateOwnLogIfLarge();
     }
   }
 

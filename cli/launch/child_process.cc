@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/process.h"
+#include "cli/process_log.h"
 
 namespace capstan::cli {
 namespace {
@@ -145,6 +146,7 @@ std::vector<std::string> ChildProcess::TakeOutput() {
     const std::string_view piece(bytes.data(), static_cast<std::size_t>(size));
     // A log that cannot be written, as on a full disk, is no reason to end a job: the terminal has the lines.
     [[maybe_unused]] const ssize_t written = write(log_fd_, piece.data(), piece.size());
+    RotateLogIfLarge(log_, log_fd_);
     for (std::string& line : output_.Add(piece)) lines.push_back(std::move(line));
   }
   if (!ended()) return lines;

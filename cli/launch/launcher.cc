@@ -64,6 +64,7 @@ Status Launcher::Run() {
     TakeEvents();
     ReapChildren(now);
     StartDueMembers(now);
+    WriteMissingPids();
     WatchCoordinator(now);
     for (const std::string& line : validations) screen_->Line(line);
     ShowProgress(now);
@@ -93,7 +94,23 @@ Status Launcher::Start(Member* member) {
   member->restart_at.reset();
   member->steps_at_start = progress_.steps_done();
   member->joined = false;
-  return WritePid(directory_.path(), member->name(), member->process->pid());
+  WritePidOf(member);
+  return {};
+}
+
+// A disk that has no room for it now may have some later.
+void Launcher::WritePidOf(Member* member) {
+  const bool failed_before = std::exchange(member->pid_missing, false);
+  const Status status = WritePid(directory_.path(), member->name(), member->process->pid());
+  if (status.ok()) return;
+  member->pid_missing = true;
+  if (!failed_before) screen_->Line("warning: " + status.message() + "; it is tried again");
+}
+
+void Launcher::WriteMissingPids() {
+  for (Member& member : members_) {
+    if (member.pid_missing) WritePidOf(&member);
+  }
 }
 
 // Waits double while it dies without having been part of a step.

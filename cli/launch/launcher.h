@@ -62,6 +62,7 @@ class Launcher {
     std::optional<Clock::time_point> restart_at;
     std::chrono::milliseconds next_wait = kRestartFirst;
     std::uint64_t steps_at_start = 0;
+    bool pid_missing = false;                  // its file could not be written
     bool joined = false, ever_joined = false;  // kOwn: the coordinator has seen it, in this life or in any
     int failures = 0;                          // kOwn: in a row, before a step of it
 
@@ -78,6 +79,8 @@ class Launcher {
   Status Add(ProgramCall call);
   Status AddOurs(const std::string& name, const std::string& program, std::vector<std::string> arguments);
   Status Start(Member* member);
+  void WritePidOf(Member* member);
+  void WriteMissingPids();
   void Restart(Member* member, Clock::time_point now);
   void StartDueMembers(Clock::time_point now);
   std::vector<std::string> TraceArguments(const std::string& name) const;

@@ -99,7 +99,7 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
   // Beside the package may lie those of a whole system.
   const fs::path folder = fs::absolute(run_dir, error) / "python", link = folder / "capstan";
   fs::create_directories(folder, error);
-  fs::remove(link, error);
+  if (fs::is_symlink(link, error)) fs::remove(link, error);  // of a start before this one
   fs::create_directory_symlink(package, link, error);
   if (error) return Unreachable("cannot make " + link.string() + ": " + error.message());
   SetVariable("PYTHONPATH", path.empty() ? folder.string() : path + ":" + folder.string(), &program->variables);

@@ -1,11 +1,15 @@
 #include "cli/launch/progress.h"
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
 #include <limits>
+
+#include "common/rotated_file.h"
 
 namespace capstan::cli {
 namespace {
@@ -34,6 +38,12 @@ std::optional<std::uint64_t> IndexIn(const Json& step) {
   return index < std::numeric_limits<std::uint64_t>::max() ? std::optional(index) : std::nullopt;
 }
 
+// 0: there is none.
+std::uint64_t InodeOf(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 std::string Format(const char* format, double value) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value);
@@ -55,21 +65,50 @@ std::string Duration(double seconds) {
   return text.data();
 }
 
+// The file is put aside when it is large, and another one begins in its place.
 std::vector<std::string> Progress::Update() {
   std::vector<std::string> keep;
-  std::ifstream in(path_, std::ios::binary);
-  if (!in.seekg(static_cast<std::streamoff>(offset_))) return keep;
+  const std::uint64_t inode = InodeOf(path_);
+  std::ifstream newest(path_, std::ios::binary);
+  if (inode == 0 || InodeOf(path_) != inode) return keep;  // put aside at this moment: the next call reads on
+  if (inode != inode_) {
+    for (const std::string& former : FormersToRead()) {
+      std::ifstream in(former, std::ios::binary);
+      ReadOn(&in, &keep);
+      offset_ = 0;
+    }
+    inode_ = inode;
+  }
+  ReadOn(&newest, &keep);
+  return keep;
+}
+
+// From the one that was read last, and all of them where none was.
+std::vector<std::string> Progress::FormersToRead() {
+  std::vector<std::string> formers = FormerFiles(path_);
+  const auto last = std::find_if(formers.begin(), formers.end(),
+                                 [this](const std::string& former) { return InodeOf(former) == inode_; });
+  if (last != formers.end()) {
+    formers.erase(formers.begin(), last);
+  } else {
+    offset_ = 0;  // it is gone, or there was none
+    if (inode_ != 0) formers.clear();
+  }
+  return formers;
+}
+
+void Progress::ReadOn(std::istream* in, std::vector<std::string>* keep) {
+  if (!in->seekg(static_cast<std::streamoff>(offset_))) return;
   std::array<char, 1 << 16> bytes{};
-  while (in.read(bytes.data(), bytes.size()), in.gcount() > 0) {
-    offset_ += static_cast<std::uint64_t>(in.gcount());
-    partial_.append(bytes.data(), static_cast<std::size_t>(in.gcount()));
+  while (in->read(bytes.data(), bytes.size()), in->gcount() > 0) {
+    offset_ += static_cast<std::uint64_t>(in->gcount());
+    partial_.append(bytes.data(), static_cast<std::size_t>(in->gcount()));
     std::size_t begin = 0;
     for (std::size_t end; (end = partial_.find('\n', begin)) != partial_.npos; begin = end + 1) {
-      AddLine(std::string_view(partial_).substr(begin, end - begin), &keep);
+      AddLine(std::string_view(partial_).substr(begin, end - begin), keep);
     }
     partial_.erase(0, begin);
   }
-  return keep;
 }
 
 void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to_keep) {

@@ -1,11 +1,13 @@
 // Progress: follows a run's metrics.jsonl and says where the job stands.
 //
-// Kind:   owned by one thread; reads what has been appended since the last call.
+// Kind:   owned by one thread; reads what has been appended since the last call, also where the file became a former one
+//         (rotated_file.h) meanwhile.
 // Fails:  a line that is not a step is passed over.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,13 +35,17 @@ class Progress {
   std::string Divergence() const;
 
  private:
+  std::vector<std::string> FormersToRead();
+  void ReadOn(std::istream* in, std::vector<std::string>* keep);
+
   struct Recent {
     double samples = 0, seconds = 0;
   };
 
   const std::string path_;
   const std::uint64_t steps_;
-  std::uint64_t offset_ = 0;  // read so far
+  std::uint64_t inode_ = 0;   // of the file that was read last; 0: none
+  std::uint64_t offset_ = 0;  // read so far of it
   std::string partial_;
   std::uint64_t steps_done_ = 0, skipped_ = 0;
   std::optional<double> loss_, first_loss_;

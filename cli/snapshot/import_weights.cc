@@ -11,10 +11,12 @@
 #include <utility>
 
 #include "cli/new_job.h"
+#include "cli/run_contents.h"
 #include "cli/run_directory.h"
 #include "cli/snapshot/gpt2_layout.h"
 #include "cli/snapshot/job_catalog.h"
 #include "cli/snapshot/run_snapshots.h"
+#include "common/durable_file.h"
 #include "common/job/data_section.h"
 #include "common/job/model_section.h"
 #include "common/job/optimizer_section.h"
@@ -213,9 +215,9 @@ Status FillRunDirectory(const std::string& run_dir, const ImportOptions& options
   const JobId job = NewJobId();
   FirstSnapshot snapshot(config, catalog, std::move(weights), job);
   CAPSTAN_RETURN_IF_ERROR(snapshot.Write(SnapshotFolder(run_dir)));
-  CAPSTAN_RETURN_IF_ERROR(WriteFile(run_dir + "/job.toml", PrintJobConfig(config)));
+  CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(run_dir + "/job.toml", PrintJobConfig(config)));
   CAPSTAN_RETURN_IF_ERROR(WriteLog(LogPath(run_dir), config, job, snapshot.manifest()));
-  return WriteFile(run_dir + kImportedMark, options.weights + "\n");
+  return WriteFileDurably(run_dir + kImportedMark, options.weights + "\n");
 }
 
 }  // namespace
@@ -227,13 +229,17 @@ Result<Imported> ImportWeights(const ImportOptions& options) {
   WeightLayout layout = WeightLayout::kOwn;
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<float> weights, ReadWeights(config, catalog, options, &layout));
   std::error_code error;
+  const std::string snapshots = SnapshotFolder(options.run_dir);
   if (fs::exists(LogPath(options.run_dir), error)) {
     return Invalid("the run directory " + options.run_dir + " holds a run already; give a new --run-dir");
+  }
+  if (fs::exists(snapshots, error) && !fs::is_empty(snapshots, error)) {
+    return Invalid("there are files in " + snapshots + " already; give a new --run-dir");
   }
   CAPSTAN_ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::Create(options.run_dir, config.name()));
   const Status status = FillRunDirectory(directory.path(), options, config, catalog, std::move(weights));
   if (!status.ok()) {
-    fs::remove_all(SnapshotFolder(directory.path()), error);
+    fs::remove_all(snapshots, error);
     return status;
   }
   return Imported{.tensors = catalog.tensors().size(),

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/run_contents.h"
 #include "cli/run_directory.h"
 #include "common/job/job_section.h"
 #include "common/job/optimizer_section.h"

@@ -1,6 +1,10 @@
 #include "cli/launch/progress.h"
 
+#include <fstream>
+
+#include "common/rotated_file.h"
 #include "tests/catch.h"
+#include "tests/temp_folder.h"
 
 namespace capstan::cli {
 namespace {
@@ -81,6 +85,40 @@ TEST_CASE("times are short to read", "[cli][progress]") {
   CHECK(Duration(125) == "2:05");
   CHECK(Duration(3723) == "1:02:03");
   CHECK(Duration(1e300) == "more than 1000 days");
+}
+
+TEST_CASE("steps are read on where the file was put aside meanwhile, and from its pieces at first", "[cli][progress]") {
+  const testing::TempFolder folder;
+  const std::string path = folder.path("metrics.jsonl");
+  const auto write = [&](int first, int last, const std::string& more = "") {
+    std::ofstream out(path, std::ios::app);
+    for (int step = first; step <= last; ++step) out << StepLine(step, 1.0, 0.5, R"(, "action": "skip")") << "\n";
+    out << more;
+  };
+  Progress progress(path, 100);
+  CHECK(progress.Update().empty());
+  write(0, 4, R"({"step": 5, )");  // half a line
+  progress.Update();
+  CHECK(progress.steps_done() == 5);
+  write(6, 6);  // and its other half, which is no step by itself
+  REQUIRE(RotateFile(path, 9).ok());
+  write(7, 9);
+  progress.Update();
+  CHECK(progress.steps_done() == 10);
+  CHECK(progress.steps_skipped() == 8);
+  REQUIRE(RotateFile(path, 9).ok());  // between two, and none there yet
+  progress.Update();
+  write(10, 10);
+  REQUIRE(RotateFile(path, 9).ok());
+  write(11, 11);
+  progress.Update();
+  CHECK(progress.steps_done() == 12);
+  CHECK(progress.steps_skipped() == 10);
+
+  Progress later(path, 100);
+  later.Update();
+  CHECK(later.steps_done() == 12);
+  CHECK(later.steps_skipped() == 10);
 }
 
 }  // namespace

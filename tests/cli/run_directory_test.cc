@@ -2,10 +2,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <optional>
+#include <functional>
+#include <iterator>
+#include <map>
 #include <set>
+#include <vector>
 
-#include "common/file_lock.h"
+#include "common/job_config.h"
+#include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -36,17 +40,160 @@ TEST_CASE("a run directory whose run never committed a step can be used again", 
   CHECK(RunDirectory::Create(scratch.path(), "job").ok());
 }
 
-TEST_CASE("what a failed start has left is cleared away, but not what a server has by now", "[cli][run_directory]") {
-  const TempFolder scratch;
-  for (const char* shard : {"0", "1"}) {
-    std::filesystem::create_directories(scratch.path("snapshots/") + shard);
-    std::ofstream(scratch.path("snapshots/") + shard + "/OWNER").flush();
+// Every file of a folder by name, with its bytes.
+std::map<std::string, std::string> FilesIn(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    files[entry.path()] = entry.is_regular_file() ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
   }
-  const Result<FileLock> server = FileLock::Acquire(scratch.path("snapshots/1/OWNER"), 0);
-  REQUIRE(server.ok());
-  CHECK(RunDirectory::Create(scratch.path(), "job").ok());
-  CHECK_FALSE(std::filesystem::exists(scratch.path("snapshots/0")));
-  CHECK(std::filesystem::exists(scratch.path("snapshots/1/OWNER")));
+  return files;
+}
+
+constexpr char kJob[] =
+    "[job]\nname = \"digits\"\nsteps = 5\nglobal_batch = 4\n[model]\nkind = \"mlp\"\nhidden = [4]\n[data]\nkind = "
+    "\"synthetic\"\nsamples = 8\nfeatures = 2\nclasses = 2\n[optimizer]\nkind = \"sgd\"\nlr = 0.1\n";
+
+server::JobRecord JobOf(const std::string& more) {
+  return {JobId{1, 2}, PrintJobConfig(*ParseJobConfig("[job]\n" + more + (kJob + 6), "test"))};
+}
+
+// What a start before the coordinator's first record has left.
+void LeaveStart(const TempFolder& folder) {
+  REQUIRE(RunDirectory::Create(folder.path(), "job").ok());
+  folder.Write("job.toml", PrintJobConfig(*ParseJobConfig(kJob, "test")));
+}
+
+void Log(const TempFolder& folder, const std::vector<server::LogRecord>& records) {
+  std::filesystem::create_directories(folder.path("snapshots"));
+  const auto log = server::FileCoordinatorLog::Open(folder.path("snapshots/coordinator.log"), 0).value();
+  for (const server::LogRecord& record : records) REQUIRE(log->Append(record).ok());
+}
+
+struct InFolder {
+  const char* what;
+  std::function<void(const TempFolder&)> put;
+  const char* said;  // empty: a job begins there
+};
+
+const std::vector<InFolder> kInFolder = {
+    {"nothing", [](const TempFolder&) {}, ""},
+    {"a start that failed", LeaveStart, ""},
+    {"a start that failed, and its log",
+     [](const TempFolder& folder) {
+       LeaveStart(folder);
+       Log(folder, {JobOf(""), server::TermRecord{{1}}, server::CatalogRecord{}, server::SessionRecord{{1}}});
+     },
+     ""},
+    {"a start that failed, before its log's first line was whole",
+     [](const TempFolder& folder) {
+       LeaveStart(folder);
+       folder.Write("snapshots/coordinator.log", "89888f22a0ef");
+     },
+     ""},
+    {"an empty metrics.jsonl", [](const TempFolder& folder) { folder.Write("metrics.jsonl", ""); }, ""},
+    {"folders of servers that were there first",
+     [](const TempFolder& folder) { folder.Write("snapshots/shard-0/OWNER", ""); }, ""},
+    {"steps", [](const TempFolder& folder) { folder.Write("metrics.jsonl", "{}\n"); }, "holds a run already (steps"},
+    {"imported weights", [](const TempFolder& folder) { folder.Write("snapshots/imported", ""); },
+     "holds a run already (imported weights"},
+    {"final weights", [](const TempFolder& folder) { folder.Write("final.safetensors", "w"); },
+     "holds a run already (weights"},
+    {"a snapshot, and an empty metrics.jsonl",
+     [](const TempFolder& folder) {
+       LeaveStart(folder);
+       folder.Write("metrics.jsonl", "");
+       Log(folder, {JobOf(""), server::RecoverRecord{}, server::ManifestRecord{{{1}, {40}}, {}, {}, 0}});
+     },
+     "holds a run already (the snapshot of version 40, by snapshots/coordinator.log)"},
+    {"a job that began, and no metrics.jsonl",
+     [](const TempFolder& folder) {
+       LeaveStart(folder);
+       Log(folder, {JobOf(""), server::RecoverRecord{{3}, {}, {}, {}}});
+     },
+     "holds a run already (a job that began, in generation 3"},
+    {"a log that is none", [](const TempFolder& folder) { folder.Write("snapshots/coordinator.log", "a diary\n"); },
+     "its log cannot be read"},
+    {"a damaged log",
+     [](const TempFolder& folder) {
+       Log(folder, {JobOf(""), server::TermRecord{{1}}, server::TermRecord{{2}}});
+       std::fstream(folder.path("snapshots/coordinator.log")).seekp(100) << "\n";
+     },
+     "its log cannot be read"},
+    {"somebody's folder snapshots", [](const TempFolder& folder) { folder.Write("snapshots/photo.jpg", "photo"); },
+     "snapshots/photo.jpg is in the way"},
+    {"somebody's folder shard-1", [](const TempFolder& folder) { folder.Write("snapshots/shard-1/a.txt", "a"); },
+     "snapshots/shard-1 is in the way"},
+    {"a folder with a name like a shard's",
+     [](const TempFolder& folder) { folder.Write("snapshots/shard-old/OWNER", ""); },
+     "snapshots/shard-old is in the way"},
+    {"a file named snapshots", [](const TempFolder& folder) { folder.Write("snapshots", "s"); },
+     "snapshots is in the way"},
+    {"a link to somebody's folder",
+     [](const TempFolder& folder) {
+       folder.Write("elsewhere/photo.jpg", "photo");
+       std::filesystem::create_directory_symlink(folder.path("elsewhere"), folder.path("snapshots"));
+     },
+     "snapshots/photo.jpg is in the way"},
+    {"a link in the log's place",
+     [](const TempFolder& folder) {
+       folder.Write("elsewhere/coordinator.log", "");
+       std::filesystem::create_directory(folder.path("snapshots"));
+       std::filesystem::create_symlink(folder.path("elsewhere/coordinator.log"),
+                                       folder.path("snapshots/coordinator.log"));
+     },
+     "snapshots/coordinator.log is in the way"},
+    {"the user's own job file", [](const TempFolder& folder) { folder.Write("job.toml", kJob); },
+     "job.toml is in the way"},
+    {"the user's own job file, after a start that failed",
+     [](const TempFolder& folder) {
+       LeaveStart(folder);
+       folder.Write("job.toml", std::string("# tuned by hand\n") + kJob);
+     },
+     "job.toml is in the way"},
+    {"somebody's file endpoints.json", [](const TempFolder& folder) { folder.Write("endpoints.json", "{}"); },
+     "endpoints.json is in the way"},
+    {"somebody's file lock", [](const TempFolder& folder) { folder.Write("lock", "the key is under the mat"); },
+     "lock is in the way"},
+};
+
+TEST_CASE("a job begins where nothing is lost, and elsewhere is refused and changes nothing", "[cli][run_directory]") {
+  for (const InFolder& one : kInFolder) {
+    INFO(one.what);
+    const TempFolder folder;
+    one.put(folder);
+    std::map<std::string, std::string> before = FilesIn(folder.path());
+    const Status status = RunDirectory::Create(folder.path(), "job").status();
+    INFO(status.message());
+    if (one.said[0] == '\0') {
+      CHECK(status.ok());
+      CHECK_FALSE(std::filesystem::exists(folder.path("snapshots/coordinator.log")));
+      continue;
+    }
+    CHECK(status.code() == Code::kInvalid);
+    CHECK(status.message().find(folder.path()) != std::string::npos);
+    CHECK(status.message().find(one.said) != std::string::npos);
+    CHECK(status.message().find("--run-dir") != std::string::npos);
+    std::map<std::string, std::string> after = FilesIn(folder.path());
+    for (auto* files : {&before, &after}) files->erase(folder.path("lock"));
+    CHECK(after == before);
+  }
+}
+
+TEST_CASE("a job that began is given up with its folder only where it has kept nothing", "[cli][run_directory]") {
+  const TempFolder scratch;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path());
+  for (const bool durable : {false, true}) {
+    const Result<RunDirectory> directory = RunDirectory::Create("", "job");
+    REQUIRE(directory.ok());
+    const auto log = server::FileCoordinatorLog::Open(directory->path() + "/snapshots/coordinator.log", 0).value();
+    REQUIRE(log->Append(JobOf(durable ? "mode = \"async\"\nacknowledge = \"durable\"\n" : "")).ok());
+    REQUIRE(log->Append(server::RecoverRecord{}).ok());
+    CHECK(directory->Discard() == !durable);
+    CHECK(std::filesystem::exists(directory->path()) == durable);
+  }
+  std::filesystem::current_path(before);
 }
 
 TEST_CASE("a run directory goes when it has a default name and no step", "[cli][run_directory]") {

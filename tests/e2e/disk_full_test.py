@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""A disk that is full: snapshots are given up with a warning that names the place, training goes on, and when there is room
-again snapshots are taken again. The disk is a small tmpfs, which takes root."""
+"""A disk that is full, under each file that a job writes. Snapshots are given up with a warning that names the place, and
+training goes on; for everything else the job waits. When there is room again it goes on with the same bits. The disk is a
+small tmpfs, which takes root."""
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -73,20 +75,82 @@ class DiskFullTest(recovery.RecoveryTest):
             self.assert_stops_with_same_bits(launch)
         recovery.say(f"{steps} steps while the disk was full; then: {line}")
 
+    WAITS = "waits for room on the disk"
+
+    def elsewhere(self, run, name, is_folder):
+        """An entry of the run directory that lies on another disk, so that the one that fills is not its own."""
+        os.makedirs(self.path("elsewhere"), exist_ok=True)
+        target = self.path("elsewhere", name)
+        if is_folder:
+            os.makedirs(target)
+        os.symlink(target, os.path.join(run, name))
+
+    def assert_waits_for(self, launch, folder, name):
+        """The job stands, says for which file, and how much is free; the steps by then."""
+        self.keep_full_until(folder, launch, lambda: self.WAITS in launch.output, "a job that waits for room")
+        self.assertFalse(launch.closed, launch.output)
+        said = self.assert_one_line_says(launch.output, self.WAITS, os.path.join(folder, name), "No space left", "; 0 bytes are free")
+        recovery.say(said[:300])
+
     def test_a_disk_on_which_nothing_can_be_written(self):
-        """Metrics, logs and the coordinator's log too. The job ends with the first record of a step that it cannot write;
-        when there is room again it goes on, and nothing that was promised is lost."""
+        """Metrics, logs, snapshots, process ids, and the coordinator's log. A worker that is lost meanwhile is started again,
+        and its new id written when there is room."""
         folder = self.mount(self.path("run"), "40m")
         with self.launch(self.job()) as launch:
             launch.wait_for_line("snapshot of version")
-            self.keep_full_until(folder, launch, lambda: False, "the end of the job")
-            self.assertEqual(launch.wait(), 1, launch.output)
-            said = self.assert_one_line_says(launch.output, "capstan: ", folder, "No space left on device")
-            recovery.say("a full run directory: " + said[:250])
+            self.assert_waits_for(launch, folder, "metrics.jsonl")
+            stood_at = recovery.count_records(folder)
+            old = self.pids()["worker-0"]
+            harness.kill(old)
+            self.keep_full_until(folder, launch, lambda: "pids/worker-0" in launch.output, "an id that is not written")
+            self.assertEqual(recovery.count_records(folder), stood_at)
+            lines = len(launch.lines)
+            self.make_room(folder)
+            launch.wait_for_line("there is room on the disk again after ", since=lines)
+            recovery.poll(lambda: launch.closed or self.pids()["worker-0"] != old, "the id of the new worker")
+            self.wait_for_steps(launch, 2 * self.EVERY)
+            launch.wait_for_line("snapshot of version", since=lines)
+            self.assert_stops_with_same_bits(launch)
+
+    def test_a_coordinators_log_that_finds_no_room(self):
+        """Alone: the shards and all other files lie on other disks."""
+        folder = self.mount(self.path("run", "snapshots"), "64k")
+        for shard in ("shard-0", "shard-1"):
+            self.elsewhere(folder, shard, is_folder=True)
+        with self.launch(self.job()) as launch:
+            launch.wait_for_line("running: ")
+            self.assert_waits_for(launch, folder, "coordinator.log")
+            lines = len(launch.lines)
+            self.make_room(folder)
+            launch.wait_for_line("there is room on the disk again after ", since=lines)
+            launch.wait_for_line("snapshot of version", since=lines)
+            self.assert_stops_with_same_bits(launch)
+
+    def test_final_weights_that_find_no_room(self):
+        steps = 4 * self.EVERY
+        folder = self.mount(self.path("run"), "8m")
+        self.elsewhere(folder, "snapshots", is_folder=True)
+        self.elsewhere(folder, "metrics.jsonl", is_folder=False)
+        with self.launch(self.job(steps)) as launch:
+            launch.wait_for_line("running: ")
+            self.assert_waits_for(launch, folder, "final.safetensors")
+            lines = len(launch.lines)
+            self.make_room(folder)
+            launch.wait_for_line("there is room on the disk again after ", since=lines)
+            self.assert_same_bits(launch, steps=steps)
+
+    def test_a_job_that_is_stopped_while_it_waits(self):
+        folder = self.mount(self.path("run"), "40m")
+        with self.launch(self.job()) as launch:
+            launch.wait_for_line("snapshot of version")
+            self.assert_waits_for(launch, folder, "metrics.jsonl")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 128 + signal.SIGINT, launch.output)
+            self.assert_one_line_says(launch.output, folder, "stopped while it waited for room")
         self.make_room(folder)
-        begun = recovery.count_records(folder)
         with self.resume() as launch:
-            recovery.poll(lambda: launch.closed or recovery.records(folder)[-1]["step"] > begun, "more steps")
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 2 * self.EVERY)
             self.assert_stops_with_same_bits(launch)
 
     def test_a_start_on_a_full_disk_fails_and_names_it(self):

@@ -327,5 +327,54 @@ exit 5
             self.assertIn("holds a run already", third.output)
 
 
+    def files(self, folder):
+        """What is in a folder, also behind links: bytes by path."""
+        found = {}
+        for where, _, names in os.walk(folder, followlinks=True):
+            for name in names:
+                with open(os.path.join(where, name), "rb") as file:
+                    found[os.path.join(where, name)] = file.read()
+        return found
+
+    def assert_refused(self, run, *words):
+        """To launch, and to a coordinator that is started by hand; and nothing is changed."""
+        job, before, elsewhere = self.path(run, "job.toml"), self.files(self.path(run)), self.path("a.toml")
+        shutil.copy(job if os.path.exists(job) else self.job_file(), elsewhere)
+        calls = [["capstan", "launch", elsewhere], ["capstan-server", elsewhere, "--coordinator", "--set", "job.seed=77"]]
+        for words_of_call in calls:
+            with harness.Process(harness.program(words_of_call[0]), *words_of_call[1:], "--run-dir", self.path(run),
+                                 cwd=self.folder) as process:
+                self.assertIn(process.wait(), (1, 2), process.output)
+                for word in (*words, self.path(run), "--run-dir"):
+                    self.assertIn(word, process.output)
+            after = self.files(self.path(run))
+            for files in (before, after):
+                files.pop(self.path(run, "lock"), None)
+            self.assertEqual(after, before)
+
+    def test_what_a_new_run_did_not_make_stays(self):
+        """A run whose metrics.jsonl was emptied or moved away; and somebody's own folder."""
+        with self.launch(self.job_file(steps=1000000), "--set", "snapshot.every_steps=50") as launch:
+            launch.wait_for_line("snapshot of version")
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+        with open(self.path("run", "metrics.jsonl"), "wb"):
+            pass
+        self.assert_refused("run", "holds a run")
+        os.unlink(self.path("run", "metrics.jsonl"))
+        self.assert_refused("run", "holds a run")
+        for name in ("mine", "linked", "jobs"):
+            os.makedirs(self.path(name))
+        os.makedirs(self.path("mine", "snapshots"))
+        os.makedirs(self.path("photos"))
+        self.write("mine/snapshots/photo.jpg", "of the sea")
+        self.write("photos/photo.jpg", "of the hills")
+        os.symlink(self.path("photos"), self.path("linked", "snapshots"))
+        shutil.copy(self.job_file(), self.path("jobs", "job.toml"))
+        self.assert_refused("mine", "photo.jpg is in the way")
+        self.assert_refused("linked", "photo.jpg is in the way")
+        self.assert_refused("jobs", "job.toml is in the way")
+
+
 if __name__ == "__main__":
     harness.main()
