@@ -151,7 +151,8 @@ int rename(const char* from, const char* to) noexcept {
   return static_cast<int>(syscall(SYS_rename, from, to));
 }
 int mkdir(const char* path, mode_t mode) noexcept {
-  if (Fails(Kind::kMakeFolder, path)) return -1;
+  struct stat info {};
+  if (stat(path, &info) != 0 && Fails(Kind::kMakeFolder, path)) return -1;
   return static_cast<int>(syscall(SYS_mkdir, path, mode));
 }
 int unlink(const char* path) noexcept {
