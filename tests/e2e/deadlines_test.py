@@ -70,6 +70,12 @@ class DeadlinesTest(harness.JobTest):
         with self.server(self.job_file(join=1), address, "--index", "0") as server:
             self.assert_fails(server, f"the coordinator at {address} did not answer within 1 s", "start it")
 
+    def test_a_worker_that_waits_for_a_coordinator_ends_when_it_is_told_to(self):
+        with self.worker(harness.free_address(), "--join-seconds", str(10 * harness.DEADLINE)) as worker:
+            worker.wait_for_line("metrics at http://")
+            harness.kill(worker.pid, signal.SIGTERM)
+            self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
+
     def test_a_worker_says_that_there_is_no_coordinator(self):
         address = harness.free_address()
         with self.worker(address, "--join-seconds", "1") as worker:

@@ -4,6 +4,7 @@ processes, also when one is killed, and a typed error for each wrong use."""
 import functools
 import os
 import re
+import signal
 import struct
 import sys
 
@@ -162,6 +163,15 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         with self.worker(address, "") as worker:
             self.assertEqual(worker.wait(), 1)
             self.assertRegex(worker.output, "^Invalid: .*name")
+
+    def test_ctrl_c_is_heard_while_there_is_no_coordinator(self):
+        script = self.write("waits.py", "import capstan, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                            f"capstan.connect({harness.free_address()!r}, join_seconds={10 * harness.DEADLINE})\n")
+        with self.new_python(script) as program:
+            program.wait_for_line("for the coordinator")
+            harness.kill(program.pid, signal.SIGINT)
+            self.assertNotEqual(program.wait(), 0)
+        self.assertIn("KeyboardInterrupt", program.output)
 
     def test_launch_gives_address_and_name_by_the_environment(self):
         with self.launch(os.path.join(own_workers.EXAMPLES, "python", "job.toml"), "--set", "cluster.workers=2", "--set",

@@ -8,6 +8,11 @@
 #include "worker/client/fork_guard.h"
 
 namespace capstan::client {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAtStop{100};
+
+}  // namespace
 
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits) {
   CAPSTAN_RETURN_IF_ERROR(CheckHostPort("the coordinator's address", options.coordinator));
@@ -26,8 +31,11 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);
   while (connection.job_file.empty()) {
-    std::optional<LoopEvent> event = connection.loop->events().PopUntil(deadline);
-    if (!event) return Timeout("waited for the coordinator's job file until the deadline");
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return Timeout("waited for the coordinator's job file until the deadline");
+    if (traits.stop_requested()) return Refused("asked to stop before the coordinator has answered");
+    std::optional<LoopEvent> event = connection.loop->events().PopUntil(std::min(deadline, now + kLookAtStop));
+    if (!event) continue;
     if (auto* file = std::get_if<Session::JobFile>(&*event)) connection.job_file = std::move(file->text);
     if (const auto* failed = std::get_if<Session::Failed>(&*event)) return failed->status;
   }

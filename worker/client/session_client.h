@@ -7,6 +7,7 @@
 
 #include <capstan/client.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ struct Connection {
 struct ProcessTraits {
   std::string machine;  // that this worker runs on, by a name that all workers there have; empty: it has no neighbours
   std::string metrics;  // host:port where this process serves them; empty: it serves none
+  // Asked while the coordinator does not answer: whether to give up.
+  std::function<bool()> stop_requested = [] { return false; };
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Handle:
         self.pointer = ctypes.c_void_p()
         self._prefix = f"capstan_{kind}"
         error = ctypes.create_string_buffer(_ERROR_BYTES)
-        code = self.function("connect")(options, self.pointer, error, _ERROR_BYTES)
+        code = interruptibly(lambda: self.function("connect")(options, self.pointer, error, _ERROR_BYTES))
         if code != abi.OK:
             raise error_of(code, error.value.decode(errors="replace"))
         # The options hold on_notice, which the client's thread calls until it is freed.
@@ -45,6 +46,16 @@ class Handle:
         code = self.function(name)(self.pointer, *arguments)
         if code != abi.OK:
             raise error_of(code, self.function("last_error")(self.pointer).decode(errors="replace"))
+
+
+def interruptibly(call: Callable[[], int]) -> int:
+    """What a call into C returns. It runs on a thread of its own, because Python sees Ctrl-C only between its own calls."""
+    returned: list[int] = []
+    thread = threading.Thread(target=lambda: returned.append(call()), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_SLICE_SECONDS)
+    return returned[0]
 
 
 def patiently(call: Callable[[float], None], seconds: float | None = None,
