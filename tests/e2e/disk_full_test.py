@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 
+import durable_test
 import harness
 import recovery
 
 
-class DiskFullTest(recovery.RecoveryTest):
+class SmallDiskTest(recovery.RecoveryTest):
+    WAITS = "waits for room on the disk"
+
     def mount(self, folder, size):
         os.makedirs(folder, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "capstan-e2e", folder], check=True)
@@ -35,6 +38,23 @@ class DiskFullTest(recovery.RecoveryTest):
     def make_room(self, folder):
         os.unlink(os.path.join(folder, "ballast"))
 
+    def elsewhere(self, run, name, is_folder):
+        """An entry of the run directory that lies on another disk, so that the one that fills is not its own."""
+        os.makedirs(self.path("elsewhere"), exist_ok=True)
+        target = self.path("elsewhere", name)
+        if is_folder:
+            os.makedirs(target)
+        os.symlink(target, os.path.join(run, name))
+
+    def assert_waits_for(self, launch, folder, name):
+        """The job stands, and says for which file and how much is free."""
+        self.keep_full_until(folder, launch, lambda: self.WAITS in launch.output, "a job that waits for room")
+        self.assertFalse(launch.closed, launch.output)
+        said = self.assert_one_line_says(launch.output, self.WAITS, os.path.join(folder, name), "No space left", "; 0 bytes are free")
+        recovery.say(said[:300])
+
+
+class DiskFullTest(SmallDiskTest):
     def run_with_a_shard_on_a_small_disk(self):
         """A stopped run, whose second shard's directory moved."""
         with self.launch(self.job()) as launch:
@@ -74,23 +94,6 @@ class DiskFullTest(recovery.RecoveryTest):
             self.wait_for_steps(launch, 5)
             self.assert_stops_with_same_bits(launch)
         recovery.say(f"{steps} steps while the disk was full; then: {line}")
-
-    WAITS = "waits for room on the disk"
-
-    def elsewhere(self, run, name, is_folder):
-        """An entry of the run directory that lies on another disk, so that the one that fills is not its own."""
-        os.makedirs(self.path("elsewhere"), exist_ok=True)
-        target = self.path("elsewhere", name)
-        if is_folder:
-            os.makedirs(target)
-        os.symlink(target, os.path.join(run, name))
-
-    def assert_waits_for(self, launch, folder, name):
-        """The job stands, says for which file, and how much is free; the steps by then."""
-        self.keep_full_until(folder, launch, lambda: self.WAITS in launch.output, "a job that waits for room")
-        self.assertFalse(launch.closed, launch.output)
-        said = self.assert_one_line_says(launch.output, self.WAITS, os.path.join(folder, name), "No space left", "; 0 bytes are free")
-        recovery.say(said[:300])
 
     def test_a_disk_on_which_nothing_can_be_written(self):
         """Metrics, logs, snapshots, process ids, and the coordinator's log. A worker that is lost meanwhile is started again,
@@ -160,6 +163,33 @@ class DiskFullTest(recovery.RecoveryTest):
             self.assertEqual(launch.wait(), 1, launch.output)
         self.assertIn(folder, launch.output)
         recovery.say([line for line in launch.lines if folder in line][0][:300])
+
+
+class DurableLogTest(SmallDiskTest):
+    """A server that cannot log what it has to acknowledge durably."""
+
+    def test_acknowledged_pushes_wait_for_room_and_none_is_lost(self):
+        folder = self.mount(self.path("run", "snapshots", "shard-1"), "48m")
+        job = durable_test.JOB.format(mode="async", steps=harness.ENDLESS, join=self.JOIN, lease=self.LEASE, stall=recovery.STALL)
+        with self.launch(self.write("durable.toml", job)) as launch:
+            launch.wait_for_line("snapshot of version")
+            self.keep_full_until(folder, launch, lambda: "shard 1 cannot write to its log" in launch.output, "a log without room")
+            recovery.say(self.assert_one_line_says(launch.output, "shard 1 cannot write to its log", folder)[:300])
+            self.make_room(folder)
+            self.wait_for_steps(launch, 2 * self.EVERY)
+            lines = len(launch.lines)
+            self.fill(folder)
+            harness.kill(self.pids()["server-1"])
+            self.keep_full_until(folder, launch, lambda: "server-1 waits for room on the disk" in launch.output,
+                                 "a server that starts on a full disk")
+            stood_at = recovery.count_records(self.path("run"))
+            self.make_room(folder)
+            launch.wait_for_line("every shard goes on where it was", since=lines)
+            recovery.poll(lambda: recovery.count_records(self.path("run")) > stood_at + 20 or launch.closed, "more steps")
+            recovery.stop(launch)
+            self.assertNotIn(durable_test.LOST, launch.output)
+            steps = [record["step"] for record in self.metrics()]
+            self.assertEqual(sorted(set(steps)), list(range(max(steps) + 1)))
 
 
 if __name__ == "__main__":

@@ -376,5 +376,28 @@ exit 5
         self.assert_refused("jobs", "job.toml is in the way")
 
 
+    def test_logs_that_are_large_are_put_aside_while_their_processes_run(self):
+        os.makedirs(self.path("run", "logs"))
+        names = ["coordinator", "server-0", "worker-0"]
+        for name in names:
+            with open(self.path("run", "logs", f"{name}.log"), "wb") as file:
+                file.truncate(16 << 20)
+        with self.launch(self.job_file(steps=1000000)) as launch:
+            small = lambda name: os.path.getsize(self.path("run", "logs", f"{name}.log")) < 1 << 20
+            harness.poll(lambda: launch.closed or all(os.path.exists(self.path("run", "logs", f"{name}.1.log")) and small(name)
+                                                      for name in names), "logs that are put aside")
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+        for name in names:  # what each said before and after, and nothing twice
+            with open(self.path("run", "logs", f"{name}.1.log"), "rb") as file:
+                file.seek(16 << 20)
+                text = file.read()
+            with open(self.path("run", "logs", f"{name}.log"), "rb") as file:
+                text += file.read()
+            lines = text.decode().splitlines()
+            self.assertTrue(lines, name)
+            self.assertTrue(all(line[2:3] == ":" and line[12:13] == " " for line in lines), lines)
+
+
 if __name__ == "__main__":
     harness.main()
