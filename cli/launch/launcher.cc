@@ -247,6 +247,7 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
     case Event::Kind::kReady: OnReady(name, event); break;
     case Event::Kind::kNotice:
       if (name == kCoordinator) NoteJoined(event.text);
+      if (name == kCoordinator) NoteRefused(event.text);
       if (!ending_.stopping()) screen_->Line(LabelOf(event.severity) + event.text);
       break;
     case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
@@ -259,6 +260,17 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
 void Launcher::NoteJoined(const std::string& notice) {
   for (Member& member : members_) {
     if (notice.starts_with("\"" + member.name() + "\" joined (")) member.joined = member.ever_joined = true;
+  }
+}
+
+// As the package for Python says it: "worker-1" left: Invalid ended it. It would be refused again.
+void Launcher::NoteRefused(const std::string& notice) {
+  for (const Member& member : members_) {
+    if (!member.is_own()) continue;
+    for (const char* error : {"Invalid", "Unsupported"}) {
+      if (notice != "\"" + member.name() + "\" left: " + error + " ended it") continue;
+      return FailFor(member, "was refused, and would be again: mend it, then go on");
+    }
   }
 }
 

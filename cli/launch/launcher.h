@@ -94,6 +94,7 @@ class Launcher {
   void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
   void NoteJoined(const std::string& notice);
+  void NoteRefused(const std::string& notice);
   void ShowOutput(Member* member);
   void ReapChildren(Clock::time_point now);
   void SeeEnd(Member* member, Clock::time_point now);

@@ -4,6 +4,7 @@
 train          nothing
 fail-once FILE it fails in the first step after step 5, unless FILE is there, and makes FILE
 fail           it fails before it takes part
+refused        the library refuses what it does after step 5
 leave-one      the one with index 1 ends with 0 after step 5, all others train
 leave          it ends with 0 after step 5
 stay           after the job it does not end by itself
@@ -23,6 +24,8 @@ def befall(how, step):
     if how[0] == "fail-once" and step > STEP and not os.path.exists(how[1]):
         open(how[1], "w", encoding="ascii").close()
         sys.exit("a disk was lost")
+    if how[0] == "refused" and step > STEP:
+        raise capstan.Invalid("this is not the job's")
     return step > STEP and (how[0] == "leave" or (how[0] == "leave-one" and os.environ["CAPSTAN_INDEX"] == "1"))
 
 

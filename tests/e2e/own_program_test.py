@@ -128,6 +128,15 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
         self.assertRegex(launch.output, r"warning: worker-\d exited with code 1; starting it again")
         self.assertEqual(self.metrics()[-1]["step"], 29)
 
+    def test_a_program_that_is_refused_ends_the_job_with_the_refusal(self):
+        with self.own("refused") as launch:
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.assertRegex(launch.output, r"capstan: worker-\d was refused, and would be again: mend it, then go on; the last lines "
+                                        r"of its log:\n(  .*\n)*  .*Invalid: this is not the job's\n")
+        self.assertIn("--resume", launch.lines[-1])
+        self.assertNotIn("starting it again", launch.output)
+        self.assert_nothing_runs()
+
     def test_a_program_that_fails_before_its_first_step_again_and_again_ends_the_job(self):
         with self.own("fail") as launch:
             self.assertEqual(launch.wait(), 1, launch.output)
