@@ -328,7 +328,8 @@ class KeyReader {
     const TomlEntry* entry = document_.Find(section_, key.name);
     if (entry != nullptr && !key.when.applies) {
       Complain(Trouble::kForeign, entry->place,
-               Quote(key.name) + " in [" + section_ + "] goes with " + std::string(key.when.condition) + " only");
+               Quote(key.name) + " in [" + section_ + "] goes with " + std::string(key.when.condition) +
+                   " only; leave it out");
       return nullptr;
     }
     if (entry == nullptr && key.when.applies && key.need == Need::kRequired) {

@@ -85,6 +85,10 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
     job.lines.push_back("going on with " + job.run_dir + ", the newest run under runs/");
   }
   const std::string own = job.run_dir + "/job.toml";
+  if (std::error_code error; !fs::exists(job.run_dir, error)) {
+    return Invalid("there is no run directory " + job.run_dir +
+                   "; --resume alone goes on with the newest run under runs/");
+  }
   if (std::error_code error; !fs::exists(own, error)) {
     return Invalid("the run directory " + job.run_dir + " holds no run that could be resumed");
   }
