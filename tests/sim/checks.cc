@@ -18,7 +18,7 @@ using server::Shard;
 
 namespace {
 
-constexpr std::size_t kWalkedMax = 16;  // a worker may hear late of some steps
+constexpr std::size_t kWalkedMax = 16;  // a worker may learn late of some steps
 
 }  // namespace
 
@@ -120,7 +120,7 @@ void Checks::Followed(Version version, const float* weights) {
 
 void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker) {
   const auto* staged = to_worker.As<Staged>();
-  if (staged == nullptr || !staged->passed || !HasGlobalSteps(options_.mode)) return;
+  if (staged == nullptr || !staged->passed || options_.mode != Mode::kSync) return;
   std::set<Step>& steps = walked_[node];
   if (work.step >= staged->step) return steps.clear();
   steps.insert(staged->step);

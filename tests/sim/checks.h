@@ -64,7 +64,7 @@ class Checks {
 
   // A follower has read this version, in the catalog's order.
   void Followed(Version version, const float* weights);
-  // A worker that was told of a step that it has passed takes the present one, and does not walk there.
+  // A worker that is behind takes up the present step, and does not walk there through those that are over.
   void SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker);
 
   // Of mode allreduce; null: another mode.

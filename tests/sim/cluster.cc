@@ -91,7 +91,7 @@ void Cluster::StopCoordinator() {
   coordinator_.core.reset();
   records_.Crash();
   lines_.Forget(kCoordinator);
-  stop_.reset();  // the next coordinator has not heard of it
+  stop_.reset();  // the next coordinator knows nothing of it
 }
 
 void Cluster::StartShard(std::uint32_t index) {

@@ -131,7 +131,7 @@ void Cluster::RequestStop() {
   Trace("a stop is asked for");
   Count("stops asked for");
   coordinator_.core->RequestStop(now_ + coordinator_.ahead);
-  stop_ = Stop{now_, troubles_, outcome_.counts["nobody had the version any more"], CanStop()};
+  stop_ = Stop{now_, troubles_, CanStop()};
 }
 
 // Where nothing befell its servers meanwhile, a job that was stopped goes on from where it was.
@@ -141,9 +141,8 @@ void Cluster::EndStopped() {
   const Coordinator& coordinator = *coordinator_.core;
   const bool late = now_ - stop_->since >= std::chrono::seconds(55);
   const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
-  const bool lost = outcome_.counts["nobody had the version any more"] > stop_->lost;
   const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
-  if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed && !lost) {
+  if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed) {
     Count("jobs stopped, and nothing befell their servers");
     if (coordinator.newest_snapshot().version.value < coordinator.step().value) {
       outcome_.violation = "a job was stopped at step " + std::to_string(coordinator.step().value) +

@@ -34,6 +34,7 @@ const World& Cluster::Look() {
 void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
   for (const Notice& notice : outbox->notices) {
     if (notice.text.starts_with("acknowledged pushes after version")) checks_->SaidLost();
+    if (notice.text.find("the job goes back to version") != notice.text.npos) ++troubles_;  // no worker has its own
     if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
   }
   for (Envelope& envelope : outbox->envelopes) {
@@ -73,10 +74,11 @@ bool Cluster::Travels(std::uint64_t from, Message* message) {
   return status.ok();
 }
 
-// A worker drops what its queue has no room for, and its session repeats it; servers keep it until there is room.
+// A worker drops what its line has no room for, and its session repeats it; servers queue as much again.
 bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
-  if (from >= kWorkers && lines_.Full(from, envelope.to.value)) {
-    Count("messages refused by a full queue");
+  const bool queues = from < kWorkers && from != kReader;
+  if (lines_.Full(from, envelope.to.value, queues ? 1 : 0)) {
+    Count(queues ? "messages of servers dropped behind a full queue" : "messages refused by a full queue");
     return false;
   }
   const std::size_t bytes = envelope.message.payload.size;

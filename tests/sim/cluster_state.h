@@ -195,8 +195,7 @@ class Cluster {
   // A stop was asked for; unset: it was not.
   struct Stop {
     Instant since{};
-    std::uint64_t troubles = 0;  // before it,
-    std::uint64_t lost = 0;      // and versions that no worker had any more
+    std::uint64_t troubles = 0;  // before it
     bool undisturbed = false;    // so far
   };
   std::optional<Stop> stop_;

@@ -15,7 +15,7 @@
 
 namespace capstan::sim {
 
-// Of an old job, unless it is said: enough for every limit that the simulator sets low to bind many times.
+// Steps of an old job without --steps: enough for every limit that the simulator sets low to bind many times.
 inline constexpr std::uint64_t kOldSteps = 400;
 
 // A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`, or

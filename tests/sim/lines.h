@@ -21,10 +21,10 @@ class Lines {
   Lines(double bytes_per_second, std::size_t messages_max)
       : bytes_per_second_(bytes_per_second), messages_max_(messages_max) {}
 
-  // Whether the line holds no further message.
-  bool Full(std::uint64_t from, std::uint64_t to) const {
+  // Whether the line holds no further message, nor a queue of so many times its size behind it.
+  bool Full(std::uint64_t from, std::uint64_t to, std::size_t queues) const {
     const auto line = lines_.find({from, to});
-    return line != lines_.end() && line->second.messages >= messages_max_;
+    return line != lines_.end() && line->second.messages / (1 + queues) >= messages_max_;
   }
   // When the last byte of this message arrives, behind all that was sent before it.
   Instant Send(std::uint64_t from, std::uint64_t to, std::size_t bytes, Instant now) {

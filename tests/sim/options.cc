@@ -146,7 +146,7 @@ ClusterOptions SlowLines(std::uint64_t seed, Mode mode) {
   const double takes = 0.02 + 0.98 * random.Unit() * random.Unit();
   options.line_bytes_per_second = static_cast<double>(options.block_elements * sizeof(float)) / takes;
   if (pick(2) == 0) options.line_messages_max = 4 + pick(30);
-  options.payload_factor_max = 3.0;
+  options.payload_factor_max = 1.3;
   if (pick(2) == 0) options.worker_crashes = 0.02 * random.Unit();
   if (pick(2) == 0) options.shard_crashes = 0.01 * random.Unit();
   options.calm_after = std::chrono::seconds(100);

@@ -15,7 +15,7 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
 // What befalls the logs of a job whose acknowledgements are durable.
 void AddLogTroubles(ClusterOptions* options);
 // A job of many steps with few numbers: a snapshot every other step, more workers than slots, limits so low that they
-// bind, and processes that die all the while.
+// bind, and processes that die from the first step to the last.
 ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps);
 // A job over slow lines, where hardly anything befalls it, that is to send little more than it needs.
 ClusterOptions SlowLines(std::uint64_t seed, Mode mode);

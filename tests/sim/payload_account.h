@@ -13,12 +13,12 @@ namespace capstan::sim {
 
 class PayloadAccount {
  public:
-  // `message`: what its header says, as a hash. A job has to send each message once to each receiver.
+  // `message`: its header, as a hash. A job has to send each message once to each receiver.
   void Sent(std::uint64_t to, std::uint64_t message, std::uint64_t bytes) {
     sent_ += bytes;
     if (messages_.insert({to, message}).second) needed_ += bytes;
   }
-  // It never arrived, or whoever had it has died.
+  // The message never arrived, or its receiver died.
   void Lost(std::uint64_t bytes) { needed_ += bytes; }
 
   // Empty: the job has sent at most `factor` times what it had to.
