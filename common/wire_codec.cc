@@ -149,6 +149,14 @@ void WriteNumbers(const std::vector<T>& numbers, ListBuilder out) {
   for (unsigned i = 0; i < out.size(); ++i) out.set(i, numbers[i]);
 }
 
+void WriteNodes(const std::vector<StagedNode>& nodes, capnp::List<wire::Staged::Entry>::Builder out) {
+  for (unsigned i = 0; i < out.size(); ++i) {
+    out[i].setBlock(nodes[i].block);
+    out[i].setNodeBegin(nodes[i].node.begin);
+    out[i].setNodeEnd(nodes[i].node.end);
+  }
+}
+
 void WritePrepared(const Prepared& prepared, wire::Prepared::Builder out, Faults& faults) {
   out.setShard(prepared.shard);
   out.setIncarnation(prepared.incarnation.value);
@@ -461,6 +469,8 @@ struct HeaderWriter {
     out.setIncarnation(m.incarnation.value);
     out.setSession(m.session.value);
     out.setStep(m.step.value);
+    out.setQuestion(m.question);
+    WriteNodes(m.nodes, out.initNodes(faults.Count(m.nodes.size(), kListEntriesMax, "nodes asked for")));
   }
   void operator()(const Staged& m) {
     auto out = root.initStaged();
@@ -469,17 +479,15 @@ struct HeaderWriter {
     out.setShard(m.shard);
     out.setCredit(m.credit);
     out.setStep(m.step.value);
-    auto held = out.initHeld(faults.Count(m.held.size(), kListEntriesMax, "held nodes"));
-    for (unsigned i = 0; i < held.size(); ++i) {
-      auto entry = held[i];
-      entry.setBlock(m.held[i].block);
-      entry.setNodeBegin(m.held[i].node.begin);
-      entry.setNodeEnd(m.held[i].node.end);
-    }
+    WriteNodes(m.held, out.initHeld(faults.Count(m.held.size(), kListEntriesMax, "held nodes")));
     WriteNumbers(m.ended, out.initEnded(faults.Count(m.ended.size(), kListEntriesMax, "ended slots")));
     WriteNumbers(m.clocks, out.initClocks(faults.Count(m.clocks.size(), kListEntriesMax, "clocks")));
     out.setFull(m.full);
     out.setPassed(m.passed);
+    out.setPresent(m.present.value);
+    out.setAnswers(m.answers);
+    WriteNodes(m.missing, out.initMissing(faults.Count(m.missing.size(), kListEntriesMax, "missing nodes")));
+    out.setPullWaits(m.pull_waits);
   }
   void operator()(const Pull& m) {
     auto out = root.initPull();
@@ -569,6 +577,11 @@ struct HeaderReader {
     entries.reserve(count);
     for (unsigned i = 0; i < count; ++i) entries.push_back(read(list[i]));
     return entries;
+  }
+  std::vector<StagedNode> Nodes(capnp::List<wire::Staged::Entry>::Reader list, const char* what) {
+    return Entries<StagedNode>(list, what, [](wire::Staged::Entry::Reader entry) {
+      return StagedNode{entry.getBlock(), {entry.getNodeBegin(), entry.getNodeEnd()}};
+    });
   }
   std::vector<TensorSpec> Tensors(capnp::List<wire::TensorSpec>::Reader list) {
     static_assert(kTensorsMax <= kListEntriesMax);
@@ -810,7 +823,8 @@ struct HeaderReader {
             {in.getStep()},       Read(in.getReport()),  ProgramState(in.getProgramState())};
   }
   CoverageQuery Read(wire::CoverageQuery::Reader in) {
-    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()}, {in.getStep()}};
+    return {{in.getGeneration()}, {in.getIncarnation()}, {in.getSession()},
+            {in.getStep()},       in.getQuestion(),      Nodes(in.getNodes(), "nodes asked for")};
   }
   Staged Read(wire::Staged::Reader in) {
     Staged m;
@@ -818,13 +832,15 @@ struct HeaderReader {
     m.incarnation = {in.getIncarnation()};
     m.shard = in.getShard();
     m.step = {in.getStep()};
-    m.held = Entries<Staged::Entry>(in.getHeld(), "held nodes", [](wire::Staged::Entry::Reader entry) {
-      return Staged::Entry{entry.getBlock(), {entry.getNodeBegin(), entry.getNodeEnd()}};
-    });
+    m.held = Nodes(in.getHeld(), "held nodes");
     m.ended = Numbers<SlotIndex>(in.getEnded(), "ended slots");
     m.clocks = Numbers<std::uint64_t>(in.getClocks(), "clocks");
     m.full = in.getFull();
     m.passed = in.getPassed();
+    m.present = {in.getPresent()};
+    m.answers = in.getAnswers();
+    m.missing = Nodes(in.getMissing(), "missing nodes");
+    m.pull_waits = in.getPullWaits();
     m.credit = in.getCredit();
     return m;
   }

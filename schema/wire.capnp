@@ -421,6 +421,8 @@ struct CoverageQuery {
   incarnation @1 :UInt64;
   session @2 :UInt64;
   step @3 :UInt64;
+  question @4 :UInt64;
+  nodes @5 :List(Staged.Entry);
 }
 
 struct Staged {
@@ -434,6 +436,10 @@ struct Staged {
   clocks @7 :List(UInt64);
   full @8 :Bool;
   passed @9 :Bool;
+  present @10 :UInt64;
+  answers @11 :UInt64;
+  missing @12 :List(Entry);
+  pullWaits @13 :Bool;
 
   struct Entry {
     block @0 :UInt32;

@@ -24,6 +24,7 @@
 #include "common/metrics_check.h"
 #include "server/admission.h"
 #include "server/parked_pull.h"
+#include "server/shard_memory.h"
 #include "server/snapshot_load.h"
 
 namespace capstan::server {
@@ -263,22 +264,23 @@ void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
 void Shard::Flush(Instant now, Outbox* out) {
   StartAppend(now);
   if (PullsAreBounded(options_.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
+  SendAssigned(out);  // before an answer to a question that was asked later
   for (auto& [key, held] : acks_) {
     Staged& ack = *held;
     ack.generation = generation_;
     ack.incarnation = options_.incarnation;
     ack.shard = options_.shard;
     ack.passed = HasGlobalSteps(options_.mode) && key.second < step();
+    ack.present = step();
     ack.credit = credit();
     if (const auto told = told_credit_.find(key.first); told != told_credit_.end()) told->second = ack.credit;
     out->Send(key.first, std::move(ack));
   }
   acks_.clear();
-  SendAssigned(out);
 }
 
 std::uint32_t Shard::credit() const {
-  if (!HasGlobalSteps(options_.mode)) return static_cast<std::uint32_t>(progress_.size());
+  if (!HasGlobalSteps(options_.mode)) return AsyncCredit(options_, slot_count_);
   return static_cast<std::uint32_t>(std::min(lowest_incomplete_ + options_.window_blocks, progress_.size()));
 }
 
@@ -348,7 +350,31 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
   if (end.step == step()) PrepareStepWhenComplete(now, out);
 }
 
+// What a sender has sent before its question has arrived, or never will.
+void Shard::Answer(PeerId from, const CoverageQuery& query) {
+  Staged& ack = AckFor(from, query.step);
+  ack.answers = std::max(ack.answers, query.question);
+  ack.pull_waits =
+      std::any_of(parked_.begin(), parked_.end(), [&](const ParkedPull& parked) { return parked.peer == from; });
+  for (const StagedNode& entry : query.nodes) {
+    const auto local = local_of_.find(entry.block);
+    if (local == local_of_.end() || entry.node.begin >= slot_count_) continue;
+    if (IsBeingLogged(query.step, entry)) continue;  // its acknowledgement comes
+    (Holds(local->second, query.step, entry.node) ? ack.held : ack.missing).push_back(entry);
+  }
+}
+
+// Of steps that have passed, the acknowledgement says it for all.
+bool Shard::Holds(std::size_t local, Step of, Node node) const {
+  const BlockProgress& block = progress_[local];
+  if (!HasGlobalSteps(options_.mode)) return of.value <= block.last[node.begin];
+  if (of != step()) return of < step();
+  const std::vector<Node> held = block.staged.nodes();
+  return std::any_of(held.begin(), held.end(), [&](Node other) { return other.Contains(node); });
+}
+
 void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
+  if (query.question != 0) return Answer(from, query);
   if (query.step > step() && HasGlobalSteps(options_.mode)) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
     return;
@@ -548,9 +574,11 @@ std::uint64_t Shard::staged_bytes() const {
   return bytes;
 }
 
-bool Shard::IsBeingLogged(const Push& push) const {
+bool Shard::IsBeingLogged(const Push& push) const { return IsBeingLogged(push.step, {push.block, push.node}); }
+
+bool Shard::IsBeingLogged(Step sequence, const StagedNode& push) const {
   const auto newest = log_queue_.NewestPush(push.block, push.node.begin);
-  return newest && push.step.value <= *newest;
+  return newest && sequence.value <= *newest;
 }
 
 }  // namespace capstan::server

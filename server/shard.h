@@ -61,6 +61,7 @@ struct Shutdown;
 struct SnapshotDone;
 struct SnapshotsKept;
 struct Staged;
+struct StagedNode;
 }  // namespace capstan
 
 namespace capstan::server {
@@ -166,7 +167,7 @@ class Shard {
   void On(PeerRead result, Instant now, Outbox* out);
   void On(PartsRemoved result, Instant now, Outbox* out);
   void On(PeerId from, const Fetch& fetch, Outbox* out);
-  Status CheckMemory(std::uint64_t elements, Outbox* out) const;
+  Status CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const;
   void ForgetProgress();
   void On(const Commit& commit, Instant now, Outbox* out);
   void On(const Redo& redo, Instant now, Outbox* out);
@@ -176,6 +177,9 @@ class Shard {
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, Outbox* out);
+  bool IsBeingLogged(Step sequence, const StagedNode& push) const;
+  void Answer(PeerId from, const CoverageQuery& query);
+  bool Holds(std::size_t local, Step of, Node node) const;
   void On(PeerId from, const Pull& pull, Instant now, Outbox* out);
   void On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
 

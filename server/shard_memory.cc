@@ -1,8 +1,16 @@
 #include "server/shard_memory.h"
 
+#include <algorithm>
+
 #include "common/encoding.h"
 
 namespace capstan::server {
+
+namespace {
+
+constexpr std::uint32_t kAsyncBlocksMax = 1024;  // of all workers together, but one of each
+
+}  // namespace
 
 std::string ShardMemory::ToString() const {
   return std::to_string(elements) + " parameters of " + std::to_string(bytes_per_element) +
@@ -11,12 +19,18 @@ std::string ShardMemory::ToString() const {
          std::to_string(bytes() >> 20) + " MiB";
 }
 
-ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements) {
+std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots) {
+  return std::clamp(kAsyncBlocksMax / std::max<SlotIndex>(slots, 1), 1U, options.window_blocks);
+}
+
+ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots) {
   ShardMemory memory;
   const std::uint64_t narrow = options.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options.encoding);
   memory.elements = elements;
   memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options.optimizer.kind))) + 4 + narrow;
-  memory.window = std::uint64_t{options.window_blocks} * options.block_elements * sizeof(float);
+  const std::uint64_t window =
+      HasGlobalSteps(options.mode) ? options.window_blocks : std::uint64_t{AsyncCredit(options, slots)} * slots;
+  memory.window = window * options.block_elements * sizeof(float);
   memory.log = options.acknowledge == Acknowledge::kDurable ? 2 * options.log_bytes_max : 0;
   return memory;
 }

@@ -22,7 +22,11 @@ struct ShardMemory {
   std::string ToString() const;
 };
 
-// For a shard that owns `elements` parameters.
-ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements);
+// Without global steps: how many pushes of one worker may be unanswered. Every slot may be another worker's, and all of
+// these may lie here at once: with many slots each has fewer.
+std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots);
+
+// For a shard that owns `elements` parameters, in a job of so many slots.
+ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots);
 
 }  // namespace capstan::server

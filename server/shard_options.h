@@ -30,7 +30,7 @@ struct ShardOptions {
   std::uint64_t config_hash = 0;
   OptimizerRule optimizer;
   Encoding encoding = Encoding::kFp32;  // of weights that workers pull and of leaves that they push
-  std::uint32_t window_blocks = 16;     // staged ahead of the lowest incomplete block
+  std::uint32_t window_blocks = 16;     // staged ahead of the lowest incomplete block; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
   Acknowledge acknowledge = Acknowledge::kReceived;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log

@@ -49,7 +49,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
     mine.push_back(block);
     elements += catalog.blocks()[block].count;
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, out));
+  CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, reset.slot_count, out));
   load_.reset();
   store_.reset();  // before the new one is made: there is memory for one
   if (writing_) writing_->cancelled->store(true);
@@ -193,8 +193,8 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
   }
 }
 
-Status Shard::CheckMemory(std::uint64_t elements, Outbox* out) const {
-  const ShardMemory memory = CountShardMemory(options_, elements);
+Status Shard::CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const {
+  const ShardMemory memory = CountShardMemory(options_, elements, slots);
   const std::uint64_t bytes = memory.bytes();
   const std::string account = memory.ToString();
   if (bytes > options_.memory_bytes_max) {

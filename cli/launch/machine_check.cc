@@ -33,10 +33,11 @@ std::string Count(std::uint64_t count, const std::string& noun) {
 // In a small job there is never as much to stage as a window, or the log, has room for: a gradient of each slot at most.
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
+  options.mode = config.mode();
   options.encoding = EncodingOf(config);
   options.optimizer = MakeOptimizerRule(config.optimizer);
   options.acknowledge = config.job.acknowledge;
-  server::ShardMemory memory = server::CountShardMemory(options, elements);
+  server::ShardMemory memory = server::CountShardMemory(options, elements, config.slots());
   const std::uint64_t gradients = elements * sizeof(float) * config.slots();
   memory.window = std::min(memory.window, gradients);
   memory.log = std::min(memory.log, gradients);

@@ -3,9 +3,12 @@
 // Kind:   values.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/messages/slot_report.h"
+#include "common/messages/staged.h"
 #include "common/types.h"
 
 namespace capstan {
@@ -19,11 +22,15 @@ struct EndSlot {
   std::string program_state;  // after the step; sync. Empty: this slot has none
 };
 
-struct CoverageQuery {  // what is held of `step`? answered with Staged{full = true}
+// What is held of `step`? Without a question, all of it: answered with Staged{full = true}. With one, what has become of
+// what the sender sent before: messages of one sender arrive in order, so what the answer finds missing is lost.
+struct CoverageQuery {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
   Step step;
+  std::uint64_t question = 0;
+  std::vector<StagedNode> nodes = {};  // of `step`, pushed and not acknowledged
 };
 
 }  // namespace capstan

@@ -29,7 +29,13 @@ struct Staged {
                                       // sequence number that all blocks of this shard have
   bool full = false;                  // `held`, `ended` and `clocks` are everything there is
   bool passed = false;                // the step is over on this shard: nothing of it is missing
-  std::uint32_t credit = 0;           // pushes are welcome for the first `credit` blocks of this shard in push order
+  // With global steps: pushes are welcome for the first `credit` blocks of this shard in push order. Without: so many
+  // of a session's pushes may be unanswered.
+  std::uint32_t credit = 0;
+  Step present;                // this shard's step
+  std::uint64_t answers = 0;   // a CoverageQuery's question; 0: none
+  std::vector<Entry> missing;  // of the nodes that it named: neither held nor about to be. They are to be pushed again
+  bool pull_waits = false;     // a pull of the same peer waits here for its version: nothing of it is lost
 };
 
 }  // namespace capstan

@@ -9,6 +9,7 @@
 
 #include "common/hash.h"
 #include "common/job/mode.h"
+#include "common/messages/end_slot.h"
 #include "common/messages/error.h"
 #include "common/messages/slot_report.h"
 #include "common/messages/staged.h"
@@ -149,6 +150,18 @@ class SessionBench {
     staged.full = true;
     staged.ended = std::move(ended);
     return staged;
+  }
+  // Shards answer what they have been asked since: nothing of it has arrived.
+  void LoseAll(std::uint32_t credit = 16) {
+    for (ShardIndex shard = 0; shard < kShards; ++shard) {
+      for (const CoverageQuery& query : TakeFor<CoverageQuery>(shard)) {
+        Staged answer = MakeStaged(shard, query.step.value);
+        answer.credit = credit;
+        answer.answers = query.question;
+        answer.missing = query.nodes;
+        FromShard(shard, answer);
+      }
+    }
   }
   // Both shards hold nothing of the step yet.
   void NothingCovered(std::uint64_t step) {

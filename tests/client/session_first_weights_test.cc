@@ -82,6 +82,8 @@ TEST_CASE("first weights that nobody acknowledges are sent again", "[client][giv
   bench.Acknowledge(1, {1});
   bench.Forget();
   bench.Tick(10s);
+  CHECK(bench.Sent<Assign>() == 0);
+  bench.LoseAll();
   CHECK(bench.AskedFor(0) == std::vector<BlockIndex>{2});
   CHECK(bench.AskedFor(1) == std::vector<BlockIndex>{3});
   bench.Acknowledge(0, {2});

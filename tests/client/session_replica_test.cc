@@ -87,6 +87,7 @@ TEST_CASE("a round of a worker that updates begins with the word of every shard,
   bench.FromShard(0, bench.MakePublished(0, 0));
   CHECK(bench.Events<Session::WorkReady>().empty());
   bench.Tick(seconds(3));
+  bench.LoseAll();
   CHECK(bench.TakeFor<Pull>(0).empty());
   CHECK(bench.TakeFor<Pull>(1).size() == 1);  // it may be lost
   bench.FromShard(1, bench.MakePublished(1, 0));
@@ -162,6 +163,7 @@ TEST_CASE("blocks of a version are given to their shards, all arrays of each, un
   bench.FromShard(0, bench.MakeAssigned(0, 0, {0}));
   bench.FromShard(1, bench.MakeAssigned(1, 7, {1}));  // of another step
   bench.Tick(seconds(3));
+  bench.LoseAll();
   CHECK(bench.TakeFor<Assign>(0).size() == 2);
   CHECK(bench.TakeFor<Assign>(1).size() == 2);
   bench.FromShard(0, bench.MakeAssigned(0, 0, {2}));

@@ -58,6 +58,7 @@ TEST_CASE("every push carries the hyper-parameters that were set last, also when
   }
   bench.session->SetHyperParameters(second);  // of the next round
   bench.Tick(seconds(2));
+  bench.LoseAll();
   const std::vector<capstan::Push> again = bench.TakeFor<capstan::Push>(0);
   REQUIRE(again.size() == 2);
   CHECK(again[0].hyper == first);
@@ -87,6 +88,7 @@ TEST_CASE("the program's state comes with block 0 and goes with the ends of slot
   bench.EndSlot(work, 1, "after");
   CHECK(bench.TakeFor<capstan::EndSlot>(1).at(0).program_state == "after");
   bench.Tick(seconds(2));
+  bench.LoseAll();
   CHECK(bench.TakeFor<capstan::EndSlot>(1).at(0).program_state == "after");
 }
 
@@ -161,12 +163,14 @@ TEST_CASE("weights count when they are what was asked for, whole, of this life a
   CHECK(bench.NoEvents());
   bench.Forget();
   bench.Tick(seconds(3));
+  bench.LoseAll();
   CHECK(bench.TakeFor<Pull>(0).at(0).blocks == std::vector<BlockIndex>{0, 2});  // still both
   bench.FromShard(0, good, payload);
   bench.FromShard(0, good, payload);  // doubled
   CHECK(bench.Events<Session::WeightsArrived>().size() == 1);
   bench.Forget();
   bench.Tick(seconds(3));
+  bench.LoseAll();
   CHECK(bench.TakeFor<Pull>(0).at(0).blocks == std::vector<BlockIndex>{2});
 }
 
@@ -218,6 +222,8 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   CHECK(bench.session->unstaged_pushes() == 3);
   bench.Forget();
   bench.Tick(seconds(2));
+  CHECK(bench.Sent<capstan::Push>() == 0);
+  bench.LoseAll();
   CHECK(bench.TakeFor<capstan::Push>(0).at(0).block == 0);
   CHECK(bench.TakeFor<capstan::Push>(1).size() == 2);
   CHECK(bench.TakeFor<capstan::EndSlot>(0).size() == 1);
@@ -246,7 +252,7 @@ TEST_CASE("pushes stay within the credit, and go out as it grows", "[client][cre
   CHECK(bench.TakeFor<capstan::Push>(0).at(0).block == 2);
   bench.Forget();
   bench.Tick(seconds(2));  // the word that the window moved may be lost: any answer tells the credit
-  CHECK(bench.TakeFor<CoverageQuery>(0).size() == 1);
+  bench.LoseAll(3);
   CHECK(bench.TakeFor<capstan::Push>(0).at(0).block == 2);
   Staged coverage = bench.MakeCoverage(0, 0, {{6, {0, 1}}, {4, {0, 1}}, {2, {0, 1}}});
   coverage.credit = 4;
@@ -345,6 +351,7 @@ TEST_CASE("an invalid push fails the session with the shard's words; a busy or c
   CHECK(bench.NoEvents());
   bench.Forget();
   bench.Tick(seconds(2));
+  bench.LoseAll();
   CHECK(bench.TakeFor<capstan::Push>(0).size() == 1);
   bench.FromShard(0, bench.MakeError(0, Code::kInvalid, 0));
   const Status status = bench.Events<Session::Failed>().at(0).status;
@@ -418,7 +425,7 @@ TEST_CASE("of two shards that have no weights yet, the one that does not answer 
   bench.Ready();
   for (int i = 0; i < 5; ++i) {
     bench.Forget();
-    bench.Tick(seconds(1));
+    bench.Tick(seconds(3));
     CHECK(bench.TakeFor<CoverageQuery>(1).size() == 1);
     bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));  // ahead of this shard
     bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));
@@ -514,6 +521,7 @@ TEST_CASE("async: a gap is sent again, a slot that went and came back is asked f
   bench.FromShard(0, bench.MakeError(0, Code::kInvalid, 0));
   CHECK(bench.Events<Session::Failed>().empty());
   bench.Tick(seconds(2));
+  bench.LoseAll();
   CHECK(bench.Sent<capstan::Push>() == 4);
   bench.StageAll(1, {0, 1});
   bench.FromCoordinator(bench.MakeView({1}));

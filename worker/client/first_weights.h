@@ -33,17 +33,15 @@ class FirstWeights {
 
   bool owes(ShardIndex shard) const { return owed_.owes(shard); }
   // Whether there was news among these.
-  bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks) { return owed_.Acknowledge(shard, blocks); }
+  bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line) {
+    return owed_.Acknowledge(shard, blocks, now, line);
+  }
+  void Lost(ShardIndex shard, std::uint64_t question, LinePace* line) { owed_.Lost(shard, question, line); }
 
-  // Calls send(block, payload) for what fits into the window and was not sent yet.
+  // As OwedBlocks::SendNew, with send(block, payload).
   template <class F>
   void SendNew(ShardIndex shard, const Catalog& catalog, const F& send) {
-    owed_.SendNew(shard, [&](BlockIndex block) { send(block, PayloadOf(catalog.blocks()[block])); });
-  }
-  // The same for all that was sent and is not acknowledged.
-  template <class F>
-  void SendAgain(ShardIndex shard, const Catalog& catalog, const F& send) {
-    owed_.SendAgain(shard, [&](BlockIndex block) { send(block, PayloadOf(catalog.blocks()[block])); });
+    owed_.SendNew(shard, [&](BlockIndex block) { return send(block, PayloadOf(catalog.blocks()[block])); });
   }
 
  private:

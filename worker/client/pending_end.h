@@ -11,6 +11,7 @@ namespace capstan::client {
 struct Session::PendingEnd {
   capstan::EndSlot header;
   ShardIndex shard = 0;
+  std::uint64_t number = 0;  // over the line to the shard
 };
 
 }  // namespace capstan::client

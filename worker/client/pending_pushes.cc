@@ -21,19 +21,47 @@ PendingPushes::Pushes::iterator PendingPushes::Erase(Pushes::iterator push) {
   return pushes_.erase(push);
 }
 
-void PendingPushes::Settle(std::size_t position, Step step, Node node) {
+bool PendingPushes::Settle(std::size_t position, Step step, Node node, Instant now, LinePace* line) {
+  const std::size_t before = pushes_.size();
   for (auto push = pushes_.lower_bound({position, 0}); push != pushes_.end() && push->first.position == position;) {
-    const Push& header = push->second.header;
-    push = header.step == step && node.Contains(header.node) ? Erase(push) : std::next(push);
+    const auto& [header, payload, round, way, sent] = push->second;
+    const bool here = header.step == step && node.Contains(header.node);
+    if (here && sent) line->Answered(*sent, now);
+    push = here ? Erase(push) : std::next(push);
   }
+  return pushes_.size() < before;
 }
 
-void PendingPushes::DropThrough(Step passed) {
+void PendingPushes::DropThrough(Step passed, LinePace* line) {
   if (std::none_of(rounds_.begin(), rounds_.end(), [&](const auto& round) { return round.second.step <= passed; }))
     return;
   for (auto push = pushes_.begin(); push != pushes_.end();) {
-    push = push->second.header.step <= passed ? Erase(push) : std::next(push);
+    const bool over = push->second.header.step <= passed;
+    if (over && push->second.sent) line->Dropped(*push->second.sent);
+    push = over ? Erase(push) : std::next(push);
   }
+}
+
+void PendingPushes::SendLater(Pushes::iterator push, LinePace* line) {
+  line->Dropped(*push->second.sent);
+  push->second.sent.reset();
+  unsent_.insert(push->first);
+}
+
+void PendingPushes::Lost(std::size_t position, Step step, Node node, std::uint64_t question, LinePace* line) {
+  for (auto push = pushes_.lower_bound({position, 0}); push != pushes_.end() && push->first.position == position;
+       ++push) {
+    const auto& [header, payload, round, way, sent] = push->second;
+    if (header.step == step && header.node == node && sent && sent->number < question) SendLater(push, line);
+  }
+}
+
+std::map<Step, std::vector<StagedNode>> PendingPushes::Unanswered() const {
+  std::map<Step, std::vector<StagedNode>> unanswered;
+  for (const auto& [place, push] : pushes_) {
+    if (push.sent) unanswered[push.header.step].push_back({push.header.block, push.header.node});
+  }
+  return unanswered;
 }
 
 std::optional<PendingRound> PendingPushes::oldest() const {
@@ -41,9 +69,9 @@ std::optional<PendingRound> PendingPushes::oldest() const {
   return PendingRound{rounds_.begin()->first, rounds_.begin()->second.step};
 }
 
-void PendingPushes::TurnedAway(std::size_t credit) {
+void PendingPushes::TurnedAway(std::size_t credit, LinePace* line) {
   for (auto push = pushes_.lower_bound({credit, 0}); push != pushes_.end(); ++push) {
-    if (!held_.contains(push->first)) unsent_.insert(push->first);
+    if (push->second.sent) SendLater(push, line);
   }
 }
 

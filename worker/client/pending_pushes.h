@@ -9,7 +9,9 @@
 #include <set>
 
 #include "common/buffer.h"
+#include "common/line_pace.h"
 #include "common/messages/push.h"
+#include "common/messages/staged.h"
 #include "worker/client/push_way.h"
 
 namespace capstan::client {
@@ -19,6 +21,7 @@ struct PendingPush {
   Slice payload;
   std::uint64_t round = 0;
   PushWay way = PushWay::kNow;
+  std::optional<LinePace::Sent> sent;
 };
 
 struct PendingRound {
@@ -30,10 +33,12 @@ class PendingPushes {
  public:
   // `position`: of the block in the shard's push order.
   void Add(std::size_t position, PendingPush push);
-  // The shard has these of the block at `position`.
-  void Settle(std::size_t position, Step step, Node node);
+  // The shard has these of the block at `position`. Whether that was news.
+  bool Settle(std::size_t position, Step step, Node node, Instant now, LinePace* line);
   // The shard needs nothing of this step or before.
-  void DropThrough(Step passed);
+  void DropThrough(Step passed, LinePace* line);
+  // The shard has nothing of this, which was asked for in message `question`: it is to be sent again.
+  void Lost(std::size_t position, Step step, Node node, std::uint64_t question, LinePace* line);
 
   bool empty() const { return pushes_.empty(); }
   std::size_t size() const { return pushes_.size(); }
@@ -45,33 +50,21 @@ class PendingPushes {
   // The oldest round that something is left of.
   std::optional<PendingRound> oldest() const;
 
-  // Calls send(push) for what was not sent yet and lies below `credit`. Whether there was any.
+  // Calls send(&push) for what is to be sent and lies below `credit`, in push order, until one returns that there is no
+  // room for it.
   template <class F>
-  bool SendNew(std::size_t credit, const F& send) {
-    bool sent = false;
-    for (; !unsent_.empty() && unsent_.begin()->position < credit; unsent_.erase(unsent_.begin())) {
-      send(pushes_.at(*unsent_.begin()));
-      sent = true;
+  void SendNew(std::size_t credit, const F& send) {
+    while (!unsent_.empty() && unsent_.begin()->position < credit) {
+      if (!send(&pushes_.at(*unsent_.begin()))) return;
+      unsent_.erase(unsent_.begin());
     }
-    return sent;
   }
-  // The same for all that lies below `credit` and is not held.
-  template <class F>
-  bool SendAgain(std::size_t credit, const F& send) {
-    unsent_.erase(unsent_.begin(), unsent_.lower_bound({credit, 0}));
-    const auto end = pushes_.lower_bound({credit, 0});
-    bool sent = false;
-    for (auto push = pushes_.begin(); push != end; ++push) {
-      if (held_.contains(push->first)) continue;
-      send(push->second);
-      sent = true;
-    }
-    return sent;
-  }
+  // What was sent and is not acknowledged, by step.
+  std::map<Step, std::vector<StagedNode>> Unanswered() const;
   // What is held of this round and those before it is to be sent after all.
   void Release(std::uint64_t round);
-  // What lies at `credit` or behind was turned away: it is sent anew.
-  void TurnedAway(std::size_t credit);
+  // What lies at `credit` or behind was turned away: it is to be sent again.
+  void TurnedAway(std::size_t credit, LinePace* line);
 
  private:
   struct Place {
@@ -85,6 +78,7 @@ class PendingPushes {
   };
   using Pushes = std::map<Place, PendingPush>;
   Pushes::iterator Erase(Pushes::iterator push);
+  void SendLater(Pushes::iterator push, LinePace* line);
 
   Pushes pushes_;
   std::set<Place> unsent_, held_;

@@ -24,7 +24,6 @@ namespace {
 constexpr Instant kBeatEvery = std::chrono::seconds(1);
 constexpr Instant kStoodStill = std::chrono::seconds(1);
 constexpr Instant kSilence = std::chrono::seconds(3);
-constexpr Instant kProbeEvery = std::chrono::seconds(1);
 
 // Whether others can build on this view: slots in order and of the job, shards counted through.
 bool IsSound(const View& view) {
@@ -231,14 +230,16 @@ void Session::EnterGeneration(const View& view, Instant now) {
   links_->clear();
   placement_ = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(view.shards.size()));
   for (const ShardAddress& address : view.shards) {
-    ShardLink& link = (*links_)[address.shard];
+    ShardLink& link =
+        links_->try_emplace(address.shard, options_.nonce ^ (2 * address.shard), options_.first_retry).first->second;
     link.address = address;
     link.peer = options_.connect(address.endpoint);
-    link.retry = Backoff(options_.nonce ^ address.shard, options_.first_retry);
     link.last_heard = now;
   }
   position_in_shard_.assign(placement_.size(), 0);
-  for (BlockIndex block = 0; block < placement_.size(); ++block) (*links_)[placement_[block]].blocks.push_back(block);
+  for (BlockIndex block = 0; block < placement_.size(); ++block) {
+    links_->at(placement_[block]).blocks.push_back(block);
+  }
   for (auto& [shard, link] : *links_) {
     const std::size_t count = link.blocks.size();
     for (std::size_t i = 0; i < count; ++i) position_in_shard_[link.blocks[i]] = count - 1 - i;
@@ -268,65 +269,50 @@ void Session::GiveFirstWeights(Instant now, Outbox* out) {
     return;
   }
   first_weights_.Begin(generation_, *catalog_, placement_);
-  for (auto& [shard, link] : *links_) {
-    link.retry.Restart();
-    SendFirstWeights(&link, now, out, false);
-  }
+  for (auto& [shard, link] : *links_) SendFirstWeights(&link, now, out);
 }
 
-// `again`: what was sent and has no answer.
-void Session::SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again) {
-  const ShardIndex shard = link->address.shard;
-  if (!first_weights_.owes(shard)) return;
-  const auto send = [&](BlockIndex block, const Slice& payload) {
+void Session::SendFirstWeights(ShardLink* link, Instant now, Outbox* out) {
+  first_weights_.SendNew(link->address.shard, *catalog_, [&](BlockIndex block, const Slice& payload) {
+    if (!link->up.HasRoom(payload.size)) return std::optional<LinePace::Sent>();
     const Assign assign{generation_, link->address.incarnation, session_, block, Hash64(payload.bytes())};
     out->Send(link->peer, assign, payload);
-  };
-  if (again) {
-    first_weights_.SendAgain(shard, *catalog_, send);
-  } else {
-    first_weights_.SendNew(shard, *catalog_, send);
+    return std::optional(link->up.Send(++link->sent, payload.size, now));
+  });
+}
+
+// Nothing of them is needed any more: no answers are awaited.
+void Session::ForgetOwed(bool first_weights) {
+  for (auto& [shard, link] : *links_) {
+    first_weights ? first_weights_.Lost(shard, UINT64_MAX, &link.up) : made_.owed.Lost(shard, UINT64_MAX, &link.up);
   }
-  link->retry.Sent(now);
 }
 
 void Session::On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out) {
   if (Replicated()) {
-    if (assigned.step != made_.step || !made_.owed.Acknowledge(link->address.shard, assigned.blocks)) return;
-    link->retry.Restart();
-    return SendMade(link, now, out, false);
+    if (assigned.step != made_.step) return;
+    if (made_.owed.Acknowledge(link->address.shard, assigned.blocks, now, &link->up)) SendMade(link, now, out);
+  } else if (first_weights_.Acknowledge(link->address.shard, assigned.blocks, now, &link->up)) {
+    SendFirstWeights(link, now, out);
   }
-  if (!first_weights_.Acknowledge(link->address.shard, assigned.blocks)) return;
-  link->retry.Restart();  // only repetition waits longer and longer
-  link->retry.Sent(now);
-  SendFirstWeights(link, now, out, false);
 }
 
 // ---- shards --------------------------------------------------------------------------------------------------------
 
 void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
-  const std::size_t kept = link->pushes.size();
-  SettleStaged(link, staged);
-  if (link->pushes.size() < kept) {  // it takes pushes: what it turned away goes out again soon
-    if (local_.held_moved) local_.held_moved = now;
-    link->retry.Restart();
-    link->retry.Sent(now);
-  }
+  SettleStaged(link, staged, now);
   if (staged.passed) DropPassed(link->address.shard, staged.step);
-  if (staged.step == link->credit_step) link->credit = std::max(link->credit, staged.credit);
-  if (Synchronous() && staged.step == link->credit_step && staged.credit < link->credit) {
-    // Our first guess was above the shard's window: what it turned away goes out again as the window moves.
-    link->pushes.TurnedAway(staged.credit);
-    link->credit = staged.credit;
-  }
-  SendAllowed(link, now, out, false);
+  TakeCredit(link, staged, now);
+  if (staged.answers != 0) TakeAnswer(link, staged, now, out);
+  SendAllowed(link, now, out);
   if (staged.full && round_state_ == RoundState::kAskingCoverage && (!Synchronous() || staged.step == step_) &&
       !link->covered) {
     if (staged.passed) {
-      MoveToStep(step_.Next(), now, out);
+      MoveToStep(std::max(step_.Next(), staged.present), now, out);
       return;
     }
     link->covered = true;
+    link->up.News(now);
     covered_.insert(covered_.end(), staged.held.begin(), staged.held.end());
     covered_ends_.insert(covered_ends_.end(), staged.ended.begin(), staged.ended.end());
     for (SlotIndex slot = 0; slot < staged.clocks.size(); ++slot) {
@@ -346,20 +332,66 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   }
 }
 
-void Session::SettleStaged(ShardLink* link, const Staged& staged) {
+bool Session::IsOn(const ShardLink& link, BlockIndex block) const {
+  return block < placement_.size() && placement_[block] == link.address.shard;
+}
+
+void Session::SettleStaged(ShardLink* link, const Staged& staged, Instant now) {
+  bool news = false;
   for (const Staged::Entry& entry : staged.held) {
-    if (entry.block >= placement_.size() || placement_[entry.block] != link->address.shard) continue;
-    link->pushes.Settle(position_in_shard_[entry.block], staged.step, entry.node);
+    if (!IsOn(*link, entry.block)) continue;
+    news |= link->pushes.Settle(position_in_shard_[entry.block], staged.step, entry.node, now, &link->up);
   }
+  if (news && local_.held_moved) local_.held_moved = now;
   for (SlotIndex slot : staged.ended) {
-    std::erase_if(
-        ends_, [&](const PendingEnd& end) { return end.header.step == staged.step && end.header.report.slot == slot; });
+    news |= std::erase_if(ends_, [&](const PendingEnd& end) {
+              return end.header.step == staged.step && end.header.report.slot == slot;
+            }) > 0;
   }
+  if (news) link->up.News(now);
+}
+
+void Session::TakeCredit(ShardLink* link, const Staged& staged, Instant now) {
+  if (!Synchronous()) {
+    link->credit = std::max(staged.credit, 1U);
+  } else if (staged.step == link->credit_step && staged.credit > link->credit) {
+    link->credit = staged.credit;
+    link->up.News(now);
+  } else if (staged.step == link->credit_step && staged.credit < link->credit) {
+    // Our first guess was above the shard's window: what it turned away goes out again as the window moves.
+    link->pushes.TurnedAway(staged.credit, &link->up);
+    link->credit = staged.credit;
+  }
+}
+
+// The shard has handled all that was sent before the question: what has no answer by now is lost.
+void Session::TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
+  const std::uint64_t question = staged.answers;
+  const ShardIndex shard = link->address.shard;
+  for (const StagedNode& entry : staged.missing) {
+    if (!IsOn(*link, entry.block)) continue;
+    link->pushes.Lost(position_in_shard_[entry.block], staged.step, entry.node, question, &link->up);
+  }
+  for (PendingEnd& end : ends_) {
+    if (end.shard != shard || end.number >= question) continue;
+    end.number = ++link->sent;
+    out->Send(link->peer, end.header);
+  }
+  first_weights_.Lost(shard, question, &link->up);
+  SendFirstWeights(link, now, out);
+  made_.owed.Lost(shard, question, &link->up);
+  SendMade(link, now, out);
+  if (round_state_ != RoundState::kPulling || staged.pull_waits) return;
+  const bool pull_lost = link->pull.follows() && link->pulled < question;
+  if (!link->pull.Lost(question) && !pull_lost) return;
+  const std::vector<std::size_t> more = MoreBlocks(link, now);
+  if (!more.empty() || pull_lost) SendPull(link, more, now, out);
 }
 
 // `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
 void Session::DropPassed(ShardIndex shard, Step passed) {
-  (*links_)[shard].pushes.DropThrough(passed);
+  ShardLink& link = links_->at(shard);
+  link.pushes.DropThrough(passed, &link.up);
   std::erase_if(ends_, [&](const PendingEnd& end) { return end.shard == shard && end.header.step <= passed; });
 }
 
@@ -383,7 +415,7 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
   if (round != round_ || !announced_ || block >= placement_.size()) return;
   if (Synchronous() && Covered(block, node)) return;
   const ShardIndex shard = placement_[block];
-  ShardLink& link = (*links_)[shard];
+  ShardLink& link = links_->at(shard);
   PendingPush push;
   const Encoding encoding = node.IsLeaf() ? EncodingOf(block) : Encoding::kFp32;
   push.header = {generation_, link.address.incarnation, session_,  PushStep(), node, block, samples, payload_hash,
@@ -396,11 +428,11 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
     local_.held_moved.reset();
   }
   if (link.credit_step != push.header.step || link.credit == 0) {
+    if (Synchronous() || link.credit == 0) link.credit = options_.initial_credit;
     link.credit_step = push.header.step;
-    link.credit = Synchronous() ? options_.initial_credit : UINT32_MAX;
   }
   link.pushes.Add(position_in_shard_[block], std::move(push));
-  SendAllowed(&link, now, out, false);
+  SendAllowed(&link, now, out);
 }
 
 void Session::EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out) {
@@ -409,23 +441,26 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, std::string progra
   if (Synchronous() && !Has(done_slots_, report.slot)) done_slots_.push_back(report.slot);
   if (Synchronous() && Has(covered_ends_, report.slot)) return;
   const ShardIndex shard = report.slot % static_cast<ShardIndex>(links_->size());
-  ShardLink& link = (*links_)[shard];
+  ShardLink& link = links_->at(shard);
   PendingEnd end{
       {generation_, link.address.incarnation, session_, PushStep(), std::move(report), std::move(program_state)},
-      shard};
-  link.retry.Restart();
-  link.retry.Sent(now);
+      shard,
+      ++link.sent};
+  link.up.Await(now);
   out->Send(link.peer, end.header);
   ends_.push_back(std::move(end));
 }
 
-// Sends what the shard's credit allows; `again`: also what was sent and has not been acknowledged.
-void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again) {
-  const auto send = [&](const PendingPush& push) { out->Send(link->peer, push.header, push.payload); };
-  const bool sent = again ? link->pushes.SendAgain(link->credit, send) : link->pushes.SendNew(link->credit, send);
-  if (!sent) return;
-  if (!again) link->retry.Restart();  // only repetition waits longer and longer
-  link->retry.Sent(now);
+// Sends what the shard's credit and the line allow.
+void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out) {
+  link->pushes.SendNew(Synchronous() ? link->credit : SIZE_MAX, [&](PendingPush* push) {
+    const bool room = Synchronous() || link->up.count() < link->credit;
+    if (!room || !link->up.HasRoom(push->payload.size)) return false;
+    push->sent = link->up.Send(++link->sent, push->payload.size, now);
+    out->Send(link->peer, push->header, push->payload);
+    return true;
+  });
+  if (link->pushes.any_unsent()) link->up.Await(now);
 }
 
 void Session::Leave(const std::string& reason, Outbox* out) {
@@ -450,7 +485,8 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.group_text = Replicated() ? group_text_ : local_.text;
   beat.group_epoch = local_.epoch;
   for (const auto& [shard, link] : *links_) {
-    if (AwaitsShard(link) && now - link.last_heard > kSilence) beat.missing.push_back(shard);
+    const Instant usual = 2 * std::max(link.up.usual(), link.down.usual());
+    if (AwaitsShard(link) && now - link.last_heard > kSilence + usual) beat.missing.push_back(shard);
   }
   out->Send(options_.coordinator, std::move(beat));
 }
@@ -480,41 +516,43 @@ void Session::Tick(Instant now, Outbox* out) {
   }
   LookAfterHeld(now, out);
   for (auto& [shard, link] : *links_) {
-    Probe(&link, now, out);
-    if (!link.retry.Due(now)) continue;
-    link.retry.Sent(now);
-    if (round_state_ == RoundState::kAskingCoverage && !link.covered) {
-      out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
-    }
-    // Held back for lack of credit, and the word that the window moved may be lost: any answer tells the credit.
-    if (link.pushes.any_unsent())
-      out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, link.credit_step});
-    SendAllowed(&link, now, out, true);
-    SendFirstWeights(&link, now, out, true);
-    SendMade(&link, now, out, true);
-    for (const PendingEnd& end : ends_) {
-      if (end.shard == shard) out->Send(link.peer, end.header);
-    }
-    if (round_state_ == RoundState::kPulling && link.pull.awaits()) SendPull(&link, link.pull.Asked(), now, out);
+    const bool ends = std::any_of(ends_.begin(), ends_.end(), [&](const auto& end) { return end.shard == shard; });
+    AskWhenDue(&link, &link.up, ends || AwaitsAcknowledgement(link), now, out);
+    AskWhenDue(&link, &link.down, round_state_ == RoundState::kPulling && link.pull.awaits(), now, out);
   }
 }
 
-bool Session::AwaitsShard(const ShardLink& link) const {
-  if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
-  return AwaitsWeights(link) || link.pushes.any_own() || first_weights_.owes(link.address.shard) ||
-         made_.owed.owes(link.address.shard);
+// Nothing is sent twice because it took long: a question goes behind it, and its answer says what is lost. It also tells
+// a shard that waits for a version from one that cannot be reached.
+void Session::AskWhenDue(ShardLink* link, LinePace* line, bool awaited, Instant now, Outbox* out) {
+  if (!awaited) return line->Rest();
+  line->Await(now);
+  if (!line->Due(now)) return;
+  line->Asked(now);
+  CoverageQuery query{generation_, link->address.incarnation, session_, step_, 0, {}};
+  std::map<Step, std::vector<StagedNode>> unanswered = link->pushes.Unanswered();
+  if (round_state_ == RoundState::kAskingCoverage && !link->covered) {
+    out->Send(link->peer, query);
+    if (unanswered.empty() && ends_.empty()) return;
+  }
+  query.question = ++link->sent;
+  if (unanswered.empty()) unanswered[link->pushes.empty() ? step_ : link->credit_step];  // any answer tells the credit
+  for (auto& [step, nodes] : unanswered) {
+    query.step = step;
+    query.nodes = std::move(nodes);
+    out->Send(link->peer, query);
+  }
 }
+
+bool Session::AwaitsAcknowledgement(const ShardLink& link) const {
+  if (round_state_ == RoundState::kAskingCoverage && !link.covered) return true;
+  return link.pushes.any_own() || first_weights_.owes(link.address.shard) || made_.owed.owes(link.address.shard);
+}
+
+bool Session::AwaitsShard(const ShardLink& link) const { return AwaitsWeights(link) || AwaitsAcknowledgement(link); }
 
 bool Session::AwaitsWeights(const ShardLink& link) const {
   return round_state_ == RoundState::kPulling && !link.pull.complete();
-}
-
-// A pull of a version that is not there yet is answered when it is: until then this tells a shard that waits from one
-// that cannot be reached. Any answer does.
-void Session::Probe(ShardLink* link, Instant now, Outbox* out) {
-  if (!AwaitsWeights(*link) || now - link->last_heard < kProbeEvery || now < link->next_probe) return;
-  link->next_probe = now + kProbeEvery;
-  out->Send(link->peer, CoverageQuery{generation_, link->address.incarnation, session_, step_});
 }
 
 std::string Session::WaitingFor() const {

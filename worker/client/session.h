@@ -2,7 +2,8 @@
 // gradient until all shards that need it have it.
 //
 // Kind:   owned by SessionLoop's thread; a pure core.
-// Limits: kPullWindow blocks are asked for at a time per shard; pushes stay within the shard's credit.
+// Limits: kPullWindow blocks are asked for at a time per shard; pushes stay within the shard's credit; both stay within
+//         what the line carries in a moment (LinePace).
 // Fails:  ends with a Failed event: refused by the coordinator, or the job failed.
 // Why:    workers carry no state. A restarted one joins, asks for its slots and the step, and goes on (DESIGN.md 4).
 //
@@ -26,6 +27,7 @@
 #include "common/backoff.h"
 #include "common/catalog.h"
 #include "common/job/mode.h"
+#include "common/line_pace.h"
 #include "common/messages/group.h"
 #include "common/reduction_tree.h"
 #include "worker/client/first_weights.h"
@@ -59,9 +61,9 @@ struct SessionOptions {
   std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
   std::function<void(PeerId)> disconnect = [](PeerId) {};
   std::uint32_t block_elements = kBlockElements;
-  std::uint32_t initial_credit = 16;  // assumed at the start of a step; the shard corrects it
-  Instant first_retry = std::chrono::seconds(1);
-  Instant silence_limit = Instant::max();  // of the coordinator, until Declare gives another
+  std::uint32_t initial_credit = 16;           // assumed at the start of a step; the shard corrects it
+  Instant first_retry = LinePace::kFirstWait;  // before answers have been measured
+  Instant silence_limit = Instant::max();      // of the coordinator, until Declare gives another
 };
 
 // What this worker brings; see Join.
@@ -203,9 +205,10 @@ class Session {
   void HearOfGroup();
   void HearOfLocalGroup(Instant now, Outbox* out);
   void LookAfterHeld(Instant now, Outbox* out);
-  void SendMade(ShardLink* link, Instant now, Outbox* out, bool again);
+  void SendMade(ShardLink* link, Instant now, Outbox* out);
   void GiveFirstWeights(Instant now, Outbox* out);
-  void SendFirstWeights(ShardLink* link, Instant now, Outbox* out, bool again);
+  void SendFirstWeights(ShardLink* link, Instant now, Outbox* out);
+  void ForgetOwed(bool first_weights);
   void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
   ShardLink* LinkOf(PeerId peer);
   static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
@@ -215,10 +218,14 @@ class Session {
   void VoidRound();
   void MoveToStep(Step step, Instant now, Outbox* out);
   void DropPassed(ShardIndex shard, Step passed);
-  void SettleStaged(ShardLink* link, const Staged& staged);
+  bool IsOn(const ShardLink& link, BlockIndex block) const;
+  void SettleStaged(ShardLink* link, const Staged& staged, Instant now);
+  void TakeCredit(ShardLink* link, const Staged& staged, Instant now);
+  void TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
   void BeginRound(Instant now, Outbox* out);
   void FinishCoverage(Instant now, Outbox* out);
   void BeginPull(Instant now, Outbox* out);
+  std::vector<std::size_t> MoreBlocks(ShardLink* link, Instant now);
   void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
   void SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out);
   std::optional<std::size_t> PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const;
@@ -228,7 +235,8 @@ class Session {
   void AnnounceWork(float loss_scale);
   bool PullComplete() const;
   void ChooseAgain();
-  void SendAllowed(ShardLink* link, Instant now, Outbox* out, bool again);
+  void SendAllowed(ShardLink* link, Instant now, Outbox* out);
+  void AskWhenDue(ShardLink* link, LinePace* line, bool awaited, Instant now, Outbox* out);
   bool Covered(BlockIndex block, Node node) const;
   bool AllStaged() const;
   bool AwaitsMachine() const;
@@ -247,8 +255,8 @@ class Session {
   void SendBeat(Instant now, Outbox* out);
   // Whether something sent to this shard has no answer yet.
   bool AwaitsShard(const ShardLink& link) const;
+  bool AwaitsAcknowledgement(const ShardLink& link) const;
   bool AwaitsWeights(const ShardLink& link) const;
-  void Probe(ShardLink* link, Instant now, Outbox* out);
 
   const SessionOptions options_;
   std::optional<Declaration> declaration_;

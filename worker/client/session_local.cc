@@ -45,7 +45,7 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   for (auto& [shard, link] : *links_) {
     if (!link.pushes.any_held()) continue;
     link.pushes.Release(round);
-    SendAllowed(&link, now, out, false);
+    SendAllowed(&link, now, out);
   }
 }
 

@@ -41,30 +41,25 @@ void Session::HearOfGroup() {
 void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
                    Outbox* out) {
   if (round != round_ || !announced_) return;
+  ForgetOwed(false);
   made_ = {step_, std::move(arrays), {}};
   for (BlockIndex block : blocks) made_.owed.Add(placement_[block], block);
-  for (auto& [shard, link] : *links_) {
-    if (!made_.owed.owes(shard)) continue;
-    link.retry.Restart();
-    SendMade(&link, now, out, false);
-  }
+  for (auto& [shard, link] : *links_) SendMade(&link, now, out);
 }
 
-// `again`: what was sent and has no answer.
-void Session::SendMade(ShardLink* link, Instant now, Outbox* out, bool again) {
-  const ShardIndex shard = link->address.shard;
-  if (!made_.owed.owes(shard)) return;
-  const auto send = [&](BlockIndex index) {
+void Session::SendMade(ShardLink* link, Instant now, Outbox* out) {
+  made_.owed.SendNew(link->address.shard, [&](BlockIndex index) {
     const Block& block = catalog_->blocks()[index];
+    const std::uint64_t bytes = made_.arrays.size() * block.count * sizeof(float);
+    if (!link->up.HasRoom(bytes)) return std::optional<LinePace::Sent>();
     for (std::uint32_t array = 0; array < made_.arrays.size(); ++array) {
       const Slice& flat = made_.arrays[array];
       const Slice part{flat.owner, flat.data + block.flat_offset * sizeof(float), block.count * sizeof(float)};
       Assign assign{generation_, link->address.incarnation, session_, index, Hash64(part.bytes()), made_.step, array};
       out->Send(link->peer, std::move(assign), part);
     }
-  };
-  again ? made_.owed.SendAgain(shard, send) : made_.owed.SendNew(shard, send);
-  link->retry.Sent(now);
+    return std::optional(link->up.Send(++link->sent, bytes, now));
+  });
 }
 
 }  // namespace capstan::client

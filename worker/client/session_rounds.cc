@@ -1,6 +1,7 @@
 // What a session computes next: the step, its slots, and the weights for them.
 #include <algorithm>
 
+#include "common/encoding.h"
 #include "common/messages/end_slot.h"
 #include "common/messages/pull.h"
 #include "common/messages/staged.h"
@@ -110,8 +111,7 @@ void Session::AskCoverage(Instant now, Outbox* out) {
   learned_clocks_.clear();
   for (auto& [shard, link] : *links_) {
     link.covered = false;
-    link.retry.Restart();
-    link.retry.Sent(now);
+    link.up.Await(now);
     out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
   }
 }
@@ -139,8 +139,6 @@ void Session::BeginPull(Instant now, Outbox* out) {
   round_state_ = RoundState::kPulling;
   announced_ = false;
   for (auto& [shard, link] : *links_) {
-    link.retry.Restart();
-    link.retry.Sent(now);
     if (Replicated()) {
       link.pull.BeginBare();
       SendPull(&link, {}, now, out);
@@ -151,10 +149,22 @@ void Session::BeginPull(Instant now, Outbox* out) {
   }
 }
 
-// Asks for further blocks in forward order, a window at a time.
+// Further blocks in forward order, as many as a window and the line have room for. A pull that waits takes the place of
+// the one before, and names all.
+std::vector<std::size_t> Session::MoreBlocks(ShardLink* link, Instant now) {
+  const auto ask = [&](std::size_t index) -> std::optional<LinePace::Sent> {
+    const Block& block = catalog_->blocks()[link->blocks[index]];
+    const std::uint64_t bytes = block.count * BytesPerNumber(block.EncodingIn(declaration_->encoding));
+    if (!link->down.HasRoom(bytes)) return std::nullopt;
+    return link->down.Send(++link->sent, bytes, now);
+  };
+  std::vector<std::size_t> more = link->pull.AskFor(kFirstPull, kPullWindow, ask);
+  return link->pull.waits() ? link->pull.Asked() : more;
+}
+
 void Session::AskForBlocks(ShardLink* link, Instant now, Outbox* out) {
-  const std::vector<std::size_t> more = link->pull.AskFor(kFirstPull, kPullWindow);
-  if (!more.empty()) SendPull(link, link->pull.waits() ? link->pull.Asked() : more, now, out);
+  const std::vector<std::size_t> more = MoreBlocks(link, now);
+  if (!more.empty()) SendPull(link, more, now, out);
 }
 
 void Session::SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out) {
@@ -162,7 +172,8 @@ void Session::SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, 
   for (std::size_t index : wanted) pull.blocks.push_back(link->blocks[index]);
   for (std::size_t index : link->pull.Ahead()) pull.ahead.push_back(link->blocks[index]);
   pull.follows = link->pull.follows();
-  link->retry.Sent(now);
+  link->pulled = ++link->sent;
+  link->down.Await(now);
   out->Send(link->peer, std::move(pull));
 }
 
@@ -172,6 +183,7 @@ bool Session::PullComplete() const {
 
 void Session::AnnounceWork(float loss_scale) {
   announced_ = true;
+  ForgetOwed(true);
   first_weights_.LetGo();  // a shard hands out weights only when version 0 is kept
   step_before_.reset();
   application_ready_ = false;

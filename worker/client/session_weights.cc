@@ -32,11 +32,10 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
   if (!index) return;
   if (Synchronous() && weights.stop) return EndAtStop();
-  link->retry.Restart();
-  link->retry.Sent(now);
   loss_scale_ = weights.loss_scale;
   if (Synchronous()) updates_ = weights.updates;
-  link->pull.Arrive(*index);
+  link->pull.Arrive(*index, now);
+  link->down.News(now);
   HandOver(weights.block, weights.version, payload, weights.program_state);
   GoOnPulling(link, now, out);
 }
@@ -46,25 +45,27 @@ void Session::OnTentative(ShardLink* link, const Weights& weights, const Slice& 
   if (!Synchronous()) return;
   const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
   if (!index || !link->pull.Hold(*index, weights.attempt, payload)) return;
-  link->retry.Restart();
-  (void)link->pull.AskFor(kFirstPull, kPullWindow);
+  link->down.News(now);
+  (void)MoreBlocks(link, now);
   SendPull(link, link->pull.Asked(), now, out);  // there is room for another one
 }
 
 void Session::On(ShardLink* link, const Published& published, Instant now, Outbox* out) {
   if (!Synchronous()) return;
   if (published.version.value > 0) DropPassed(link->address.shard, Step{published.version.value - 1});
-  if (published.version.value > made_.step.value) made_ = {};
+  if (published.version.value > made_.step.value) {
+    ForgetOwed(false);
+    made_ = {};
+  }
   if (round_state_ != RoundState::kPulling || published.version.value != step_.value) return;
   if (published.stop) return EndAtStop();
-  link->retry.Restart();
-  link->retry.Sent(now);
+  link->down.News(now);
   loss_scale_ = published.loss_scale;
   updates_ = published.updates;
   terms_ = {published.version, published.action,        published.made_in,
             published.held,    published.learning_rate, published.keep};
   const bool kept = published.action == StepAction::kApply;
-  for (const ShardPull::Held& held : link->pull.Publish(published.attempt, kept)) {
+  for (const ShardPull::Held& held : link->pull.Publish(published.attempt, kept, now)) {
     const BlockIndex block = link->blocks[held.index];
     HandOver(block, published.version, held.payload, block == 0 ? published.program_state : std::string());
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "common/line_pace.h"
 #include "common/messages/shard_address.h"
 #include "worker/client/pending_pushes.h"
 #include "worker/client/session.h"
@@ -14,15 +15,22 @@
 namespace capstan::client {
 
 struct Session::ShardLink {
+  explicit ShardLink(std::uint64_t key, Instant first_wait)
+      : up(key, {first_wait, LinePace::kMostWait}), down(key + 1, {first_wait, LinePace::kMostWait}) {}
+  ShardLink(const ShardLink&) = delete;
+  ShardLink& operator=(const ShardLink&) = delete;
+
   ShardAddress address;
   PeerId peer;
+  std::uint64_t sent = 0;    // what was sent over this line and expects an answer, and questions
+  std::uint64_t pulled = 0;  // number of the newest pull, which names all that is waited for by then
+  LinePace up, down;         // of what is given to the shard; of weights
   std::uint32_t credit = 0;  // for pushes of credit_step
   Step credit_step;
   std::vector<BlockIndex> blocks;  // in catalog order
-  ShardPull pull;                  // of `blocks`, in this round
+  ShardPull pull{&down};           // of `blocks`, in this round
   bool covered = false;            // its coverage of this round is known
-  Backoff retry;
-  Instant last_heard{}, next_probe{};
+  Instant last_heard{};
   PendingPushes pushes;  // not staged yet
 };
 

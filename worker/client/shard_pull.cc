@@ -6,12 +6,19 @@
 namespace capstan::client {
 
 void ShardPull::Begin(std::size_t blocks, bool follows) {
+  LetGo();
   state_.assign(blocks, State::kMissing);
-  next_ = asked_ = arrived_ = 0;
+  next_ = arrived_ = 0;
   follows_ = follows;
   bare_ = false;
   attempt_ = 0;
+}
+
+void ShardPull::LetGo() {
   held_.clear();
+  for (const auto& [index, sent] : asked_) line_->Dropped(sent);
+  asked_.clear();
+  line_->Rest();
 }
 
 void ShardPull::BeginBare() {
@@ -19,24 +26,19 @@ void ShardPull::BeginBare() {
   bare_ = true;
 }
 
-std::vector<std::size_t> ShardPull::AskFor(std::size_t first_window, std::size_t window) {
-  std::vector<std::size_t> more;
-  if (asked_ > window / 2) return more;
-  const std::size_t most = arrived_ == 0 ? first_window : window;
-  for (; next_ < state_.size() && asked_ < most; ++next_) {
-    if (state_[next_] != State::kMissing) continue;
-    state_[next_] = State::kAsked;
-    ++asked_;
-    more.push_back(next_);
-  }
-  return more;
+bool ShardPull::Lost(std::uint64_t question) {
+  const auto lost = std::erase_if(asked_, [&](const auto& asked) {
+    if (asked.second.number >= question) return false;
+    line_->Dropped(asked.second);
+    Miss(asked.first);
+    return true;
+  });
+  return lost > 0;
 }
 
 std::vector<std::size_t> ShardPull::Asked() const {
   std::vector<std::size_t> asked;
-  for (std::size_t i = 0; i < state_.size() && asked.size() < asked_; ++i) {
-    if (state_[i] == State::kAsked) asked.push_back(i);
-  }
+  for (const auto& [index, sent] : asked_) asked.push_back(index);
   return asked;
 }
 
@@ -55,23 +57,35 @@ bool ShardPull::Hold(std::size_t index, std::uint32_t attempt, Slice payload) {
   if (attempt > attempt_) Drop();
   attempt_ = attempt;
   if (state_[index] == State::kHeld) return false;
-  if (state_[index] == State::kAsked) --asked_;
+  NotAsked(index);
   state_[index] = State::kHeld;
   held_[index] = std::move(payload);
   return true;
 }
 
-void ShardPull::Arrive(std::size_t index) {
-  if (state_[index] == State::kAsked) --asked_;
+void ShardPull::NotAsked(std::size_t index) {
+  const auto asked = asked_.find(index);
+  if (asked == asked_.end()) return;
+  line_->Dropped(asked->second);
+  asked_.erase(asked);
+}
+
+void ShardPull::Arrive(std::size_t index, Instant now) {
+  if (const auto asked = asked_.find(index); asked != asked_.end() && !follows_) {
+    line_->Answered(asked->second, now);
+    asked_.erase(asked);
+  }
+  NotAsked(index);
   if (state_[index] == State::kHeld) held_.erase(index);
   state_[index] = State::kArrived;
   ++arrived_;
 }
 
-std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept) {
+std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept, Instant now) {
   std::vector<Held> published;
   if (!follows_) return published;
   follows_ = false;
+  for (auto& [index, sent] : asked_) sent.at = now;  // until here they waited for the version, not for the line
   if (!kept || attempt != attempt_) Drop();
   for (auto& [index, payload] : held_) {
     state_[index] = State::kArrived;
@@ -83,11 +97,13 @@ std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept
 }
 
 void ShardPull::Drop() {
-  for (const auto& [index, payload] : held_) {
-    state_[index] = State::kMissing;
-    next_ = std::min(next_, index);
-  }
+  for (const auto& [index, payload] : held_) Miss(index);
   held_.clear();
+}
+
+void ShardPull::Miss(std::size_t index) {
+  state_[index] = State::kMissing;
+  next_ = std::min(next_, index);
 }
 
 }  // namespace capstan::client
