@@ -1,8 +1,10 @@
 // WeightsReader: fetches one version of all blocks from the shards.
 //
 // Kind:   owned by one thread; a pure core.
-// Limits: kWindow blocks are asked for at a time per shard, so that a reader that stands still pins no more of it.
-// Fails:  kCorrupt when a payload does not match its hash or block, kInvalid when a shard says so.
+// Limits: kWindow blocks are asked for at a time per shard, or fewer as LinePace says, so that a reader that stands still
+//         pins no more of it.
+// Fails:  kCorrupt when more than kDamagedMax payloads of a shard do not match their hash or block, kInvalid when a
+//         shard says so.
 // Why:    whoever keeps a job's weights (a file, a program that follows the job) reads them as a worker does, without
 //         a session.
 //
@@ -12,23 +14,28 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/actor.h"
 #include "common/backoff.h"
 #include "common/catalog.h"
+#include "common/line_pace.h"
 #include "common/messages/shard_address.h"
 
 namespace capstan {
 
 struct Error;
+struct Staged;
 struct Weights;
 
 class WeightsReader {
  public:
   static constexpr std::size_t kWindow = 16;
+  static constexpr unsigned kDamagedMax = 8;  // TCP's checksum misses one in 2^16 of what a bad line damages
 
   struct Source {
     PeerId peer;
@@ -71,16 +78,26 @@ class WeightsReader {
   struct Fetch {
     std::vector<BlockIndex> blocks;  // of the shard, in catalog order
     std::uint32_t array = 0;         // that is being fetched
-    std::vector<BlockIndex> wanted;  // of it not yet here
-    std::size_t outstanding = 0;     // of them, asked for
-    Backoff retry;
+    std::set<BlockIndex> wanted;     // of it neither here nor asked for
+    std::map<BlockIndex, LinePace::Sent> asked;
+    LinePace line;
+    std::uint64_t sent = 0;  // over the line: blocks asked for, and questions
+    unsigned damaged = 0;    // payloads
     Backoff turned_away_retry{0, kTurnedAway};
     bool turned_away = false;  // the shard is not as far yet
+    bool waits = false;        // the pull waits there for its version
+
+    std::size_t missing() const { return wanted.size() + asked.size(); }
   };
   static constexpr Instant kTurnedAway = std::chrono::milliseconds(10);
 
-  void Ask(std::size_t shard, Instant now, Outbox* out);
+  void Tend(std::size_t shard, Instant now, Outbox* out);
+  void AskMore(std::size_t shard, Instant now, Outbox* out);
+  void SendPull(std::size_t shard, std::vector<BlockIndex> blocks, Outbox* out) const;
   void On(std::size_t shard, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
+  void On(std::size_t shard, const Staged& answer, Instant now, Outbox* out);
+  Status Take(std::size_t shard, const Weights& weights, const Slice& payload, Instant now);
+  void Lost(Fetch* fetch, BlockIndex block);
   void On(std::size_t shard, const Error& error, Instant now);
 
   const Catalog* const catalog_;
