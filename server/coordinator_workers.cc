@@ -261,9 +261,9 @@ bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const
          now - worker.since >= limit;
 }
 
-// Whether it has done all its slots of the step under way.
+// Whether it has done all its slots of the step under way. One without slots has none to do.
 bool Coordinator::HasDoneStep(const Worker& worker) const {
-  return worker.generation == generation_ && !worker.computing && worker.step >= step_;
+  return worker.generation == generation_ && !worker.computing && (worker.step >= step_ || worker.slots.empty());
 }
 
 Worker* Coordinator::FindIdleWorker() {

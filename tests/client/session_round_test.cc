@@ -142,6 +142,37 @@ TEST_CASE("a step that has passed sends the worker to the next one", "[client][r
   CHECK(bench.TakeFor<Pull>(0).at(0).version == Version{1});
 }
 
+TEST_CASE("a worker that had no slots begins at the step where the job is", "[client][round]") {
+  SessionBench bench;
+  bench.Join({}).Ready();
+  View view = bench.MakeView({});
+  view.step = Step{999};
+  bench.FromCoordinator(view);
+  CHECK(bench.Sent<CoverageQuery>() == 0);
+  CHECK(bench.session->step() == Step{999});
+  view = bench.MakeView({2});
+  view.step = Step{1000};
+  bench.FromCoordinator(view);
+  CHECK(bench.TakeFor<CoverageQuery>(0).at(0).step == Step{1000});
+  Staged passed = bench.MakeCoverage(1, 1000);
+  passed.passed = true;
+  passed.present = Step{1700};
+  bench.Forget();
+  bench.FromShard(1, passed);
+  CHECK(bench.TakeFor<CoverageQuery>(0).at(0).step == Step{1700});
+}
+
+TEST_CASE("a worker with slots keeps its step until the shards have passed it", "[client][round]") {
+  SessionBench bench;
+  const Work work = bench.Join({0}).BeginWork();
+  View view = bench.MakeView({0});
+  view.step = Step{9};
+  bench.FromCoordinator(view);
+  CHECK(bench.session->step() == Step{0});
+  bench.Push(work, {0, 1}, 0);
+  CHECK(bench.TakeFor<capstan::Push>(0).size() == 1);
+}
+
 TEST_CASE("weights count when they are what was asked for, whole, of this life and history", "[client][pull]") {
   SessionBench bench;
   bench.Join({0}).Ready();

@@ -40,3 +40,19 @@ TEST_CASE("a slow worker's slots are given to one that waits as well, for that s
   pass(1, 1);
   CHECK(bench.ViewOf(fast).slots.size() < all);
 }
+
+TEST_CASE("one that has no slots is the first to compute a slow worker's as well", "[server][coordinator]") {
+  CoordinatorBench bench(1, 2);
+  bench.Run();
+  const Join fast = bench.Joins("w0"), slow = bench.Joins("w1"), spare = bench.Joins("w2");
+  REQUIRE(bench.ViewOf(spare).slots.empty());
+  const SlotIndex of_slow = bench.ViewOf(slow).slots.at(0);
+  bench.DoStep(0);
+  for (int i = 0; i < 35; ++i) {
+    bench.Send(CoordinatorBench::PeerOf(spare), BeatAt(bench, spare, 0, false));
+    bench.Send(CoordinatorBench::PeerOf(fast), BeatAt(bench, fast, 2, false));
+    bench.Send(CoordinatorBench::PeerOf(slow), BeatAt(bench, slow, 1, true));
+    bench.Tick(std::chrono::seconds(1));
+  }
+  CHECK(bench.ViewOf(spare).slots == std::vector<SlotIndex>{of_slow});
+}

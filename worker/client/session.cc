@@ -182,6 +182,9 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     coverage_sure_ = false;
     ChooseAgain();
   }
+  // One without slots has no part in the steps meanwhile; it begins where the job is.
+  const bool idle = before.empty() && round_state_ == RoundState::kNone && view.generation == generation_;
+  if (Synchronous() && idle && view.step > step_) MoveToStep(view.step, now, out);
   if (application_ready_ && round_state_ == RoundState::kNone) BeginRound(now, out);
 }
 
