@@ -18,24 +18,24 @@ std::string Name(const SnapshotId& id, ShardIndex part) {
 
 }  // namespace
 
-SnapshotLoad::SnapshotLoad(Options options) : options_(std::move(options)), backoff_(options_.reset.incarnation.value) {
+SnapshotLoad::SnapshotLoad(Options options) : options_(std::move(options)) {
   if (options_.reset.snapshot.IsNone()) return;
   const std::size_t parts = options_.reset.sources.size();
   headers_.resize(parts);
-  holders_.resize(parts);
+  parts_.resize(parts);
   for (ShardIndex part = 0; part < parts; ++part) {
     if (IsLocal(part)) {
       local_pending_ = true;
       continue;
     }
     const std::string& endpoint = options_.reset.sources[part].endpoint;
-    if (!endpoint.empty() && options_.connect) holders_[part] = options_.connect(endpoint);
-    if (holders_[part].value == 0) {
+    if (!endpoint.empty() && options_.connect) parts_[part].holder = options_.connect(endpoint);
+    if (parts_[part].holder.value == 0) {
       Fail(Unreachable("nobody has " + Name(options_.reset.snapshot, part)));
       return;
     }
     ++headers_left_;
-    wanted_.push_back({{part, kFetchHeader}, {SIZE_MAX, 1}});
+    parts_[part].wanted.push_back({kFetchHeader, {SIZE_MAX, 1}});
   }
 }
 
@@ -48,12 +48,19 @@ void SnapshotLoad::Redirect(const std::vector<Reset::Source>& sources) {
   if (sources.size() != options_.reset.sources.size()) return;
   for (ShardIndex part = 0; part < sources.size(); ++part) {
     Reset::Source& known = options_.reset.sources[part];
-    const bool moved =
-        holders_[part].value != 0 && sources[part].digest == known.digest && sources[part].endpoint != known.endpoint;
+    const bool moved = parts_[part].holder.value != 0 && sources[part].digest == known.digest &&
+                       sources[part].endpoint != known.endpoint;
     if (!moved) continue;
     known.endpoint = sources[part].endpoint;
-    holders_[part] = options_.connect(known.endpoint);
-    backoff_.Restart();
+    Part& there = parts_[part];
+    there.holder = options_.connect(known.endpoint);
+    there.line = LinePace();
+    there.question = 0;
+    std::erase_if(fetching_, [&](const auto& fetch) {
+      if (fetch.first.first != part) return false;
+      there.wanted.push_back({fetch.first.second, fetch.second});
+      return true;
+    });
   }
 }
 
@@ -111,16 +118,23 @@ void SnapshotLoad::Handle(SnapshotLoaded result, Instant now, Outbox* out) {
     if (part >= headers_.size()) return Fail(Corrupt("there is no part " + std::to_string(part)));
     if (Status status = TakeHeader(std::move(header), part); !status.ok()) return Fail(std::move(status));
   }
-  FetchMore(now, out);
+  FetchMore(0, now, out);
 }
 
 void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out) {
   if (fetched.snapshot != options_.reset.snapshot) return;
   const ShardIndex part = fetched.part;
+  if (fetched.block == kFetchQuestion) {
+    if (part < parts_.size() && parts_[part].holder == from) {
+      FetchAgain(part, std::exchange(parts_[part].question, 0), now, out);
+    }
+    return;
+  }
   const auto found = fetching_.find({part, fetched.block});
-  if (found == fetching_.end() || holders_[part] != from) return;  // repeated
+  if (found == fetching_.end() || parts_[part].holder != from) return;  // repeated
   if (!fetched.failure.empty()) return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + fetched.failure));
   if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged on the way: it is asked for again
+  const Fetching fetching = found->second;
   if (fetched.block == kFetchHeader) {
     const std::string_view text(reinterpret_cast<const char*>(payload.data), payload.size);
     Result<SnapshotHeader> header = DecodeSnapshotHeader(text);
@@ -130,16 +144,15 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
     for (std::size_t i = 0; i < options_.targets.size(); ++i) {
       const BlockIndex block = options_.targets[i].block;
       if (options_.part_of_block[block] == part)
-        wanted_.push_back({{part, block}, {i, (1U << options_.array_count) - 1}});
+        parts_[part].wanted.push_back({block, {i, (1U << options_.array_count) - 1}});
     }
-    fetching_.erase(found);
   } else {
     if (Status status = TakeArray(fetched, payload, &found->second); !status.ok()) return Fail(std::move(status));
-    if (found->second.arrays_left == 0) fetching_.erase(found);
+    if (found->second.arrays_left != 0) return parts_[part].line.News(now);
   }
-  backoff_.Restart();
-  backoff_.Sent(now);
-  FetchMore(now, out);
+  parts_[part].line.Answered(fetching.sent, now);
+  fetching_.erase(found);
+  FetchMore(part, now, out);
 }
 
 Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching) {
@@ -156,26 +169,59 @@ Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fet
   return {};
 }
 
-void SnapshotLoad::FetchMore(Instant now, Outbox* out) {
-  while (!wanted_.empty() && fetching_.size() < kFetchesMax) {
-    const auto [key, fetching] = wanted_.front();
-    wanted_.pop_front();
-    fetching_.emplace(key, fetching);
-    SendFetch(key, out);
-    backoff_.Sent(now);
+bool SnapshotLoad::wants() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return !part.wanted.empty(); });
+}
+
+std::uint64_t SnapshotLoad::BytesOf(const Fetching& fetching) const {
+  if (fetching.target == SIZE_MAX) return 0;  // nobody knows
+  return options_.targets[fetching.target].count * sizeof(float) * options_.array_count;
+}
+
+// Of the first part as much as its line carries, then of the others.
+void SnapshotLoad::FetchMore(ShardIndex first, Instant now, Outbox* out) {
+  for (std::size_t i = 0; i < parts_.size() && fetching_.size() < kFetchesMax; ++i) {
+    const auto index = static_cast<ShardIndex>((first + i) % parts_.size());
+    Part& part = parts_[index];
+    while (!part.wanted.empty() && fetching_.size() < kFetchesMax &&
+           part.line.HasRoom(BytesOf(part.wanted[0].second))) {
+      const auto [block, fetching] = part.wanted.front();
+      part.wanted.pop_front();
+      Send(index, block, fetching, now, out);
+    }
   }
 }
 
-void SnapshotLoad::SendFetch(const Key& key, Outbox* out) {
-  out->Send(holders_[key.first], Fetch{options_.reset.snapshot, key.first, key.second});
+void SnapshotLoad::Send(ShardIndex part, BlockIndex block, Fetching fetching, Instant now, Outbox* out) {
+  fetching.sent = parts_[part].line.Send(++sent_, BytesOf(fetching), now);
+  fetching_[{part, block}] = fetching;
+  out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, block});
 }
 
+// What was asked for before request `before`.
+void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now, Outbox* out) {
+  std::vector<std::pair<BlockIndex, Fetching>> lost;
+  for (const auto& [key, fetching] : fetching_) {
+    if (key.first == part && fetching.sent.number < before) lost.emplace_back(key.second, fetching);
+  }
+  for (auto& [block, fetching] : lost) {
+    parts_[part].line.Dropped(fetching.sent);
+    Send(part, block, fetching, now, out);
+  }
+}
+
+// A holder that is silent for longer than its answers take is asked what has become of them.
 void SnapshotLoad::Tick(Instant now, Outbox* out) {
   if (!failure_.ok() || local_pending_) return;
-  FetchMore(now, out);
-  if (fetching_.empty() || !backoff_.Due(now)) return;
-  backoff_.Sent(now);
-  for (const auto& [key, fetching] : fetching_) SendFetch(key, out);
+  FetchMore(0, now, out);
+  for (ShardIndex part = 0; part < parts_.size(); ++part) {
+    LinePace& line = parts_[part].line;
+    if (line.count() == 0) line.Rest();
+    if (!line.Due(now)) continue;
+    line.Asked(now);
+    if (parts_[part].question == 0) parts_[part].question = ++sent_;
+    out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, kFetchQuestion});
+  }
 }
 
 const SnapshotHeader::Block* SnapshotLoad::entry(std::size_t target) const {

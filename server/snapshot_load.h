@@ -2,7 +2,7 @@
 // fetched from the shards that have it.
 //
 // Kind:   owned by the Shard, from Reset until the last block is there.
-// Limits: kFetchesMax requests under way.
+// Limits: kFetchesMax requests under way, or fewer as LinePace says.
 // Fails:  status(): a part that is damaged, of another job, or of another model. Nothing of it is served.
 // Why:    a snapshot may have been written by another number of shards; block boundaries do not depend on it, so each
 //         shard takes the blocks that are its own now from whoever has them.
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/actor.h"
-#include "common/backoff.h"
 #include "common/catalog.h"
+#include "common/line_pace.h"
 #include "common/messages/reset.h"
 #include "server/storage/shard_disk.h"
 
@@ -52,9 +52,7 @@ class SnapshotLoad {
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
-  bool done() const {
-    return failure_.ok() && !local_pending_ && headers_left_ == 0 && wanted_.empty() && fetching_.empty();
-  }
+  bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
   // Requires done(). By position in the targets; null in version 0.
   const SnapshotHeader::Block* entry(std::size_t target) const;
   // Of all parts, in their order.
@@ -66,26 +64,35 @@ class SnapshotLoad {
   struct Fetching {
     std::size_t target = SIZE_MAX;  // SIZE_MAX: the part's header
     std::uint32_t arrays_left = 0;  // one bit for each
+    LinePace::Sent sent = {};
   };
   using Key = std::pair<ShardIndex, BlockIndex>;
+  struct Part {
+    PeerId holder;               // nobody: it is on this disk
+    LinePace line;               // from the holder
+    std::uint64_t question = 0;  // number of the oldest request for kFetchQuestion without an answer; 0: there is none
+    std::deque<std::pair<BlockIndex, Fetching>> wanted;
+  };
 
   bool IsLocal(ShardIndex part) const;
   Status CheckHeader(const SnapshotHeader& header, ShardIndex part) const;
   Status TakeHeader(SnapshotHeader header, ShardIndex part);
   Status TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching);
-  void FetchMore(Instant now, Outbox* out);
-  void SendFetch(const Key& key, Outbox* out);
+  void FetchMore(ShardIndex first, Instant now, Outbox* out);
+  void Send(ShardIndex part, BlockIndex block, Fetching fetching, Instant now, Outbox* out);
+  void FetchAgain(ShardIndex part, std::uint64_t before, Instant now, Outbox* out);
+  std::uint64_t BytesOf(const Fetching& fetching) const;
+  bool wants() const;
   void Fail(Status status);
 
   Options options_;
   Status failure_;
   std::vector<SnapshotHeader> headers_;  // by part; part_count 0 until it is here
-  std::vector<PeerId> holders_;          // by part; nobody for those on this disk
-  std::size_t headers_left_ = 0;         // from others
+  std::vector<Part> parts_;
+  std::size_t headers_left_ = 0;  // from others
   bool local_pending_ = false;
-  std::deque<std::pair<Key, Fetching>> wanted_;
   std::map<Key, Fetching> fetching_;
-  Backoff backoff_;
+  std::uint64_t sent_ = 0;  // requests
 };
 
 }  // namespace capstan::server

@@ -112,5 +112,7 @@ Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 
 // A Fetch of this block asks for the part's header.
 inline constexpr BlockIndex kFetchHeader = UINT32_MAX;
+// A block that no part has. The answer comes in its turn: what was asked for before and has not come by then is lost.
+inline constexpr BlockIndex kFetchQuestion = kFetchHeader - 1;
 
 }  // namespace capstan::server

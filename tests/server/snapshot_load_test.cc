@@ -1,5 +1,7 @@
 // A snapshot is loaded by another number of shards than wrote it: blocks come from whoever has them.
 #include <algorithm>
+#include <deque>
+#include <map>
 
 #include "common/messages/commit.h"
 #include "common/messages/fetch.h"
@@ -238,6 +240,12 @@ struct Loading {
     for (const auto& answer : Answers()) Give(answer);
   }
 
+  // The holders have long been silent: they are asked, and say what is lost.
+  void Ask() {
+    reader.Tick(seconds(7));
+    GiveHeaders();
+  }
+
   Shards writers = Writers(2);
   std::vector<SnapshotPart> parts = PartsOf(writers);
   ShardBench reader;
@@ -361,10 +369,10 @@ TEST_CASE("what is damaged on its way between two shards is asked for again", "[
   };
   for (const auto& header : loading.Answers()) loading.Give({header.first, damaged(header.second)});
   CHECK(loading.Answers().empty());
-  loading.reader.Tick(seconds(7));
+  loading.Ask();
   loading.GiveHeaders();
   for (const auto& block : loading.Answers()) loading.Give({block.first, damaged(block.second)});
-  loading.reader.Tick(seconds(7));
+  loading.Ask();
   for (const auto& block : loading.Answers()) loading.Give(block);
   CHECK(loading.reader.Take<ResetBad>(kCoordinator).empty());
   CHECK(IsServing(&loading.reader));
@@ -373,16 +381,46 @@ TEST_CASE("what is damaged on its way between two shards is asked for again", "[
 TEST_CASE("what is not answered is asked for again", "[server][snapshot]") {
   Loading loading;
   (void)loading.Answers();  // lost
-  loading.reader.Tick(seconds(7));
+  loading.Ask();
   loading.GiveHeaders();
   auto blocks = loading.Answers();
   REQUIRE(blocks.size() >= 2);  // a block's weights and its state
   loading.Give(blocks[0]);      // the others are lost
-  loading.reader.Tick(seconds(7));
+  loading.Ask();
   blocks = loading.Answers();
   REQUIRE(!blocks.empty());
   for (const auto& block : blocks) loading.Give(block);
   CHECK(IsServing(&loading.reader));
+}
+
+TEST_CASE("holders that bring a block every 1.2 s are asked for none of them twice", "[server][snapshot]") {
+  ShardBenchOptions options;
+  options.tensors.assign(30, 4);
+  options.window_blocks = 100;
+  ShardBench writer(options);
+  writer.Start();
+  writer.CompleteStep(0, 1.0F);
+  writer.FromCoordinator(writer.MakeSnapshotCommit(0));
+  ShardBench reader(options);
+  reader.FromCoordinator(reader.MakeResetTo(2, writer.disk.List()));
+  reader.Tick();
+  std::map<BlockIndex, int> asked;
+  std::deque<Envelope> line;
+  for (int tenth = 1; tenth < 600 && !reader.shard->serving(); ++tenth) {
+    reader.Tick(std::chrono::milliseconds(100));
+    for (Envelope& envelope : reader.TakeAll(ShardBench::PeerOf(0))) {
+      const auto& fetch = envelope.message.header.Get<Fetch>();
+      if (fetch.block < kFetchQuestion) ++asked[fetch.block];
+      writer.FromWorker(fetch, {}, ShardBench::kOther);
+    }
+    for (Envelope& answer : writer.TakeAll(ShardBench::kOther)) line.push_back(std::move(answer));
+    if (tenth % 12 != 0 || line.empty()) continue;
+    reader.FromWorker(line.front().message.header, line.front().message.payload, ShardBench::PeerOf(0));
+    line.pop_front();
+  }
+  CHECK(reader.shard->serving());
+  CHECK(asked.size() == 30);
+  for (const auto& [block, times] : asked) CHECK((times == 1));
 }
 
 TEST_CASE("a snapshot of which nobody has a part is refused at once, whatever else is here", "[server][snapshot]") {
