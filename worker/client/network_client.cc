@@ -55,8 +55,9 @@ Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPo
 
 class NetworkClient : public client::SessionClient {
  public:
-  NetworkClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local)
-      : SessionClient(std::move(connection)), local_(std::move(local)) {}
+  NetworkClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local,
+                std::function<bool()> stop_requested)
+      : SessionClient(std::move(connection)), local_(std::move(local)), stop_requested_(std::move(stop_requested)) {}
   ~NetworkClient() override {
     if (local_) local_->Stop();
     Close();
@@ -104,6 +105,7 @@ class NetworkClient : public client::SessionClient {
   }
 
   std::unique_ptr<client::LocalReduce> local_;  // null: there is none
+  const std::function<bool()> stop_requested_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
   BufferRef weights_;
@@ -257,7 +259,10 @@ void NetworkClient::BeginLocalReduce() {
 
 // A push belongs to its round: who pushes for others stays in it until all of theirs has left.
 Status NetworkClient::AwaitLocalReduce() {
-  while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) CAPSTAN_RETURN_IF_ERROR(LookUp());
+  while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) {
+    CAPSTAN_RETURN_IF_ERROR(LookUp());
+    if (stop_requested_()) return {Code::kStale, "asked to stop"};
+  }
   return {};
 }
 
@@ -376,8 +381,9 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 
 }  // namespace
 
-std::unique_ptr<Client> client::CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local) {
-  return std::make_unique<NetworkClient>(std::move(connection), std::move(local));
+std::unique_ptr<Client> client::CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local,
+                                                    std::function<bool()> stop_requested) {
+  return std::make_unique<NetworkClient>(std::move(connection), std::move(local), std::move(stop_requested));
 }
 
 }  // namespace capstan

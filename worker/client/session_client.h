@@ -31,8 +31,11 @@ struct ProcessTraits {
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
 // Keeps weights on the servers: pulls them and pushes gradients. Made of a job of any mode but allreduce. `local` adds
-// up the pushes of this machine's workers; null: each pushes for itself.
-std::unique_ptr<Client> CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local = nullptr);
+// up the pushes of this machine's workers; null: each pushes for itself. `stop_requested` is asked while it waits for
+// them: an EndSlot then returns kStale.
+std::unique_ptr<Client> CreateNetworkClient(
+    Connection connection, std::unique_ptr<LocalReduce> local = nullptr,
+    std::function<bool()> stop_requested = [] { return false; });
 
 class SessionClient : public Client {
  public:

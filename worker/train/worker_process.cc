@@ -83,7 +83,8 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
   local.libraries = options.libraries;
   local.silence = SilenceMax(config);
   local.patience = DevicePatience(config);
-  return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)));
+  return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)),
+                                     options.stop_requested);
 }
 
 // Nothing where the job file asks for none.
