@@ -1,4 +1,4 @@
-"""The formula of link_table.py at known points, what it reads and what it refuses. Takes no network and no root."""
+"""The formulas of link_table.py and slow_line.py at known points, what it reads and what it refuses. Takes no network and no root."""
 import contextlib
 import io
 import json
@@ -9,8 +9,19 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
 import link_network
 import link_table
+import slow_line
 
 GIGABIT = 1e9 / 8  # bytes per second
+
+
+class SlowLineTest(unittest.TestCase):
+    def test_a_row_is_of_what_the_job_needs_and_the_line_gives(self):
+        size = link_table.gradient_bytes(8)
+        row = slow_line.row_of(link_table.Point("1MiB/s", 8, 1, 1), size / 8, 3, 16.0, 3 * size, 5 * size)
+        self.assertEqual((row["up_ratio"], row["down_ratio"], row["step_ratio"], row["line_s"]), (1.0, 1.0, 1.0, 16.0))
+        crowd = slow_line.row_of(link_table.Point("1gbit", 1, 60, 1), size, 3, 16.0, 6 * link_table.gradient_bytes(1), 0)
+        self.assertEqual(crowd["up_ratio"], 2.0)  # of one worker, whose line it is
+        self.assertAlmostEqual(crowd["line_s"], 120 * link_table.gradient_bytes(1) / size, places=2)
 
 
 class FormulaTest(unittest.TestCase):
