@@ -1,9 +1,12 @@
-// Broken rules of limits, stops and readers.
+// Broken rules of limits, stops and readers, and of what a job may send again.
 #include <cmath>
 
 #include "common/messages/hello.h"
 #include "common/messages/prepared.h"
 #include "common/messages/pull.h"
+#include "common/messages/push.h"
+#include "common/messages/staged.h"
+#include "common/messages/view.h"
 #include "common/messages/weights.h"
 #include "server/coordinator.h"
 #include "tests/sim/mutant_hooks.h"
@@ -62,12 +65,39 @@ void AddForgetting(std::vector<Mutant>* all) {
                   {}});
 }
 
+// Of old jobs and of slow lines.
+void AddWaste(std::vector<Mutant>* all) {
+  Mutant walks{"spare-walks",
+               "a worker does not hear which step is under way",
+               Mode::kSync,
+               Flaw::kNone,
+               [](Tampering* t) {
+                 if (t->to < kWorkers) return;
+                 if (auto* view = t->message.header.As<View>(); view != nullptr && view->slots.empty()) view->step = {};
+                 if (auto* staged = t->message.header.As<Staged>()) staged->present = {};
+               },
+               {}};
+  walks.old = true;
+  all->push_back(std::move(walks));
+  Mutant again{"pushes-again",
+               "a worker sends every push five times",
+               Mode::kSync,
+               Flaw::kNone,
+               {},
+               On<Push>([](Tampering* t, Push&) {
+                 for (int i = 0; i < 4; ++i) t->also.push_back({t->from, t->to, t->message});
+               })};
+  again.slow_lines = true;
+  all->push_back(std::move(again));
+}
+
 }  // namespace
 
 void AddLimits(std::vector<Mutant>* all) {
   AddLimitFlaws(all);
   AddReading(all);
   AddForgetting(all);
+  AddWaste(all);
 }
 
 }  // namespace capstan::sim

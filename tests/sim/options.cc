@@ -94,7 +94,7 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   if (edition < 8) return options;
   random = RandomStream(seed, 10);
   options.stops = rate(4, 0.3);
-  options.follower = pick(3) == 0 && options.damaged_payloads == 0;
+  options.follower = pick(3) == 0;
   options.non_finite = rate(4, 0.1);
   return options;
 }
