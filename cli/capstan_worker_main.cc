@@ -133,7 +133,7 @@ int Main(int argc, char** argv) {
   PrepareProcess();
   RaiseOpenFilesLimit();
   const EventWriter events(arguments.events_fd);
-  StopSignals signals;
+  StopSignals signals(&events);
   Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);
   if (!trace.ok()) {
     Complain("capstan-worker", trace.status().message());

@@ -63,6 +63,7 @@ class CoordinatorProcess {
   CoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events)
       : options_(options),
         events_(events),
+        signals_(&events),
         begin_(options.begin),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
         addresses_(options.config.name(), options.config.cluster.shards_per_server) {}

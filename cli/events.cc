@@ -9,13 +9,16 @@ namespace capstan::cli {
 
 using nlohmann::json;
 
-std::string PrintEvent(const Event& event) {
+namespace {
+
+std::string Print(const Event& event) {
   json object;
   switch (event.kind) {
     case Event::Kind::kReady:
       object = {{"event", "ready"}, {"addresses", event.addresses}, {"metrics", event.metrics}};
       break;
     case Event::Kind::kBeat: object = {{"event", "beat"}}; break;
+    case Event::Kind::kStopAsked: object = {{"event", "stop_asked"}}; break;
     case Event::Kind::kNotice:
       object = {{"event", "notice"}, {"severity", static_cast<int>(event.severity)}, {"text", event.text}};
       break;
@@ -23,6 +26,22 @@ std::string PrintEvent(const Event& event) {
     case Event::Kind::kNone: return "";
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+// Escapes make a text longer, so it is halved until its line fits.
+std::string PrintEvent(Event event) {
+  std::string line = Print(event);
+  while (line.size() > kEventBytesMax) {
+    if (!event.addresses.empty()) {
+      event.addresses.resize(event.addresses.size() / 2);
+    } else {
+      event.text.resize(event.text.size() / 2);
+    }
+    line = Print(event);
+  }
+  return line;
 }
 
 Event ParseEvent(std::string_view line) {
@@ -37,6 +56,7 @@ Event ParseEvent(std::string_view line) {
   event.text = text("text");
   event.metrics = text("metrics");
   if (kind == "beat") event.kind = Event::Kind::kBeat;
+  if (kind == "stop_asked") event.kind = Event::Kind::kStopAsked;
   if (kind == "failed") event.kind = Event::Kind::kFailed;
   if (kind == "notice") {
     event.kind = Event::Kind::kNotice;
@@ -78,6 +98,12 @@ void EventWriter::Ready(std::vector<std::string> addresses, std::string metrics)
 void EventWriter::Beat() const {
   Event event;
   event.kind = Event::Kind::kBeat;
+  Write(event);
+}
+
+void EventWriter::StopAsked() const {
+  Event event;
+  event.kind = Event::Kind::kStopAsked;
   Write(event);
 }
 

@@ -39,7 +39,8 @@ void RaiseOpenFilesLimit() {
   setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
 }
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(const EventWriter* launcher)
+    : launcher_(launcher != nullptr && launcher->launched() ? launcher : nullptr) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
@@ -50,6 +51,7 @@ StopSignals::StopSignals() {
   CAPSTAN_CHECK(sigaction(SIGHUP, nullptr, &on_hangup) == 0);
   if (on_hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGCHLD);
+  if (launcher_ != nullptr) sigaddset(&set, kToldToStop);
   CAPSTAN_CHECK(sigprocmask(SIG_BLOCK, &set, nullptr) == 0);
   signal_fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -76,10 +78,24 @@ void StopSignals::Notify() {
 int StopSignals::stop_signal() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) continue;
-    Raise(static_cast<int>(info.ssi_signo));
+    if (info.ssi_signo != SIGCHLD) Take(static_cast<int>(info.ssi_signo), static_cast<int>(info.ssi_pid));
+  }
+  if (unanswered_ && std::chrono::steady_clock::now() >= unanswered_->until) {
+    Raise(unanswered_->signal);
+    unanswered_.reset();
   }
   return stop_signal_;
+}
+
+void StopSignals::Take(int signal, int sender) {
+  if (launcher_ == nullptr) return Raise(signal);
+  if (signal == kToldToStop) {
+    if (sender == getppid() && stop_count_ == 0) Raise(SIGTERM);
+    return;
+  }
+  if (sender == getppid()) return Raise(signal);
+  launcher_->StopAsked();
+  if (!unanswered_) unanswered_ = {signal, std::chrono::steady_clock::now() + kUnansweredMax};
 }
 
 void StopSignals::Raise(int signal) {

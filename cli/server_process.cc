@@ -66,7 +66,10 @@ std::string Print(const nlohmann::ordered_json& json) {
 class ServerProcess {
  public:
   ServerProcess(const ServerProcessOptions& options, const EventWriter& events)
-      : options_(options), events_(events), registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
+      : options_(options),
+        events_(events),
+        signals_(&events),
+        registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
     CAPSTAN_RETURN_IF_ERROR(FindAddress());

@@ -18,7 +18,6 @@
 namespace capstan::cli {
 namespace {
 
-constexpr std::size_t kEventBytesMax = 1 << 16;
 constexpr std::streamoff kTailBytes = 16 << 10;
 
 // What the child becomes. Made before the fork: between it and exec only few calls are allowed.

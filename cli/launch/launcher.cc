@@ -69,6 +69,7 @@ Status Launcher::Run() {
     for (const std::string& line : validations) screen_->Line(line);
     ShowProgress(now);
     End(now);
+    AnswerStops(now);
   }
   for (const std::string& line : progress_.Update()) screen_->Line(line);
   return failure_;
@@ -94,6 +95,8 @@ Status Launcher::Start(Member* member) {
   member->restart_at.reset();
   member->steps_at_start = progress_.steps_done();
   member->joined = false;
+  member->told_to_stop = false;
+  member->stop_asked.reset();
   WritePidOf(member);
   return {};
 }
@@ -251,8 +254,15 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
       if (!ending_.stopping()) screen_->Line(LabelOf(event.severity) + event.text);
       break;
     case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
+    case Event::Kind::kStopAsked: NoteStopAsked(name); break;
     case Event::Kind::kBeat:
     case Event::Kind::kNone: break;
+  }
+}
+
+void Launcher::NoteStopAsked(const std::string& name) {
+  for (Member& member : members_) {
+    if (member.name() == name && !member.stop_asked) member.stop_asked = Clock::now();
   }
 }
 
@@ -396,8 +406,9 @@ void Launcher::End(Clock::time_point now) {
   const Ending::Order order = ending_.Next(situation, now);
   const std::string remaining = order == Ending::Order::kNone ? "" : Remaining();
   const auto signal_all = [&](int signal, std::optional<ProgramKind> kind = {}) {
-    for (const Member& member : members_) {
-      if (!kind || member.call.kind == *kind) member.process->Signal(signal);
+    for (Member& member : members_) {
+      if (kind && member.call.kind != *kind) continue;
+      signal == SIGTERM ? TellToStop(&member) : member.process->Signal(signal);
     }
   };
   switch (order) {
@@ -406,7 +417,7 @@ void Launcher::End(Clock::time_point now) {
       screen_->Line(std::string("stopping") + (config_.snapshot.enabled() ? ": the job takes a last snapshot" : "") +
                     "; Ctrl-C once more leaves at once");
       members_.front().restart_at.reset();
-      members_.front().process->Signal(SIGTERM);
+      TellToStop(&members_.front());
       break;
     case Ending::Order::kWait:
       EndLatecomers();
@@ -439,6 +450,24 @@ void Launcher::End(Clock::time_point now) {
       signal_all(SIGKILL);
       break;
   }
+}
+
+void Launcher::AnswerStops(Clock::time_point now) {
+  for (Member& member : members_) {
+    if (!member.stop_asked) continue;
+    if (member.told_to_stop) {
+      member.process->Signal(kToldToStop);
+    } else if (!ending_.begun()) {
+      if (now < *member.stop_asked + kOwnStopMax) continue;
+      TellToStop(&member);
+    }
+    member.stop_asked.reset();
+  }
+}
+
+void Launcher::TellToStop(Member* member) {
+  member->told_to_stop = true;
+  member->process->Signal(SIGTERM);
 }
 
 // A program that was started again when the job was about to end finds nobody to join.

@@ -38,7 +38,8 @@ class Launcher {
     double end_seconds = 300;           // that it may take to end by itself after the job
   };
   static constexpr std::chrono::milliseconds kRestartFirst{100}, kRestartLongest{2000};
-  static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
+  static constexpr std::chrono::seconds kOwnStopMax{1};  // from a stop of one of many processes to the launcher's own
+  static constexpr std::size_t kLinesShown = 10;         // of the log of a process that died
   static constexpr int kFailuresMax = 3;
 
   // `binaries`: the folder of capstan-server and capstan-worker. All but `binaries` outlive the launcher.
@@ -62,9 +63,11 @@ class Launcher {
     std::optional<Clock::time_point> restart_at;
     std::chrono::milliseconds next_wait = kRestartFirst;
     std::uint64_t steps_at_start = 0;
-    bool pid_missing = false;                  // its file could not be written
-    bool joined = false, ever_joined = false;  // kOwn: the coordinator has seen it, in this life or in any
-    int failures = 0;                          // kOwn: in a row, before a step of it
+    bool pid_missing = false;                     // its file could not be written
+    bool told_to_stop = false;                    // by this launcher, in this life
+    std::optional<Clock::time_point> stop_asked;  // by somebody else than this launcher, and not yet answered
+    bool joined = false, ever_joined = false;     // kOwn: the coordinator has seen it, in this life or in any
+    int failures = 0;                             // kOwn: in a row, before a step of it
 
     const std::string& name() const { return call.name; }
     bool is_own() const { return call.kind == ProgramKind::kOwn; }
@@ -93,6 +96,7 @@ class Launcher {
   void TakeEvents();
   void OnEvent(const std::string& name, const Event& event);
   void OnReady(const std::string& name, const Event& event);
+  void NoteStopAsked(const std::string& name);
   void NoteJoined(const std::string& notice);
   void NoteRefused(const std::string& notice);
   void ShowOutput(Member* member);
@@ -105,6 +109,9 @@ class Launcher {
   // The coordinator beats: says that it does not, every limits.report, and fails after limits.stall.
   void WatchCoordinator(Clock::time_point now);
   void ShowProgress(Clock::time_point now);
+  // A process that somebody else asked to end does so, unless the whole job was asked to.
+  void AnswerStops(Clock::time_point now);
+  void TellToStop(Member* member);
   // The first failure is the one that counts.
   void Fail(Status failure);
   void End(Clock::time_point now);

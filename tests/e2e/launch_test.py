@@ -127,6 +127,39 @@ class LaunchTest(harness.JobTest):
         self.assertIn("to go on: ", launch.lines[-1])
         self.assert_nothing_runs()
 
+    def test_sigterm_to_all_processes_at_once_ends_in_a_last_snapshot_with_the_same_bits(self):
+        job = self.job_file(steps=harness.ENDLESS)
+        with self.launch(job, "--set", "snapshot.every_steps=1000000") as launch:
+            launch.wait_for_line("  loss ")
+            pids = self.pids()
+            for name in sorted(pids, reverse=True):  # workers, then servers, then the coordinator, as far as they are there
+                harness.kill(pids[name], signal.SIGTERM)
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+        done = len(self.metrics())
+        self.assertIn(f"stopped at step {done}; the newest snapshot is of version {done}", launch.output)
+        self.assertNotIn("starting it again", launch.output)
+        self.assert_nothing_runs()
+        more = "--set", f"job.steps={done + 10}"
+        with self.launch("--resume", *more) as resumed:
+            self.assertEqual(resumed.wait(), 0, resumed.output)
+        self.run_job(job, *more, run="undisturbed")
+        self.assertEqual(self.weights(), self.weights("undisturbed"))
+
+    def test_a_process_that_somebody_else_asks_to_end_does_so(self):
+        with self.launch(self.job_file(steps=harness.ENDLESS)) as launch:
+            launch.wait_for_line("  loss ")
+            since = len(launch.lines)
+            harness.kill(self.pids()["server-0"], signal.SIGTERM)
+            launch.wait_for_line("server-0 exited with code 143; starting it again")
+            launch.wait_for_line("running: ", since=since)
+            harness.kill(self.pids()["worker-1"], signal.SIGTERM)
+            launch.wait_for_line("worker-1 left")
+            steps = len(self.metrics())
+            harness.poll(lambda: len(self.metrics()) > steps, "a step of the other worker")
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+
     def test_a_reader_that_goes_away_ends_everything_in_order(self):
         job = self.job_file(steps=1000000)
         script = '"$1" launch "$2" --run-dir "$3" 2>&1 | head -1; echo "ended with ${PIPESTATUS[0]}"'
