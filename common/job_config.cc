@@ -392,6 +392,11 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));
   }
+  // What others are handed is the file as it is printed, with all that it leaves out.
+  if (const std::size_t bytes = PrintJobConfig(config).size(); bytes > kTomlBytesMax) {
+    return Invalid(std::string(file_name) + ": the whole job file has " + std::to_string(bytes) + " bytes, at most " +
+                   std::to_string(kTomlBytesMax) + " are allowed; shorten its longest text");
+  }
   return config;
 }
 

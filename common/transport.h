@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/message.h"
+#include "common/messages/limits.h"
 #include "common/status.h"
 #include "common/types.h"
 
@@ -41,8 +42,8 @@ class Transport {
 };
 
 struct TransportOptions {
-  std::size_t frame_bytes_max = 8u << 20;  // larger frames are refused by the socket
-  int queue_messages_max = 1024;           // per peer and direction
+  std::size_t frame_bytes_max = kFrameBytesMax;  // larger frames are refused by the socket
+  int queue_messages_max = 1024;                 // per peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::microseconds spin{20};  // Poll looks this long before it sleeps: waking up costs as much

@@ -323,6 +323,7 @@ struct HeaderWriter {
     out.setUpdates(m.updates);
     WriteNumbers(m.last, out.initLast(faults.Count(m.last.size(), kListEntriesMax, "sequence numbers")));
     out.setPayloadHash(m.payload_hash);
+    out.setArrays(m.arrays);
     out.setFailure(ToText(CleanUtf8(m.failure, kTextBytesMax)));
   }
   void operator()(const ResetDone& m) {
@@ -330,7 +331,6 @@ struct HeaderWriter {
     out.setShard(m.shard);
     out.setIncarnation(m.incarnation.value);
     out.setGeneration(m.generation.value);
-    out.setDigest(m.digest);
   }
   void operator()(const ResetBad& m) {
     auto out = root.initResetBad();
@@ -715,7 +715,8 @@ struct HeaderReader {
             in.getUpdates(),
             Numbers<std::uint64_t>(in.getLast(), "sequence numbers"),
             in.getPayloadHash(),
-            Text(in.getFailure(), "a failure")};
+            Text(in.getFailure(), "a failure"),
+            in.getArrays()};
   }
   Pin Read(wire::Pin::Reader in) { return {{in.getTerm()}, {in.getGeneration()}, {in.getVersion()}}; }
   SnapshotsKept Read(wire::SnapshotsKept::Reader in) {
@@ -724,9 +725,7 @@ struct HeaderReader {
             Entries<SnapshotId>(in.getKept(), "snapshots", ReadSnapshotId),
             ReadSnapshotId(in.getSettled())};
   }
-  ResetDone Read(wire::ResetDone::Reader in) {
-    return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, in.getDigest()};
-  }
+  ResetDone Read(wire::ResetDone::Reader in) { return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}}; }
   ResetBad Read(wire::ResetBad::Reader in) {
     return {in.getShard(), {in.getIncarnation()}, {in.getGeneration()}, Text(in.getReason(), "a reason")};
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/message.h"
+#include "common/messages/limits.h"
 #include "common/status.h"
 
 namespace capstan {
@@ -21,7 +22,7 @@ namespace capstan {
 inline constexpr std::uint32_t kProtocolMagic = 0x54535043;  // "CPST"
 inline constexpr std::uint16_t kProtocolVersion = 1;
 
-inline constexpr std::size_t kHeaderBytesMax = std::size_t{16} << 20;
+inline constexpr std::size_t kHeaderBytesMax = kFrameBytesMax;
 inline constexpr std::size_t kListEntriesMax = 65536;   // of every list; a catalog has at most kTensorsMax
 inline constexpr std::size_t kDimensionsMax = 8;        // of a tensor
 inline constexpr std::size_t kTextBytesMax = 64 << 10;  // UTF-8 without zero bytes

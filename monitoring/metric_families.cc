@@ -120,6 +120,10 @@ void Describe(const ShardMetrics& m, FamilyTable& table) {
   DescribePushes(m, table);
   table.Counters("capstan_server_payload_hash_mismatches_total", "Equal nodes of two workers with different payload.")
       .Add(m.hash_mismatches);
+  table
+      .Counters("capstan_server_slot_reports_dropped_total",
+                "Losses and metrics of slots that were too many steps ahead to wait for: their steps lack them.")
+      .Add(m.reports_dropped);
   DescribeSteps(m, table);
   DescribeLog(m, table);
   DescribeMemory(m, table);

@@ -49,6 +49,7 @@ struct alignas(64) ShardMetrics {
 
   Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
   Counter hash_mismatches;  // equal nodes from two workers with different payload
+  Counter reports_dropped;  // of slots too many steps ahead of the slowest
 
   Counter steps_applied, steps_skipped, steps_redone;
   Counter updates_applied;  // blocks that got a new version

@@ -264,7 +264,6 @@ struct ResetDone {
   shard @0 :UInt32;
   incarnation @1 :UInt64;
   generation @2 :UInt64;
-  digest @3 :UInt64;
 }
 
 struct ResetBad {
@@ -510,6 +509,7 @@ struct Fetched {
   last @5 :List(UInt64);
   payloadHash @6 :UInt64;
   failure @7 :Text;
+  arrays @8 :UInt32;
 }
 
 # ---- anybody -> anybody ---------------------------------------------------------------------------------------------

@@ -302,10 +302,10 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
   if (WorkersUpdate(options_.config.mode())) {
     verdict.next.held = parameters_.keep;
-    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), now);
     verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
+    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), verdict.next.snapshot ? now : last_snapshot_, now);
   } else {
-    verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), now);
+    verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), last_snapshot_, now);
   }
   if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
   pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
@@ -316,7 +316,8 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   ForgetBackups();
   attempt_ = 0;
   parameters_ = verdict.next;
-  last_progress_ = now;
+  NoteProgress(now);
+  if (stop_requested_) stop_since_ = now;  // the one after it has its time too
   SendPending(now, out);
 }
 
@@ -390,14 +391,29 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   if (state_ != State::kRunning || !IsShard(from, progress.shard) || progress.generation != generation_) return;
   if (progress.incarnation != running_->incarnations[progress.shard]) return;
   if (progress.clocks.size() != slot_count_) return;
+  const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slot_count_; };
+  if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return;
   ShardState& shard = shards_[progress.shard];
   shard.last_heard = now;
   shard.progress = progress;
+  const Progress::Entry* const newest = progress.reports.empty() ? nullptr : &progress.reports.back();
+  shard.reports_to = newest == nullptr ? ShardState::kAllReports : std::pair(newest->step, newest->report.slot);
   for (const Progress::Entry& entry : progress.reports) {
-    if (entry.report.slot >= slot_count_ || entry.step <= step_) continue;
+    if (entry.step <= step_) continue;
     async_reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
   }
   AdvanceClock(now, out);
+}
+
+// Whether no report of `step` is still to come, all slots having ended it. A shard sends the oldest that it holds, in
+// order: one that a later report came without has been dropped there (Shard::KeepReport), and counts as absent.
+bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const {
+  if (reports.size() == slot_count_) return true;
+  for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
+    if (reports.contains(slot)) continue;
+    if (shards_[slot % shards_.size()].reports_to < std::pair(step, slot)) return false;
+  }
+  return true;
 }
 
 // step_ is the slowest slot's clock: all slots have step_ pushes in the weights of every shard.
@@ -410,24 +426,24 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
   }
   const Step before = step_;
   while (step_.value < clock) {
-    const auto reports = async_reports_.find(step_.value + 1);
-    if (reports == async_reports_.end() || reports->second.size() < slot_count_) break;
+    const std::map<SlotIndex, SlotReport>& reports = async_reports_[step_.value + 1];
+    if (!ReportsAreIn(step_.Next(), reports)) break;
     StepRecord record;
     record.generation = generation_;
     record.step = step_;
     record.learning_rate = static_cast<double>(parameters_.learning_rate);
     record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // there is no gradient of all slots together
     std::vector<SlotReport> all;
-    for (const auto& [slot, report] : reports->second) all.push_back(report);
+    for (const auto& [slot, report] : reports) all.push_back(report);
     AddSlotReports(std::move(all), &record);
     Record(std::move(record), now);
     metrics_->steps_applied.Add(1);
-    async_reports_.erase(reports);
+    async_reports_.erase(step_.value + 1);
     step_ = step_.Next();
     parameters_ = ParametersOf(options_.config, step_, step_.value);
   }
   if (step_ != before) {
-    last_progress_ = now;
+    NoteProgress(now);
     for (const ShardState& shard : shards_) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
   }
   if (parameters_.stop && clock >= step_.value) {
@@ -492,109 +508,6 @@ void Coordinator::Tick(Instant now, Outbox* out) {
 void Coordinator::Shutdown() {
   shutting_down_ = true;
   next_ping_ = Instant{};
-}
-
-// ", gets no answer from server 1 at tcp://10.0.0.7:29601": which shards a worker cannot reach; empty when it can all.
-std::string Coordinator::UnreachableFrom(const Worker& worker) const {
-  std::string names;
-  for (ShardIndex shard : worker.missing) {
-    if (shard >= shards_.size() || !shards_[shard].hello) continue;
-    AddName(&names,
-            ShardName(shard, options_.config.cluster.shards_per_server) + " at " + shards_[shard].hello->endpoint);
-  }
-  return names.empty() ? ""
-                       : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
-}
-
-// What shards do in a Reset.
-const char* Coordinator::ResettingText() const {
-  if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
-  return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
-                                               : " (loading its snapshot and its log)";
-}
-
-std::string Coordinator::WaitingFor(Instant now) const {
-  std::string who;
-  const std::uint32_t per_server = options_.config.cluster.shards_per_server;
-  for (ShardIndex i = 0; i < shards_.size(); ++i) {
-    const ShardState& shard = shards_[i];
-    if (!shard.ahead.empty()) {
-      AddName(&who, shard.ahead);
-    } else if (!shard.hello) {
-      AddName(&who, ShardName(i, per_server) + " (never seen)");
-    } else if (now - shard.last_heard >= kShardSilence) {
-      AddName(&who, ShardName(i, per_server) + " at " + shard.hello->endpoint + " (silent for " +
-                        WholeSeconds(now - shard.last_heard) + ")");
-    }
-  }
-  for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
-    if (shards_[i].reset_done || !shards_[i].hello) continue;
-    AddName(&who, ShardName(i, per_server) + ResettingText());
-  }
-  if (AwaitsLastSnapshot()) {
-    AddMissingParts(&who);
-    return who;
-  }
-  if (std::string missing = ranks_.Missing(slot_count_, members_, now); !missing.empty()) AddName(&who, missing);
-  const std::size_t wanted = options_.config.cluster.workers;
-  if (state_ != State::kRunning && members_.size() < wanted) {
-    AddName(&who, std::to_string(wanted - members_.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
-  }
-  if (state_ == State::kRunning && AwaitsFirstWeights()) {
-    AddName(&who, WaitingForFirstWeights());
-  } else if (state_ == State::kRunning) {
-    if (members_.size() == 0) AddName(&who, "a worker (none is left)");
-    for (const auto& [session, worker] : members_.workers()) {
-      const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
-      const bool forms = WorkersUpdate(options_.config.mode()) && worker.group != GroupState::kFormed;
-      if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
-      AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
-                        std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +
-                        " ago" + UnreachableFrom(worker) + ")");
-    }
-  }
-  return who;
-}
-
-bool Coordinator::MayWait() const {
-  const bool ended = state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed;
-  return AwaitsLastSnapshot() || !(ended || stop_requested_);
-}
-
-// Whether the job has not begun.
-bool Coordinator::Gathering() const {
-  const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
-  return !recover_ || (state_ == State::kCollecting && led_astray);
-}
-
-double Coordinator::WaitLimit() const {
-  return Gathering() ? options_.config.limits.join : options_.config.limits.stall;
-}
-
-std::string Coordinator::WaitingLine(Instant now) const {
-  const Instant waited = now - last_progress_;
-  if (!MayWait() || waited < Seconds(options_.config.limits.report)) return "";
-  const std::string waiting = WaitingFor(now);
-  return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
-         (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
-}
-
-void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  if (!MayWait()) return;
-  const Instant waited = now - last_progress_;
-  if (WaitLimit() > 0 && waited >= Seconds(WaitLimit())) {
-    const std::string waiting = WaitingFor(now);
-    const char* const what = Gathering()            ? "the job did not start within "
-                             : AwaitsLastSnapshot() ? "the last snapshot was not complete after "
-                                                    : "no step was committed for ";
-    Fail(Timeout(what + WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting)),
-         out);
-  } else if (now >= next_report_) {
-    const std::string line = WaitingLine(now);
-    if (line.empty()) return;
-    next_report_ = now + Seconds(options_.config.limits.report);
-    out->Say(Severity::kWarning, line);
-  }
 }
 
 }  // namespace capstan::server

@@ -4,7 +4,8 @@
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
 // Limits: Membership::kWorkersMax workers; the shard count of the job file.
 // Fails:  the job fails, with a message that says whom it waited for, after limits.join while gathering and
-//         limits.stall without a committed step or, after the last one, without a part of the last snapshot.
+//         limits.stall without a committed step or, after the last one, without a part of the last snapshot. The
+//         first recovery after a step has that time for itself, and so has what follows it; further ones have not.
 // Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered its own term; what some
 //         shard has published is sent again verbatim, so nothing is decided twice.
 //
@@ -122,8 +123,7 @@ class Coordinator {
   View ReaderView() const;
 
  private:
-  static constexpr std::size_t kPartsMax = 4096;  // of a shard; more are not remembered
-  struct ShardState;                              // coordinator_shard.h
+  struct ShardState;  // coordinator_shard.h
 
   // The number of steps by the job file in the log; 0: the log begins here.
   std::uint64_t Replay();
@@ -150,6 +150,7 @@ class Coordinator {
   // Whether its sums are one for each segment of that shard, and those that the optimizer needs.
   bool Fits(const PrepareReport& report, ShardIndex shard) const;
   bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
+  void RefuseEarlierLife(const Hello& hello, Outbox* out) const;
   Status CheckHello(const Hello& hello) const;
   Status CheckHelloParts(const Hello& hello) const;
   std::string WhatALossCosts() const;
@@ -159,7 +160,9 @@ class Coordinator {
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
   void InstallCatalog(const CatalogRecord& record);
-  static void Remember(const SnapshotPart& part, ShardState* shard);
+  // Whether a manifest names this part: all others are of no use to a recovery.
+  bool IsNamed(const SnapshotPart& part) const;
+  void Remember(const SnapshotPart& part, ShardState* shard) const;
   void Advance(Instant now, Outbox* out);
   bool EnoughMembers(Instant now) const;
   void LeaveCollecting(Instant now, Outbox* out);
@@ -177,6 +180,7 @@ class Coordinator {
   const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
   Step StepOfShards() const;
+  void NoteProgress(Instant now);
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Who has the parts of the snapshot that generation_ begins with; kUnreachable when nobody has one.
   Result<std::vector<PartSource>> FindSources() const;
@@ -192,11 +196,15 @@ class Coordinator {
   void KeepFounder(Instant now, Outbox* out);
   std::string WaitingForFirstWeights() const;
   void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
+  Generation SnapshotsSince() const;
   bool SnapshotStepReached(Step next) const;
-  bool SnapshotDue(Step next, Instant now);
+  // `newest`: when the snapshot before it began.
+  bool SnapshotDue(Step next, Instant newest, Instant now);
   void BeginSnapshot(SnapshotId id, Instant now);
   void AdvanceSnapshots(Instant now, Outbox* out);
+  void StopWhenKept(Instant now, Outbox* out);
   void SendPins(Instant now, Outbox* out);
+  void SayLongSnapshot(Instant now, Outbox* out);
   void CommitSnapshot(Instant now, Outbox* out);
   SnapshotsKept MakeSnapshotsKept() const;
   // Adds the shards that have not written their part of the last snapshot.
@@ -208,6 +216,7 @@ class Coordinator {
   // The newest snapshot that is kept or given up.
   SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
+  bool ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const;
   void Reassign(Outbox* out);
   void DealSlots(Outbox* out);
   // Where workers update: they are a group as long as a generation lasts.
@@ -224,7 +233,7 @@ class Coordinator {
   void LeaveOutLateMembers(Instant now, Outbox* out);
   void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
   // Whether the version that `step` makes is to be given to the shards.
-  bool KeepDue(Step step, Instant now);
+  bool KeepDue(Step step, Instant newest_snapshot, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
   bool IsSlow(const Worker& worker, Instant now, Instant limit) const;
   bool HasDoneStep(const Worker& worker) const;
@@ -244,10 +253,12 @@ class Coordinator {
   void CheckDeadlines(Instant now, Outbox* out);
   // "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while that is not worth a word.
   std::string WaitingLine(Instant now) const;
+  std::string AttemptsText() const;
   // Whether somebody is to be waited for at all, and how long at most; 0: for ever.
   bool MayWait() const;
   bool Gathering() const;
   double WaitLimit() const;
+  double ArrivalSeconds() const;
   void Record(StepRecord record, Instant now);
   std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
   static Instant Seconds(double seconds);
@@ -308,6 +319,7 @@ class Coordinator {
   std::optional<Generation> overruled_;  // what shards ahead of the log have seen is left behind; their newest
   SnapshotId given_up_;                  // the newest that could not be written
   Instant last_snapshot_{};  // when the newest one began that exists, or was given up: what is lost on the way is due
+  Instant snapshot_took_{};  // the newest one that exists
   bool last_snapshot_failed_ = false;
   bool stop_requested_ = false;
   Instant stop_since_{};
@@ -315,8 +327,13 @@ class Coordinator {
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
-  Instant first_prepared_{};          // of step_
-  std::vector<double> step_seconds_;  // of the newest steps, as a ring
+  struct Attempts {
+    std::uint32_t recoveries = 0, groups = 0;  // generations begun
+    bool has_time = true;                      // the newest one is the first of its kind
+    std::string cause;                         // of the newest one, for people
+  } attempts_;                                 // since a step was committed
+  Instant first_prepared_{};                   // of step_
+  std::vector<double> step_seconds_;           // of the newest steps, as a ring
   std::size_t next_step_second_ = 0;
   Backoff pending_backoff_, reset_backoff_, pin_backoff_;
 };

@@ -48,6 +48,7 @@ void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
   const bool back = regroup_->recovery == Recovery::kGoBack;
   const Step lost = step_;
   const std::string reason = std::move(regroup_->reason);
+  attempts_.cause = reason;
   StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
   const std::string next = "generation " + std::to_string(generation_.value);
   if (!back) {
@@ -144,9 +145,10 @@ void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* ou
   SendViews(out);
 }
 
-bool Coordinator::KeepDue(Step step, Instant now) {
+bool Coordinator::KeepDue(Step step, Instant newest_snapshot, Instant now) {
   if (!WorkersUpdate(options_.config.mode())) return false;
-  return step.Next().value >= options_.config.steps() || stop_requested_ || SnapshotDue(step.Next(), now);
+  return step.Next().value >= options_.config.steps() || stop_requested_ ||
+         SnapshotDue(step.Next(), newest_snapshot, now);
 }
 
 }  // namespace capstan::server

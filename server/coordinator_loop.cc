@@ -218,7 +218,8 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
 Status CoordinatorLoop::BeginFinalWeights() {
   const std::string path = options_.run_dir + "/final.safetensors";
   return room_->Write(path, [&] {
-    auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), path, transport_.get(), Now());
+    auto reader = FinalWeights::Create(core_->ReaderView(), core_->catalog(), path, options_.coordinator.config.limits,
+                                       transport_.get(), Now());
     if (reader.ok()) final_weights_ = std::move(reader).value();
     return reader.status();
   });

@@ -46,6 +46,8 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   }
   const bool had_begun = state_ == State::kRunning || state_ == State::kFinished;
   if (had_begun && !regroups && !setback_ && !AwaitsFirstWeights()) setback_ = Setback{last_progress_, step_};
+  if (state_ != State::kCollecting) attempts_.has_time = (regroups ? attempts_.groups : attempts_.recoveries)++ == 0;
+  if (!regroups && attempts_.has_time) last_progress_ = now;
   state_ = State::kResetting;
   generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
   const Generation history = goes_on ? recover_->history : generation_;
@@ -60,12 +62,12 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
   } else if (WorkersUpdate(options_.config.mode())) {
     snapshot_.reset();
-    recover_->parameters.keep = KeepDue(Step{recover_->snapshot.version.value}, now);
+    recover_->parameters.keep = KeepDue(Step{recover_->snapshot.version.value}, last_snapshot_, now);
   }
   running_.reset();
   founder_.reset();
   pending_.reset();
-  snapshot_.reset();
+  if (!regroups || AwaitsFirstWeights()) snapshot_.reset();  // else no shard is lost, and all go on writing
   async_reports_.clear();
   Append(*recover_);
   for (ShardState& shard : shards_) {
@@ -98,6 +100,13 @@ void Coordinator::SayRecovered(Instant now, Outbox* out) {
                (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
 
+// Generations that come and go are no progress: a job whose shards or workers are lost again and again, or whose group
+// can never form, ends too.
+void Coordinator::NoteProgress(Instant now) {
+  last_progress_ = now;
+  attempts_ = {};
+}
+
 // How far a history that goes on has been counted: the coordinator before, or shards that live on, may know more than
 // the snapshot.
 Step Coordinator::StepOfShards() const {
@@ -112,6 +121,7 @@ Step Coordinator::StepOfShards() const {
 // The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
 // history cannot go on, that snapshot is tried alone first.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
+  attempts_.cause = reason;
   if (GoingOn() && WorkersUpdate(options_.config.mode())) {  // a shard was lost as well
     out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
@@ -182,7 +192,9 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
     if (regrouped && step_.value > 0) shard.committed = Step{step_.value - 1};
   }
   attempt_ = 0;
-  last_progress_ = last_commit_ = now;
+  pin_backoff_.Restart();
+  last_commit_ = now;
+  if (attempts_.has_time) last_progress_ = now;
   out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
                                 ", " + Count(slot_count_, "slot"));
   SayRecovered(now, out);

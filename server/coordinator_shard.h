@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/messages/hello.h"
@@ -24,7 +25,10 @@ struct Coordinator::ShardState {
   std::optional<Prepared> prepared;  // of step_ or the next
   std::optional<Step> committed;     // newest step it has published
   std::optional<Progress> progress;
-  std::vector<SnapshotPart> parts;  // all that this life was ever heard to have: what is kept does not go away
+  // Without global steps: the reports that it has are here, those of steps and slots up to this one.
+  std::pair<Step, SlotIndex> reports_to;
+  static constexpr std::pair kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
+  std::vector<SnapshotPart> parts;  // those of manifests that this life has: what is kept does not go away
   std::string ahead;                // what it was told that is not in our log
   PeerId rival;                     // another process that claims this index
   Instant rival_since{};
@@ -34,6 +38,7 @@ struct Coordinator::PendingSnapshot {
   SnapshotId id;
   std::vector<std::optional<SnapshotDone>> parts;  // by shard
   Instant since{};
+  Instant next_line{};  // for people, while it lasts
 };
 
 }  // namespace capstan::server

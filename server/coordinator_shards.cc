@@ -123,15 +123,28 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
   }
   if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else: late, from before
   // It has our job's directory, which one process at a time can hold: the one before is dead.
-  if (!hello.job.IsNull()) return hello.incarnation > shard->hello->incarnation;
-  if (now - shard->last_heard < kShardSilence) {  // the regular Ping will tell whether the first one lives
-    if (shard->rival != from) {
-      shard->rival = from;
-      shard->rival_since = now;
-    }
-    return false;
+  const bool owns = !hello.job.IsNull() || now - shard->last_heard >= kShardSilence;
+  if (owns && hello.incarnation > shard->hello->incarnation) return true;
+  if (shard->rival != from) {  // the regular Ping will tell whether the first one lives
+    shard->rival = from;
+    shard->rival_since = now;
+  } else if (owns && now - shard->rival_since >= kShardSilence) {
+    RefuseEarlierLife(hello, out);
+    shard->rival = {};
   }
-  return hello.incarnation > shard->hello->incarnation;
+  return false;
+}
+
+// One that says Hello again and again is no late message of a life that is over.
+void Coordinator::RefuseEarlierLife(const Hello& hello, Outbox* out) const {
+  const Hello& known = *shards_[hello.shard].hello;
+  const std::string why = ShardName(hello.shard, options_.config.cluster.shards_per_server) + " at " + hello.endpoint +
+                          " begins with life " + std::to_string(hello.incarnation.value) + ", which is not above " +
+                          std::to_string(known.incarnation.value) + ", the life before it at " + known.endpoint +
+                          ": its directory is new or an old copy, and the clock of its machine is behind; set the "
+                          "clock, and start it again";
+  out->Say(Severity::kWarning, why);
+  RefuseTo(shards_[hello.shard].rival, Code::kRefused, why, out, hello.incarnation);
 }
 
 std::string Coordinator::WhatALossCosts() const {
@@ -170,8 +183,8 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   }
   const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
   if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
-    out->Say(Severity::kWarning, ShardName(hello.shard, options_.config.cluster.shards_per_server) +
-                                     " was lost and came back" + WhatALossCosts());
+    attempts_.cause = ShardName(hello.shard, options_.config.cluster.shards_per_server) + " was lost and came back";
+    out->Say(Severity::kWarning, attempts_.cause + WhatALossCosts());
     StartRecovery(Recovery::kGoOn, now, out);
   }
   Advance(now, out);

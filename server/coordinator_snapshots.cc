@@ -15,7 +15,8 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it
+constexpr Instant kLongSnapshot = std::chrono::seconds(60);     // then people hear of it, and again at twice the time
+constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it, or for a step
 
 }  // namespace
 
@@ -30,10 +31,10 @@ bool Coordinator::SnapshotStepReached(Step next) const {
 }
 
 // Whether the version that step `next` begins with is to be kept.
-bool Coordinator::SnapshotDue(Step next, Instant now) {
+bool Coordinator::SnapshotDue(Step next, Instant newest, Instant now) {
   const SnapshotSection& wanted = options_.config.snapshot;
   const bool by_step = SnapshotStepReached(next);
-  const bool by_time = wanted.every_seconds > 0 && now - last_snapshot_ >= Seconds(wanted.every_seconds);
+  const bool by_time = wanted.every_seconds > 0 && now - newest >= Seconds(wanted.every_seconds);
   if (next.value == recover_->snapshot.version.value) return false;  // that is where it came from
   if (!snapshot_) return by_step || by_time;
   if (by_step && HasGlobalSteps(options_.config.mode())) metrics_->snapshots_passed_over.Add(1);
@@ -42,14 +43,21 @@ bool Coordinator::SnapshotDue(Step next, Instant now) {
 
 void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
   snapshot_ = std::make_unique<PendingSnapshot>(
-      PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now});
+      PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now, now + kLongSnapshot});
   pin_backoff_.Restart();
   pin_backoff_.Sent(now);  // a Commit asks first
 }
 
 bool Coordinator::SnapshotsSettled() const {
+  const SnapshotId settled = Settled();
   return !options_.config.snapshot.enabled() || AwaitsFirstWeights() || last_snapshot_failed_ || !running_ ||
-         Settled() >= SnapshotId{generation_, Version{step_.value}};
+         (settled.generation >= SnapshotsSince() && settled.version.value >= step_.value);
+}
+
+// The first generation whose snapshots are of the present weights. Where workers update, a version is the same for as
+// long as the history lasts.
+Generation Coordinator::SnapshotsSince() const {
+  return WorkersUpdate(options_.config.mode()) ? history() : generation_;
 }
 
 bool Coordinator::AwaitsLastSnapshot() const {
@@ -70,20 +78,46 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
     const bool first = AwaitsFirstWeights() && !stop_requested_;
     const bool still = by_slot || ended || first || (stop_requested_ && AllCommitted());
     const bool last = (ended || stop_requested_) && parameters_.held && !SnapshotsSettled();
-    const bool wanted = last || (!ended && !stop_requested_ && (first || (by_slot && SnapshotDue(step_, now))));
+    const bool wanted =
+        last || (!ended && !stop_requested_ && (first || (by_slot && SnapshotDue(step_, last_snapshot_, now))));
     const SnapshotId id{generation_, Version{step_.value}};
     if (!snapshot_ && still && wanted && id > Settled()) {
       BeginSnapshot(id, now);
       pin_backoff_.Restart();
     }
     if (snapshot_) SendPins(now, out);
+    if (snapshot_) SayLongSnapshot(now, out);
   }
-  if (!stop_requested_ || state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed) return;
-  const bool late = now - stop_since_ >= kLastSnapshotMax;
-  if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(kLastSnapshotMax));
-  const bool kept = parameters_.held && SnapshotsSettled();
-  const bool nobody = !parameters_.held && !options_.config.snapshot.enabled();
-  if (late || state_ != State::kRunning || kept || nobody) state_ = State::kStopped;
+  if (stop_requested_ && (state_ == State::kCollecting || state_ == State::kResetting || state_ == State::kRunning)) {
+    StopWhenKept(now, out);
+  }
+}
+
+// What a stop waits for: the last snapshot and, where the workers alone have the version, the steps that give it to the
+// shards, also when another group has to make them.
+void Coordinator::StopWhenKept(Instant now, Outbox* out) {
+  const Instant limit = std::max({kLastSnapshotMax, SlowAfter(), 2 * snapshot_took_});
+  const bool late = now - stop_since_ >= limit;
+  if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(limit));
+  const bool kept = state_ == State::kRunning && parameters_.held && SnapshotsSettled();
+  const bool no_workers = members_.size() == 0 && now - started_ >= lease();
+  const bool nobody = !parameters_.held && (no_workers || !options_.config.snapshot.enabled());
+  const bool regroups = state_ == State::kResetting && GoingOn() && WorkersUpdate(options_.config.mode());
+  if (late || kept || nobody || (state_ != State::kRunning && !regroups)) state_ = State::kStopped;
+}
+
+// No other snapshot begins while this one lasts, so a disk that hangs must not go unseen.
+void Coordinator::SayLongSnapshot(Instant now, Outbox* out) {
+  if (now < snapshot_->next_line) return;
+  const Instant lasts = now - snapshot_->since;
+  snapshot_->next_line = now + lasts;
+  std::string missing;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    if (!snapshot_->parts[i]) AddName(&missing, ShardName(i, options_.config.cluster.shards_per_server));
+  }
+  out->Say(Severity::kWarning, "the snapshot of version " + std::to_string(snapshot_->id.version.value) +
+                                   " has been written for " + WholeSeconds(lasts) + "; it waits for " + missing +
+                                   ", and no other one is taken meanwhile");
 }
 
 // Asks the shards whose part is missing: for versions that no Commit asked for, and where an answer was lost.
@@ -100,7 +134,8 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   if (!runs || !IsShard(from, done.shard)) return;
   // Said to a coordinator before us, which may have had the part deleted since.
   if (done.term != term_) return;
-  if (done.generation != generation_ || done.incarnation != running_->incarnations[done.shard]) return;
+  if (done.generation < SnapshotsSince() || done.generation > generation_) return;
+  if (done.incarnation != running_->incarnations[done.shard]) return;
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;
   const SnapshotId id{done.generation, done.version};
@@ -127,7 +162,6 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   }
   if (state_ == State::kFinished && !snapshot_->parts[done.shard]) last_progress_ = now;
   snapshot_->parts[done.shard] = done;
-  Remember({id, done.shard, done.digest}, &shard);
   const auto& parts = snapshot_->parts;
   if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); })) {
     CommitSnapshot(now, out);
@@ -153,21 +187,36 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   metrics_->snapshot_version.Set(static_cast<double>(manifest.id.version.value));
   metrics_->snapshots_taken.Add(1);
   last_snapshot_ = snapshot_->since;
+  snapshot_took_ = now - snapshot_->since;
   snapshot_.reset();
   last_snapshot_failed_ = false;
   Append(manifest);
   if (state_ == State::kFailed) return;
-  if (AwaitsFirstWeights()) last_progress_ = last_commit_ = now;  // the job begins now
+  if (AwaitsFirstWeights()) {  // the job begins now
+    NoteProgress(now);
+    last_commit_ = now;
+  }
   out->Say(Severity::kInfo,
            "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
   manifests_.push_back(std::move(manifest));
   DropOldManifests(options_.config.snapshot.keep, &manifests_);
-  for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+  const ManifestRecord& newest = manifests_.back();
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    std::erase_if(shards_[i].parts, [&](const SnapshotPart& part) { return !IsNamed(part); });
+    Remember({newest.id, i, newest.digests[i]}, &shards_[i]);
+    out->Send(shards_[i].peer, MakeSnapshotsKept());
+  }
 }
 
-void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) {
+bool Coordinator::IsNamed(const SnapshotPart& part) const {
+  return std::any_of(manifests_.begin(), manifests_.end(), [&](const ManifestRecord& manifest) {
+    return manifest.id == part.id && part.part < manifest.digests.size() && manifest.digests[part.part] == part.digest;
+  });
+}
+
+void Coordinator::Remember(const SnapshotPart& part, ShardState* shard) const {
   const bool known = std::find(shard->parts.begin(), shard->parts.end(), part) != shard->parts.end();
-  if (!known && shard->parts.size() < kPartsMax) shard->parts.push_back(part);
+  if (!known && IsNamed(part)) shard->parts.push_back(part);
 }
 
 void Coordinator::AddMissingParts(std::string* names) const {

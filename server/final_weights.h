@@ -2,7 +2,8 @@
 //
 // Kind:   owned by the coordinator loop's thread.
 // Limits: no block is kept: each goes to its place in the file as it arrives.
-// Fails:  outcome() says which shard stopped answering, or why the file cannot be written.
+// Fails:  outcome() says that the shards stopped answering, for limits.stall, or why the file cannot be written. A shard
+//         that is lost and comes back takes the job back instead: the coordinator ends this.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/limits_section.h"
 #include "common/safetensors.h"
 #include "common/transport.h"
 #include "common/weights_reader.h"
@@ -22,11 +24,9 @@ namespace capstan::server {
 
 class FinalWeights {
  public:
-  static constexpr Instant kSilenceMax = std::chrono::seconds(30);
-
   // `view`: of a finished job; `catalog` and `transport` outlive this.
   static Result<std::unique_ptr<FinalWeights>> Create(const View& view, const Catalog* catalog, std::string path,
-                                                      Transport* transport, Instant now);
+                                                      const LimitsSection& limits, Transport* transport, Instant now);
   ~FinalWeights();
   FinalWeights(const FinalWeights&) = delete;
   FinalWeights& operator=(const FinalWeights&) = delete;
@@ -38,13 +38,17 @@ class FinalWeights {
   const std::optional<Status>& outcome() const { return outcome_; }
 
  private:
-  FinalWeights(SafetensorsWriter writer, Transport* transport) : writer_(std::move(writer)), transport_(transport) {}
+  FinalWeights(SafetensorsWriter writer, const LimitsSection& limits, Transport* transport)
+      : limits_(limits), writer_(std::move(writer)), transport_(transport) {}
 
+  void Wait(Instant now, Outbox* out);
+
+  const LimitsSection limits_;
   SafetensorsWriter writer_;
   Transport* const transport_;
   std::unique_ptr<WeightsReader> reader_;
   std::size_t missing_ = 0;
-  Instant last_arrival_{};
+  Instant last_arrival_{}, last_tick_{}, next_line_{};
   std::optional<Status> outcome_;
 };
 

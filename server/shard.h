@@ -3,7 +3,7 @@
 // Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
 // Limits: kWaitingPullsMax pulls parked, one per peer; kAheadMax tentative blocks on their way to each.
 //         Pushes beyond the credit window are not staged. What waits for its place in the log is bounded by
-//         log_bytes_max and log_records_max.
+//         log_bytes_max and log_records_max, what waits to be counted by reports_max.
 // Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
 //         CHECKs only on our own bugs.
 // Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
@@ -94,6 +94,7 @@ class Shard {
   void Handle(LogResult result, Instant now, Outbox* out);
 
   bool serving() const { return store_ != nullptr && load_ == nullptr; }
+  bool loading() const { return load_ != nullptr; }
   bool shut_down() const { return shut_down_; }
   // Why the coordinator wants none of it; ok while it has not said so.
   const Status& refusal() const { return refusal_; }
@@ -157,6 +158,9 @@ class Shard {
   void On(const Pin& pin, Instant now, Outbox* out);
   void On(const SnapshotsKept& kept, Instant now, Outbox* out);
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
+  bool IsOfHistory(SnapshotId id) const;
+  SnapshotId NewestKeptHere() const;
+  bool IsSame(SnapshotId begun, SnapshotId asked) const;
   SnapshotImage MakeImage(SnapshotId id) const;
   SnapshotDone NoSnapshot(SnapshotId id, std::string why) const;
   void SendSnapshotDone(Instant now, Outbox* out);
@@ -196,6 +200,7 @@ class Shard {
   void StagePush(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void ApplyPush(const PushRecord& push);
   void ApplyEnd(const EndRecord& end);
+  void KeepReport(Step step, const SlotReport& report);
   PushRecord RecordOf(const Push& push, const Slice& payload) const;
   void EndAsync(PeerId from, const EndSlot& end, Outbox* out);
 
@@ -274,7 +279,7 @@ class Shard {
     std::shared_ptr<std::atomic<bool>> cancelled;
   };
   std::optional<Writing> writing_;
-  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest of this generation
+  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest of this history
   bool snapshot_settled_ = false;                // the coordinator has taken note of it
   std::size_t peer_reads_ = 0;                   // under way
   FirstWeights first_weights_;
@@ -292,8 +297,7 @@ class Shard {
 
   Term term_;
   Generation generation_;
-  std::uint64_t reset_digest_ = 0;  // of the state that generation_ began with
-  Version version_;                 // published; the step under way has the same number
+  Version version_;  // published; the step under way has the same number
   SlotIndex slot_count_ = 0;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BlockStore> store_;

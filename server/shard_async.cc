@@ -35,8 +35,17 @@ void Shard::ApplyPush(const PushRecord& push) {
 
 void Shard::ApplyEnd(const EndRecord& end) {
   ended_[end.report.slot] = end.step.value;
-  async_reports_.try_emplace({end.step.value, end.report.slot}, end.report);
+  KeepReport(end.step, end.report);
   progress_changed_ = true;
+}
+
+// Slots may be any number of steps apart, and the coordinator counts in order: the newest report is needed last, and is
+// dropped where there are too many. Its step is counted without it.
+void Shard::KeepReport(Step step, const SlotReport& report) {
+  async_reports_.try_emplace({step.value, report.slot}, report);
+  if (async_reports_.size() <= std::max(options_.reports_max, home_slot_count())) return;
+  async_reports_.erase(std::prev(async_reports_.end()));
+  metrics_->reports_dropped.Add(1);
 }
 
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {

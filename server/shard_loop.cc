@@ -145,6 +145,7 @@ void ShardLoop::CountBatch(int messages) {
 void ShardLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   SendOut();
+  if (!core_->loading()) LeaveNeighbours();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   const Result<std::string> waiting = watch_->Look(now);
   if (!waiting.ok()) {
@@ -199,6 +200,12 @@ PeerId ShardLoop::ConnectTo(const std::string& endpoint) {
   if (!peer.ok()) return {};
   neighbours_[endpoint] = *peer;
   return *peer;
+}
+
+// A connection costs sockets, also to a place where nobody is any more.
+void ShardLoop::LeaveNeighbours() {
+  for (const auto& [endpoint, peer] : neighbours_) transport_->Disconnect(peer);
+  neighbours_.clear();
 }
 
 bool ShardLoop::Over() const { return stop_requested_.load() || core_->shut_down() || !outcome_.ok(); }

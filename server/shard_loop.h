@@ -77,6 +77,7 @@ class ShardLoop {
   void SubmitWork();
   Result<ShardLife> BeginLife();
   PeerId ConnectTo(const std::string& endpoint);
+  void LeaveNeighbours();
   bool Over() const;
 
   ShardLoopOptions options_;
@@ -90,7 +91,7 @@ class ShardLoop {
   std::deque<DiskWork> disk_work_;            // not yet taken by disk_
   std::unique_ptr<PushLogThread> log_;        // none where nothing is logged
   std::deque<LogWork> log_work_;              // not yet taken by log_
-  std::map<std::string, PeerId> neighbours_;  // other shards, by endpoint
+  std::map<std::string, PeerId> neighbours_;  // other shards, by endpoint, while a snapshot is loaded from them
   std::unique_ptr<ShardTimes> times_;
   PeerId coordinator_;
   std::string endpoint_;

@@ -10,6 +10,7 @@
 
 #include "common/catalog.h"
 #include "common/job/mode.h"
+#include "common/messages/limits.h"
 #include "common/messages/snapshot_id.h"
 #include "common/types.h"
 #include "server/storage/shard_life.h"
@@ -35,6 +36,8 @@ struct ShardOptions {
   Acknowledge acknowledge = Acknowledge::kReceived;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log
   std::size_t log_records_max = std::size_t{1} << 16;
+  // Slots' reports that wait until the coordinator counts their steps; there is room for those of one step in any case.
+  std::size_t reports_max = 2 * kSlotsMax;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
   ShardLife life;                               // what its directory remembers; the incarnation is in it already
   std::vector<SnapshotPart> parts;              // in its directory

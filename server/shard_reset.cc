@@ -113,7 +113,6 @@ void Shard::FinishReset(Instant now, Outbox* out) {
   }
   if (!life_remembered_ || !log_ready_) return;
   load_.reset();
-  reset_digest_ = store_->Digest();
   metrics_->parameter_bytes.Set(store_->parameter_bytes());
   metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
   metrics_->generation.Set(static_cast<double>(generation_.value));
@@ -123,7 +122,7 @@ void Shard::FinishReset(Instant now, Outbox* out) {
 }
 
 void Shard::SendResetDone(Outbox* out) {
-  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_, reset_digest_});
+  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_});
 }
 
 void Shard::FailReset(const std::string& reason, Outbox* out) {
@@ -154,8 +153,10 @@ void Shard::GoOn(const Reset& reset) {
   generation_ = reset.generation;
   going_on_ = true;
   RememberLifeNow(reset);
-  if (writing_) writing_->cancelled->store(true);
-  snapshot_done_.reset();
+  if (Durable() || !first_weights_.kept()) {  // else the coordinator still wants what is being written
+    if (writing_) writing_->cancelled->store(true);
+    snapshot_done_.reset();
+  }
   if (!reset.snapshot.IsNone()) first_weights_.Keep();  // the word of it may have been lost
   parked_.clear();
   answered_.clear();
@@ -170,7 +171,6 @@ void Shard::GoOn(const Reset& reset) {
   }
   progress_changed_ = true;
   prepared_backoff_.Restart();
-  reset_digest_ = store_->Digest();
   metrics_->generation.Set(static_cast<double>(generation_.value));
 }
 
@@ -188,7 +188,7 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
     }
     for (const StepReport& entry : header.reports) {
       if (entry.report.slot % options_.shard_count != options_.shard) continue;
-      async_reports_.try_emplace({entry.step.value, entry.report.slot}, entry.report);
+      KeepReport(entry.step, entry.report);
     }
   }
 }

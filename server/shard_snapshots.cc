@@ -31,10 +31,17 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   if (!serving() || pin.generation != generation_) return;
   if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is on its way
   const SnapshotId id{generation_, pin.version};
-  const bool begun = (writing_ && writing_->id == id) || (snapshot_done_ && IdOf(*snapshot_done_) == id);
+  const bool begun = (writing_ && IsSame(writing_->id, id)) || (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id));
   if (first_weights_.kept() || begun) return PinSnapshot(id, now, out);
   first_pin_waits_ = true;
   PinFirstWeights(now, out);
+}
+
+// Whether `id` was begun in the present history, which has one version of each number.
+bool Shard::IsOfHistory(SnapshotId id) const { return id.generation >= history_ && id.generation <= generation_; }
+
+bool Shard::IsSame(SnapshotId begun, SnapshotId asked) const {
+  return IsOfHistory(begun) && begun.version == asked.version;
 }
 
 SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
@@ -42,8 +49,8 @@ SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
 }
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
-  if (writing_ && writing_->id == id) return;
-  if (snapshot_done_ && id == IdOf(*snapshot_done_)) return SendSnapshotDone(now, out);  // the answer may be lost
+  if (writing_ && IsSame(writing_->id, id)) return;
+  if (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id)) return SendSnapshotDone(now, out);  // the answer may be lost
   if (id.version < version_ || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
     return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
   }
@@ -94,6 +101,15 @@ void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   out->Send(options_.coordinator, *snapshot_done_);
 }
 
+// What this shard can go back to: it stays, whatever a coordinator says that has an older log, or is none.
+SnapshotId Shard::NewestKeptHere() const {
+  SnapshotId newest;
+  for (const SnapshotPart& part : parts_) {
+    if (part.id <= life_.newest_kept) newest = std::max(newest, part.id);
+  }
+  return newest;
+}
+
 void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
   if (message.generation != generation_) return;
   if (!message.kept.empty()) FirstWeightsAreKept(now, out);
@@ -107,11 +123,12 @@ void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
     life_.newest_kept = message.kept.back();
     work_.push_back(RememberLife{life_});
   }
+  const SnapshotId newest = NewestKeptHere();
   std::vector<SnapshotPart> gone;
   std::erase_if(parts_, [&](const SnapshotPart& part) {
-    const bool kept = std::find(message.kept.begin(), message.kept.end(), part.id) != message.kept.end();
-    const bool newer =
-        part.id.generation == generation_ && part.id > message.settled;  // its manifest may be on its way
+    const bool kept =
+        part.id == newest || std::find(message.kept.begin(), message.kept.end(), part.id) != message.kept.end();
+    const bool newer = IsOfHistory(part.id) && part.id > message.settled;  // its manifest may be on its way
     if (!kept && !newer) gone.push_back(part);
     return !kept && !newer;
   });
@@ -156,7 +173,7 @@ void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
   const bool cancelled = writing_ && writing_->id == result.id && writing_->cancelled->load();
   if (writing_ && writing_->id == result.id) writing_.reset();
   if (result.status.ok()) parts_.push_back({result.id, options_.shard, result.digest});
-  if (cancelled || result.id.generation != generation_) return PinFirstWeights(now, out);
+  if (cancelled || !IsOfHistory(result.id)) return PinFirstWeights(now, out);
   SnapshotDone done{options_.shard,       options_.incarnation, term_,
                     result.id.generation, result.id.version,    result.parameters,
                     result.digest,        result.bytes,         {}};
@@ -175,9 +192,10 @@ void Shard::On(PeerRead result, Instant, Outbox* out) {
     fetched.part = result.wanted.part;
     fetched.block = result.wanted.block;
     fetched.array = array;
+    fetched.arrays = static_cast<std::uint32_t>(result.arrays.size());
     fetched.updates = result.entry.updates;
     fetched.last = result.entry.last;
-    fetched.payload_hash = result.entry.hashes[array];
+    fetched.payload_hash = result.hashes[array];
     out->Send(result.peer, std::move(fetched), std::move(result.arrays[array]));
   }
 }

@@ -136,10 +136,9 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged on the way: it is asked for again
   const Fetching fetching = found->second;
   if (fetched.block == kFetchHeader) {
-    const std::string_view text(reinterpret_cast<const char*>(payload.data), payload.size);
-    Result<SnapshotHeader> header = DecodeSnapshotHeader(text);
-    if (!header.ok()) return Fail(header.status());
-    if (Status status = TakeHeader(std::move(*header), part); !status.ok()) return Fail(std::move(status));
+    const Result<bool> whole = TakeHeaderPiece(fetched, payload);
+    if (!whole.ok()) return Fail(whole.status());
+    if (!*whole) return parts_[part].line.News(now);
     --headers_left_;
     for (std::size_t i = 0; i < options_.targets.size(); ++i) {
       const BlockIndex block = options_.targets[i].block;
@@ -153,6 +152,26 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   parts_[part].line.Answered(fetching.sent, now);
   fetching_.erase(found);
   FetchMore(part, now, out);
+}
+
+// Whether it was the last one missing.
+Result<bool> SnapshotLoad::TakeHeaderPiece(const Fetched& fetched, const Slice& payload) {
+  if (fetched.array >= fetched.arrays || fetched.arrays > kPartHeaderBytesMax / kHeaderPieceBytes ||
+      payload.size == 0 || payload.size > kHeaderPieceBytes) {
+    return Corrupt(Name(fetched.snapshot, fetched.part) + " comes in pieces that cannot be");
+  }
+  std::vector<std::string>& pieces = header_pieces_[fetched.part];
+  if (pieces.size() != fetched.arrays) pieces.assign(fetched.arrays, "");
+  pieces[fetched.array].assign(reinterpret_cast<const char*>(payload.data), payload.size);
+  std::string bytes;
+  for (const std::string& piece : pieces) {
+    if (piece.empty()) return false;
+    bytes += piece;
+  }
+  header_pieces_.erase(fetched.part);
+  CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, DecodeSnapshotHeader(bytes));
+  CAPSTAN_RETURN_IF_ERROR(TakeHeader(std::move(header), fetched.part));
+  return true;
 }
 
 Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching) {

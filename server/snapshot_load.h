@@ -77,6 +77,7 @@ class SnapshotLoad {
   bool IsLocal(ShardIndex part) const;
   Status CheckHeader(const SnapshotHeader& header, ShardIndex part) const;
   Status TakeHeader(SnapshotHeader header, ShardIndex part);
+  Result<bool> TakeHeaderPiece(const Fetched& fetched, const Slice& payload);
   Status TakeArray(const Fetched& fetched, const Slice& payload, Fetching* fetching);
   void FetchMore(ShardIndex first, Instant now, Outbox* out);
   void Send(ShardIndex part, BlockIndex block, Fetching fetching, Instant now, Outbox* out);
@@ -87,7 +88,8 @@ class SnapshotLoad {
 
   Options options_;
   Status failure_;
-  std::vector<SnapshotHeader> headers_;  // by part; part_count 0 until it is here
+  std::vector<SnapshotHeader> headers_;                           // by part; part_count 0 until it is here
+  std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // of headers under way; empty: not here yet
   std::vector<Part> parts_;
   std::size_t headers_left_ = 0;  // from others
   bool local_pending_ = false;

@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// Payload: one array of the block: its weights, or one of the optimizer's states.
+// Payload: one array of the block: its weights, or one of the optimizer's states. Or one piece of the part's header.
 struct Fetched {
   SnapshotId snapshot;
   ShardIndex part = 0;
@@ -21,7 +21,8 @@ struct Fetched {
   std::uint64_t updates = 0;
   std::vector<std::uint64_t> last;  // per slot, newest sequence number applied
   std::uint64_t payload_hash = 0;
-  std::string failure;  // not empty: why there is no payload
+  std::string failure;       // not empty: why there is no payload
+  std::uint32_t arrays = 0;  // of the block, or pieces of the header
 };
 
 }  // namespace capstan

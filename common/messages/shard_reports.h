@@ -23,7 +23,6 @@ struct ResetDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
-  std::uint64_t digest = 0;  // of the state served
 };
 
 struct ResetBad {  // the snapshot asked for cannot be served

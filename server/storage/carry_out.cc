@@ -85,15 +85,23 @@ Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header
   }
   result->entry = *entry;
   result->arrays = std::move(arrays);
+  result->hashes.assign(entry->hashes.begin(), entry->hashes.begin() + header.array_count);
+  return {};
+}
+
+Status EncodeForPeer(const SnapshotHeader& header, PeerRead* result) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, EncodeSnapshotHeader(header));
+  for (std::size_t at = 0; at < bytes.size(); at += kHeaderPieceBytes) {
+    result->arrays.push_back(SliceOf(bytes.substr(at, kHeaderPieceBytes)));
+    result->hashes.push_back(Hash64(result->arrays.back().bytes()));
+  }
   return {};
 }
 
 Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
   CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->wanted.snapshot, result->wanted.part));
   if (result->wanted.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
-  result->arrays.push_back(SliceOf(EncodeSnapshotHeader(header)));
-  result->entry.hashes[0] = Hash64(result->arrays[0].bytes());
-  return {};
+  return EncodeForPeer(header, result);
 }
 
 DiskResult Do(ReadForPeer work, SnapshotStore* store) {

@@ -176,19 +176,24 @@ Status CheckLogHeader(std::string_view text) {
   return {};
 }
 
-Result<std::string> EncodeLogRecord(const LogRecord& record) {
-  try {
-    return std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);
-  } catch (const std::exception& failure) {  // of the JSON library: a text that is not UTF-8
-    return Invalid(std::string("a record cannot be written down: ") + failure.what());
-  }
-}
-
 Result<LogRecord> DecodeLogRecord(std::string_view json) {
   try {
     return Decode(json);
   } catch (const std::exception& failure) {
     return Corrupt(std::string("a malformed record: ") + failure.what());
+  }
+}
+
+// It is read back: no bound of the reader can be missing here.
+Result<std::string> EncodeLogRecord(const LogRecord& record) {
+  try {
+    std::string text = std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);
+    if (const Status status = DecodeLogRecord(text).status(); !status.ok()) {
+      return Invalid("a record cannot be written down so that it can be read: " + status.message());
+    }
+    return text;
+  } catch (const std::exception& failure) {  // of the JSON library: a text that is not UTF-8
+    return Invalid(std::string("a record cannot be written down: ") + failure.what());
   }
 }
 

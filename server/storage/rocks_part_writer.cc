@@ -131,9 +131,10 @@ Status WriteRanges(std::vector<BlockRangeWriter>* writers) {
 }
 
 Status WriteHeader(const std::string& path, const rocksdb::Options& options, const SnapshotHeader& header) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string bytes, EncodeSnapshotHeader(header));
   rocksdb::SstFileWriter file(rocksdb::EnvOptions(options), options);
   CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Open(path), path));
-  CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Put(HeaderKey(), EncodeSnapshotHeader(header)), path));
+  CAPSTAN_RETURN_IF_ERROR(FromRocks(file.Put(HeaderKey(), bytes), path));
   return FromRocks(file.Finish(), path);
 }
 

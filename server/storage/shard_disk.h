@@ -92,8 +92,9 @@ struct PeerRead {
   PeerId peer;
   StoredBlock wanted;
   Status status;
-  SnapshotHeader::Block entry;  // of a header: its hash alone
-  std::vector<Slice> arrays;    // of the block; or the header, encoded
+  SnapshotHeader::Block entry;        // of the block
+  std::vector<Slice> arrays;          // of the block; or the header, encoded, in pieces
+  std::vector<std::uint64_t> hashes;  // of each
 };
 
 struct PartsRemoved {
@@ -106,13 +107,16 @@ using DiskResult = std::variant<LifeRemembered, SnapshotWritten, SnapshotLoaded,
 DiskResult CarryOut(DiskWork work, SnapshotStore* store);
 
 // A header as bytes, for disks and other shards. Parsing believes nothing: sizes are bounded and lists must fit
-// together.
-std::string EncodeSnapshotHeader(const SnapshotHeader& header);
+// together. What it would refuse is not written either: kInvalid.
+Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header);
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 
-// A Fetch of this block asks for the part's header.
+// A Fetch of this block asks for the part's header, which comes in pieces of this size: frames are bounded, and headers
+// of many slots are large.
 inline constexpr BlockIndex kFetchHeader = UINT32_MAX;
 // A block that no part has. The answer comes in its turn: what was asked for before and has not come by then is lost.
 inline constexpr BlockIndex kFetchQuestion = kFetchHeader - 1;
+inline constexpr std::size_t kHeaderPieceBytes = std::size_t{4} << 20;
+inline constexpr std::size_t kPartHeaderBytesMax = std::size_t{256} << 20;
 
 }  // namespace capstan::server

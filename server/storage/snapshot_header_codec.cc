@@ -12,7 +12,6 @@ namespace {
 using server::ToJson;
 
 constexpr std::uint64_t kFormat = 1;
-constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 constexpr std::size_t kBlocksMax = std::size_t{1} << 22;
 constexpr std::size_t kReportsMax = 65536;
 
@@ -93,7 +92,10 @@ bool Ascends(const std::vector<SnapshotHeader::Block>& blocks) {
 }
 
 Result<SnapshotHeader> Decode(std::string_view bytes) {
-  if (bytes.size() > kBytesMax) return Corrupt("the header of a snapshot's part is longer than any header");
+  if (bytes.size() > kPartHeaderBytesMax) {
+    return Corrupt("the header of a snapshot's part has " + std::to_string(bytes.size()) + " bytes, at most " +
+                   std::to_string(kPartHeaderBytesMax) + " are read");
+  }
   const std::optional<std::string_view> text = Unseal(0, bytes);
   if (!text) return Corrupt("the header of a snapshot's part does not match its own hash");
   const Json json = ParseJson(*text);
@@ -113,7 +115,14 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
 
 }  // namespace
 
-std::string EncodeSnapshotHeader(const SnapshotHeader& header) { return Seal(0, TextOf(ToJson(header))); }
+// It is read back: no bound of the reader can be missing here.
+Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
+  std::string bytes = Seal(0, TextOf(ToJson(header)));
+  const Result<SnapshotHeader> back = DecodeSnapshotHeader(bytes);
+  if (!back.ok()) return Invalid("this part cannot be written so that it can be read: " + back.status().message());
+  if (back->Digest() != header.Digest()) return Invalid("the header of a part is read back as another one");
+  return bytes;
+}
 
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes) {
   try {

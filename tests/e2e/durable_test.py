@@ -4,9 +4,13 @@
 The coordinator's count of steps never falls, and it says that pushes are lost only where they must be: when logs are gone
 or the number of servers changes.
 """
+import contextlib
 import os
+import re
 import shutil
 import signal
+import threading
+import urllib.request
 
 import harness
 import recovery
@@ -37,6 +41,30 @@ stall = {stall}
 """
 
 LOST = "acknowledged pushes after version"
+# Of all slots together, before all servers are killed; a night has time for many.
+PUSHES = 2000 if recovery.CHAOS_RUNS == 1 else 100000
+SERVERS = ("server-0", "server-1")
+
+
+@contextlib.contextmanager
+def slowed(pid, times):
+    """A process that runs for a tenth of the time, for `times` = 10."""
+    over = threading.Event()
+
+    def toggle():
+        while not over.wait(0.01):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                over.wait(0.01 * (times - 1))
+                os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=toggle)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class DurableTest(harness.JobTest):
@@ -87,6 +115,32 @@ class DurableTest(harness.JobTest):
             self.assertIn("of its log", launch.output)
         self.assert_nothing_runs()
         self.assertEqual(steps, list(range(len(steps))), "the count of steps fell")
+
+    def logged(self, server):
+        """Records that this server's shard has acknowledged."""
+        address = self.endpoints()["metrics"][server]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
+            (line,) = re.findall(r"^capstan_server_log_records_total.* ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
+            return int(float(line))
+
+    def test_a_slow_worker_and_all_servers_killed_lose_no_acknowledged_push(self):
+        """The others go on, so their pushes are many steps ahead when the servers die."""
+        with self.launch(self.job(), "--max-restarts", "100", "--set", "job.slots=12") as launch:
+            launch.wait_for_line("running: ")
+            with slowed(self.pids()["worker-0"], times=10):
+                recovery.poll(lambda: launch.closed or sum(map(self.logged, SERVERS)) >= 2 * PUSHES,
+                              f"{PUSHES} pushes", seconds=harness.DEADLINE + harness.patient(PUSHES / 100))
+                lines = len(launch.lines)
+                before = [self.logged(server) for server in SERVERS]
+                self.kill(*SERVERS)
+                after = [int(launch.wait_for_line(f"shard {shard} goes on after record", since=lines).split(" record ")[1]
+                             .split()[0]) for shard in range(len(SERVERS))]
+            recovery.say(f"acknowledged before all servers were killed: {before}, found again: {after}")
+            for acknowledged, found in zip(before, after):
+                self.assertGreaterEqual(found, acknowledged)
+            self.wait_for_generation(launch, 2)
+            self.stop_whole(launch)
+            self.assertNotIn(LOST, launch.output)
 
     def test_lost_servers_take_nothing_back(self):
         self.lose_servers("async")

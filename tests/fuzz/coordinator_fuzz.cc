@@ -108,7 +108,7 @@ class AttackedCoordinator {
       case 0: return HelloOf(shard);
       case 1: return bench_.MakePrepared(shard, step, 1.0, static_cast<std::uint32_t>(script_.Below(3)));
       case 2: return Committed{shard, incarnation, generation, Step{step - script_.Below(2)}};
-      case 3: return ResetDone{shard, incarnation, generation, 0};
+      case 3: return ResetDone{shard, incarnation, generation};
       case 4: return ResetBad{shard, incarnation, generation, "its disk is full"};
       case 5: return bench_.MakeDone(shard, step);
       default: {

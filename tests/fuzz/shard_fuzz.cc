@@ -132,7 +132,7 @@ class AttackedShard {
     const SnapshotPart part = Part();
     const auto block = script_.Flag() ? kFetchHeader : static_cast<BlockIndex>(script_.Below(3));
     if (script_.Flag()) return Fetch{part.id, part.part, block};
-    return Fetched{part.id, part.part, block, 0, 1, {}, 0, {}};
+    return Fetched{part.id, part.part, block, 0, 1, {}, 0, {}, 1};
   }
   void HoldOrLetGo() {
     switch (script_.Below(4)) {

@@ -10,10 +10,10 @@ void CheckSnapshotHeader(std::string_view sealed) {
   const Result<server::SnapshotHeader> header = server::DecodeSnapshotHeader(sealed);
   if (!header.ok()) return RequireReason(header.status(), "snapshot's part");
   Require(header->part < header->part_count, "a part is one of those that its header counts");
-  const std::string encoded = server::EncodeSnapshotHeader(*header);
+  const std::string encoded = server::EncodeSnapshotHeader(*header).value();
   const Result<server::SnapshotHeader> again = server::DecodeSnapshotHeader(encoded);
   Require(again.ok(), "a header that is accepted can be written and read");
-  Require(server::EncodeSnapshotHeader(*again) == encoded, "a header is written as it was read");
+  Require(server::EncodeSnapshotHeader(*again).value() == encoded, "a header is written as it was read");
   Require(again->Digest() == header->Digest(), "a header keeps its digest");
 }
 

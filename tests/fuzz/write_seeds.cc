@@ -272,8 +272,8 @@ void WriteSnapshotHeader(const Folder& folder) {
   header.reports = {SomeReport()};
   header.log_begin = 6;
   header.blocks = {{0, 4, 40, {4, 5}, {1, 2}}, {3, 2, 40, {}, {3, 4}}};
-  folder.Write("sealed", EncodeSnapshotHeader(header));
-  folder.WriteAndDamage("header", EncodeSnapshotHeader(header).substr(kSealBytes));
+  folder.Write("sealed", EncodeSnapshotHeader(header).value());
+  folder.WriteAndDamage("header", EncodeSnapshotHeader(header).value().substr(kSealBytes));
 }
 
 // ---- what people give ----------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ void CoordinatorBench::AnswerReset(ShardIndex shard) {
   hello.version = recovered.empty() ? Version{} : recovered.back().snapshot.version;
   hello.last_commit.reset();
   hello.prepared.reset();
-  Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation, 0});
+  Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation});
 }
 
 void CoordinatorBench::Commits(ShardIndex shard, const Commit& commit) {

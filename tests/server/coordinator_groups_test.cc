@@ -1,10 +1,13 @@
 // Mode allreduce in the coordinator: groups of workers, and what a change of them costs.
 #include "common/job/job_section.h"
+#include "common/job/limits_section.h"
 #include "common/job/snapshot_section.h"
 #include "common/messages/commit.h"
 #include "common/messages/prepared.h"
 #include "common/messages/reset.h"
+#include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "common/messages/view.h"
 #include "tests/catch.h"
 #include "tests/server/coordinator_bench.h"
@@ -60,7 +63,7 @@ class GroupBench : public CoordinatorBench {
   void GoOn() {
     shards[0].hello.generation = coordinator->generation();
     shards[0].hello.prepared.reset();
-    Send(shards[0].peer, ResetDone{0, shards[0].hello.incarnation, coordinator->generation(), 0});
+    Send(shards[0].peer, ResetDone{0, shards[0].hello.incarnation, coordinator->generation()});
   }
 
   std::vector<Join> joins;
@@ -165,6 +168,23 @@ TEST_CASE("a group that is not formed in time names who did not answer the call 
   CHECK(Mentions(bench.Notices(), "\"w0\": the addresses did not come (not there yet: \"w1\")"));
 }
 
+TEST_CASE("a group that can never form ends the job at limits.stall, however many generations come and go",
+          "[server][allreduce][deadline]") {
+  GroupBench bench;
+  bench.config.limits.stall = 20;
+  bench.RunWith({"w0", "w1"});
+  for (int i = 0; i < 30 && bench.coordinator->state() != State::kFailed; ++i) {
+    for (const Join& join : bench.joins) bench.SayGroup(join, GroupState::kOffered, "address");
+    bench.SayGroup(bench.joins[0], GroupState::kBroken, "the connection to rank 1 was refused");
+    bench.Pass(seconds(2), bench.joins);
+    if (bench.coordinator->state() == State::kResetting) bench.GoOn();
+  }
+  REQUIRE(bench.coordinator->state() == State::kFailed);
+  CHECK(bench.coordinator->generation().value > 3);
+  CHECK(Mentions(bench.coordinator->failure().message(), "no step was committed for 20 s"));
+  CHECK(Mentions(bench.coordinator->failure().message(), "\"w0\": the connection to rank 1 was refused"));
+}
+
 TEST_CASE("a group that has lost its version goes back to the newest snapshot, and the loss is named",
           "[server][allreduce]") {
   GroupBench bench;
@@ -216,6 +236,101 @@ TEST_CASE("a stop lets steps go on until a version is with the shards", "[server
   bench.Tick(seconds(1));
   CHECK(bench.coordinator->state() == State::kStopped);
   CHECK(bench.coordinator->newest_snapshot().version == Version{3});
+}
+
+TEST_CASE("a stop waits for a group that is formed once more, because its version is with the workers",
+          "[server][allreduce][stop]") {
+  GroupBench bench;
+  bench.config.snapshot.every_steps = 100;
+  bench.RunWith({"w0", "w1"});
+  bench.DoGroupStep(0);
+  bench.coordinator->RequestStop(bench.now);
+  bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
+  bench.Pass(seconds(12), {bench.joins[0]});
+  REQUIRE(bench.coordinator->state() == State::kResetting);
+  bench.GoOn();
+  CHECK(bench.DoGroupStep(1).next.keep);
+  CHECK(bench.DoGroupStep(2).next.snapshot);
+  bench.Keeps(0, 3);
+  bench.Tick(seconds(1));
+  CHECK(bench.coordinator->state() == State::kStopped);
+  CHECK(bench.coordinator->newest_snapshot().version == Version{3});
+}
+
+TEST_CASE("a stop waits for steps that take longer than a minute", "[server][allreduce][stop]") {
+  GroupBench bench;
+  bench.config.snapshot.every_steps = 100;
+  bench.RunWith({"w0", "w1"});
+  bench.Pass(seconds(100), bench.joins);
+  bench.DoGroupStep(0);
+  bench.coordinator->RequestStop(bench.now);
+  for (const std::uint64_t step : {1U, 2U}) {
+    bench.Pass(seconds(100), bench.joins);
+    bench.DoGroupStep(step);
+  }
+  bench.Keeps(0, 3);
+  bench.Tick(seconds(1));
+  CHECK(bench.coordinator->state() == State::kStopped);
+  CHECK(bench.coordinator->newest_snapshot().version == Version{3});
+}
+
+TEST_CASE("a stop does not wait for a version that no worker is left to bring", "[server][allreduce][stop]") {
+  GroupBench bench;
+  bench.config.snapshot.every_steps = 100;
+  bench.RunWith({"w0", "w1"});
+  bench.DoGroupStep(0);
+  bench.Pass(seconds(12), bench.joins);
+  bench.coordinator->RequestStop(bench.now);
+  for (const Join& join : bench.joins) bench.Send(bench.PeerOf(join), bench.MakeLeave(join));
+  bench.Tick(seconds(1));
+  CHECK(bench.coordinator->state() == State::kStopped);
+}
+
+TEST_CASE("every_seconds asks the workers for one version each time", "[server][allreduce][snapshot]") {
+  for (const std::uint64_t written_in : {0U, 2U}) {  // steps
+    CAPTURE(written_in);
+    GroupBench bench;
+    bench.config.job.steps = 100;
+    bench.config.snapshot.every_seconds = 10;
+    bench.RunWith({"w0", "w1"});
+    bench.Pass(seconds(10), bench.joins);
+    int kept = 0;
+    std::uint64_t version = 0;
+    std::vector<std::uint64_t> versions;
+    for (std::uint64_t step = 0; step < 21; ++step) {
+      const Commit commit = bench.DoGroupStep(step);
+      kept += commit.next.keep ? 1 : 0;
+      if (commit.next.snapshot) versions.push_back(version = step + 1);
+      if (version != 0 && step + 1 == version + written_in) bench.Keeps(0, version);
+      bench.Pass(seconds(2), bench.joins);
+    }
+    CHECK(versions == std::vector<std::uint64_t>{2, 8, 14, 20});
+    CHECK(kept == 4);
+  }
+}
+
+TEST_CASE("a snapshot under way outlives a change of the group", "[server][allreduce][snapshot]") {
+  GroupBench bench;
+  bench.config.snapshot.every_steps = 3;
+  bench.RunWith({"w0", "w1"});
+  for (const std::uint64_t step : {0U, 1U, 2U}) bench.DoGroupStep(step);  // version 3 is to be written
+  SnapshotDone done = bench.MakeDone(0, 3);
+  REQUIRE(done.generation == Generation{1});
+  bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
+  bench.Pass(seconds(12), {bench.joins[0]});
+  bench.GoOn();
+  REQUIRE(bench.coordinator->generation() == Generation{2});
+  bench.Forget();
+  bench.Pass(seconds(5), {bench.joins[0]});
+  const std::vector<Pin> pins = bench.TakeFromShard<Pin>(0);  // the answer may have been lost
+  REQUIRE(!pins.empty());
+  CHECK(pins.back().generation == Generation{2});
+  CHECK(pins.back().version == Version{3});
+  bench.Send(bench.shards[0].peer, done);
+  CHECK(bench.coordinator->newest_snapshot() == SnapshotId{Generation{1}, Version{3}});
+  for (const std::uint64_t step : {3U, 4U, 5U}) bench.DoGroupStep(step);
+  bench.Keeps(0, 6);
+  CHECK(bench.coordinator->newest_snapshot() == SnapshotId{Generation{2}, Version{6}});
 }
 
 TEST_CASE("another coordinator forms the group anew, because it does not know who has which slots",

@@ -15,6 +15,7 @@
 namespace capstan::server {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using State = Coordinator::State;
 using Slots = std::vector<SlotIndex>;
@@ -71,9 +72,9 @@ TEST_CASE("a Reset is repeated to those who have not answered, and an answer fro
   bench.Joins("w1");
   bench.AnswerReset(0);
   bench.Forget();
-  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{49}, Generation{1}, 0});
-  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{51}, Generation{2}, 0});
-  bench.Send(bench.shards[1].peer, ResetDone{7, Incarnation{51}, Generation{1}, 0});
+  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{49}, Generation{1}});
+  bench.Send(bench.shards[1].peer, ResetDone{1, Incarnation{51}, Generation{2}});
+  bench.Send(bench.shards[1].peer, ResetDone{7, Incarnation{51}, Generation{1}});
   CHECK(bench.coordinator->state() == State::kResetting);
   bench.Tick(seconds(1));
   CHECK(bench.TakeFromShard<Reset>(0).empty());
@@ -443,6 +444,30 @@ TEST_CASE("a late Hello of an earlier life is no new life", "[server][hello]") {
   CHECK(bench.coordinator->shards().at(1).incarnation == Incarnation{51});
 }
 
+TEST_CASE("a shard whose clock is behind that of the life before is told so, and people are", "[server][hello]") {
+  CoordinatorBench bench;
+  bench.Run();
+  bench.SayHello(1);
+  Hello back = bench.shards[1].hello;  // its disk is lost, and its machine's clock is behind
+  back.incarnation = Incarnation{40};
+  back.endpoint = "elsewhere";
+  back.serving = false;
+  back.generation = {};
+  const PeerId peer{4000};
+  bench.Send(peer, back);
+  CHECK(bench.Take<Error>(peer).empty());  // it may be late, of a life that is over
+  bench.Pass(seconds(4));
+  bench.Send(peer, back);
+  const std::vector<Error> errors = bench.Take<Error>(peer);
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kRefused);
+  CHECK(errors[0].incarnation == Incarnation{40});
+  CHECK(IsNamed(errors[0].message, "server 1 at elsewhere"));
+  CHECK(IsNamed(errors[0].message, "clock"));
+  CHECK(IsNamed(bench.Notices(), errors[0].message));
+  CHECK(bench.coordinator->generation() == Generation{1});
+}
+
 // ---- deadlines ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a job that cannot gather fails at limits.join and names who is missing", "[server][deadline]") {
@@ -508,6 +533,62 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   CHECK(IsNamed(bench.coordinator->failure().message(), "\"w1\""));
   CHECK(!IsNamed(bench.coordinator->failure().message(), "\"w0\""));
   CHECK(!IsNamed(bench.coordinator->failure().message(), "server"));
+}
+
+TEST_CASE("a shard that is lost after each Reset ends the job at limits.stall", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.stall = 20;
+  bench.config.limits.lease = 1000;
+  bench.Run();
+  for (int i = 0; i < 60 && bench.coordinator->state() != State::kFailed; ++i) {
+    bench.RestartShard(1, {});
+    bench.SayHello(0);
+    bench.Pass(seconds(1));
+    for (ShardIndex shard : {0U, 1U}) bench.AnswerReset(shard);
+  }
+  REQUIRE(bench.coordinator->state() == State::kFailed);
+  CHECK(IsNamed(bench.coordinator->failure().message(), "no step was committed for"));
+  CHECK(IsNamed(bench.coordinator->failure().message(), "server 1 was lost"));
+}
+
+TEST_CASE("a recovery has the whole of limits.stall, and so has the step after it", "[server][deadline]") {
+  CoordinatorBench bench;
+  bench.config.limits.stall = 20;
+  bench.config.limits.lease = 1000;
+  bench.Run();
+  bench.Pass(seconds(18));  // a long step, and then a loss
+  bench.RestartShard(1, {});
+  bench.SayHello(0);
+  bench.Pass(seconds(18));  // it loads
+  CHECK(bench.coordinator->state() == State::kResetting);
+  for (ShardIndex shard : {0U, 1U}) bench.AnswerReset(shard);
+  bench.Pass(seconds(18));
+  CHECK(bench.coordinator->state() == State::kRunning);
+  bench.DoStep(0);
+  bench.Pass(seconds(18));  // another loss, after a step: it has its time again
+  bench.RestartShard(0, {});
+  bench.SayHello(1);
+  bench.Pass(seconds(18));
+  CHECK(bench.coordinator->state() == State::kResetting);
+  bench.Pass(seconds(3));
+  CHECK(bench.coordinator->state() == State::kFailed);
+}
+
+TEST_CASE("a shard that loads a large part has more than limits.stall", "[server][deadline]") {
+  CoordinatorBench bench(1, 1);
+  bench.config.limits.stall = 2;
+  bench.config.optimizer.kind = OptimizerKind::kSgd;  // without states
+  bench.config.limits.lease = 1000;
+  bench.Live();
+  bench.ShardsEchoTerm();
+  Join join = bench.MakeJoin("w0");
+  join.catalog = {{"a", {2, 1 << 20}, {InitKind::kZeros, 0.0F}, true}};  // 8 MiB: a second on the slowest line
+  bench.Send(CoordinatorBench::PeerOf(join), join);
+  REQUIRE(bench.coordinator->state() == State::kResetting);
+  bench.Pass(milliseconds(2500));
+  CHECK(bench.coordinator->state() == State::kResetting);
+  bench.Pass(seconds(1));
+  CHECK(bench.coordinator->state() == State::kFailed);
 }
 
 TEST_CASE("a limit of 0 is none", "[server][deadline]") {

@@ -73,6 +73,36 @@ TEST_CASE("what a shard said of a snapshot to the coordinator before is not beli
   CHECK(bench.coordinator->newest_snapshot() == Id(1, 4));
 }
 
+TEST_CASE("a job that has taken thousands of snapshots still goes back to the newest one", "[server][recovery]") {
+  CoordinatorBench bench = Bench(2, Mode::kSync, {1, 0, 2});
+  bench.config.job.steps = 10000;
+  bench.Run();
+  constexpr std::uint64_t kSnapshots = 4100;
+  RunTo(&bench, kSnapshots);
+  bench.Forget();
+  bench.RestartShard(1, {Part(Id(1, kSnapshots - 1), 1), Part(Id(1, kSnapshots), 1)});
+  for (const Reset& reset : Resets(&bench)) {
+    CHECK(reset.snapshot == Id(1, kSnapshots));
+    CHECK(reset.sources.size() == 2);
+  }
+  CHECK(bench.coordinator->state() == State::kResetting);
+}
+
+TEST_CASE("parts that no manifest of the log names are not remembered, however many a Hello names",
+          "[server][recovery]") {
+  CoordinatorBench bench = Bench();
+  bench.Run();
+  RunTo(&bench, 4);
+  // Shard 1's own two parts come behind more parts than any job has snapshots, of the same two versions.
+  Parts parts;
+  for (std::uint64_t i = 0; i < 5000; ++i) parts.push_back({Id(1, i % 5), 1, i});
+  parts.push_back(Part(Id(1, 2), 1));
+  parts.push_back(Part(Id(1, 4), 1));
+  bench.Forget();
+  bench.RestartShard(1, parts);
+  CHECK(Resets(&bench)[1].snapshot == Id(1, 4));
+}
+
 TEST_CASE("what was being written when a shard was lost is of no use: its parts do not count", "[server][recovery]") {
   CoordinatorBench bench = Bench();
   bench.Run();

@@ -80,7 +80,7 @@ TEST_CASE("only a shard itself speaks for it", "[server][coordinator]") {
   gathering.Joins("w0");
   gathering.Joins("w1");
   gathering.AnswerReset(0);
-  gathering.Send(CoordinatorBench::kStranger, ResetDone{1, Incarnation{51}, Generation{1}, 0});
+  gathering.Send(CoordinatorBench::kStranger, ResetDone{1, Incarnation{51}, Generation{1}});
   gathering.Send(CoordinatorBench::kStranger, ResetBad{1, Incarnation{51}, Generation{1}, "no"});
   gathering.Send(gathering.shards[1].peer, ResetBad{1, Incarnation{41}, Generation{1}, "no"});
   CHECK(gathering.coordinator->state() == State::kResetting);
@@ -202,7 +202,7 @@ TEST_CASE("a shard's new life starts a new generation for all", "[server][recove
   CHECK(bench.Logged<RecoverRecord>().back().generation == Generation{2});
   CHECK(bench.TakeFromShard<Reset>(0).at(0).generation == Generation{2});
   CHECK(bench.TakeFromShard<Reset>(1).at(0).incarnation == Incarnation{60});
-  bench.Send(bench.shards[0].peer, ResetDone{0, Incarnation{50}, Generation{1}, 0});  // of the old one
+  bench.Send(bench.shards[0].peer, ResetDone{0, Incarnation{50}, Generation{1}});  // of the old one
   Prepared late = bench.MakePrepared(0, 1);
   late.generation = Generation{1};
   bench.Send(bench.shards[0].peer, late);
@@ -416,6 +416,33 @@ TEST_CASE("async: the clock is the slowest slot's on the slowest shard, and need
   for (ShardIndex i : {0U, 1U}) CHECK(bench.TakeFromShard<Rates>(i).at(0).step == Step{1});
   bench.Tick(seconds(1));
   for (ShardIndex i : {0U, 1U}) CHECK(bench.TakeFromShard<Rates>(i).at(0).step == Step{1});  // again, with the Ping
+}
+
+TEST_CASE("async: a report that a shard has dropped is not waited for; one that is still to come is",
+          "[server][async]") {
+  CoordinatorBench bench(2, 2, Mode::kAsync);
+  bench.config.job.steps = 5;
+  bench.Run();
+  bench.Send(bench.shards[0].peer, MakeProgress(bench, 0, {3, 3}));
+  Progress progress = MakeProgress(bench, 1, {3, 3});
+  REQUIRE(progress.reports.size() == 3);
+  progress.reports.resize(1);  // the rest comes with another one
+  bench.Send(bench.shards[1].peer, progress);
+  CHECK(bench.coordinator->step() == Step{1});
+  progress = MakeProgress(bench, 1, {3, 3});
+  progress.reports.erase(progress.reports.begin(), progress.reports.begin() + 2);  // of step 3 alone
+  bench.Send(bench.shards[1].peer, progress);
+  CHECK(bench.coordinator->step() == Step{3});
+  const std::vector<StepRecord> records = bench.coordinator->TakeRecords();
+  REQUIRE(records.size() == 3);
+  CHECK(records[0].samples == 2);
+  CHECK(records[1].samples == 1);  // slot 0's
+  CHECK(records[2].samples == 2);
+  progress.clocks = {4, 4};
+  progress.reports.clear();  // nothing is held back
+  bench.Send(bench.shards[1].peer, progress);
+  bench.Send(bench.shards[0].peer, MakeProgress(bench, 0, {4, 4}));
+  CHECK(bench.coordinator->step() == Step{4});
 }
 
 TEST_CASE("async: Progress that cannot be, or is not a shard's, moves nothing", "[server][async]") {

@@ -82,7 +82,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
       }
       case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
       case 4: message = hostile.Spoil(Fetch{kKept, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
-      case 5: message = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}}); break;
+      case 5: message = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}, 1}); break;
       default: break;
     }
     bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
@@ -186,7 +186,7 @@ TEST_CASE("no coordinator can crash a shard, or keep it from serving the next on
       bench.FromCoordinator(std::move(message.header));
       // Answers of shards that it may have asked.
       Message fetched = hostile.Make();
-      if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, 0, {}});
+      if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, 0, {}, 1});
       bench.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardBench::PeerOf(0));
       if (hostile.Chance(30)) bench.LetDiskGo();
       if (bench.shard->serving() && hostile.Chance(30)) bench.CompleteStep(step, 1.0F);

@@ -1,6 +1,8 @@
 // A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
 #include "common/messages/end_slot.h"
+#include "common/messages/limits.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
@@ -158,6 +160,33 @@ TEST_CASE("async: one Progress carries a bounded number of reports, the oldest f
   REQUIRE(progress.reports.size() == 1024);
   CHECK(progress.reports.front().step == Step{1});
   CHECK(progress.reports.back().step == Step{1024});
+}
+
+TEST_CASE("async: a shard whose slots are far apart keeps the oldest reports, and writes snapshots that can be read",
+          "[server][async][snapshot]") {
+  ShardBench bench(Async(2, {1}));
+  bench.Start();
+  constexpr std::uint64_t kAhead = 70000;
+  for (std::uint64_t k = 1; k <= kAhead; ++k) {  // slot 0 is far behind
+    bench.Stage(k, 0, kLeaf1, 1, 1.0F);
+    bench.FromWorker(bench.MakeEnd(k, 1));
+    bench.Forget();
+  }
+  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
+  bench.FromWorker(bench.MakeEnd(1, 0, 5));
+  bench.Forget();
+  bench.FromCoordinator(bench.MakePin(0));
+  const SnapshotDone done = bench.Take<SnapshotDone>(kCoordinator).at(0);
+  CHECK(done.failure.empty());
+  const SnapshotHeader header = bench.disk.ReadHeader({Generation{1}, Version{0}}, 0).value();
+  CHECK(header.ended == std::vector<std::uint64_t>{1, kAhead});
+  REQUIRE(header.reports.size() >= 4);
+  CHECK(header.reports.size() <= 2 * kSlotsMax);
+  CHECK(header.reports[0].step == Step{1});
+  CHECK(header.reports[0].report.samples == 5);  // the last to come is the oldest
+  CHECK(header.reports[1].step == Step{1});
+  CHECK(header.reports[2].step == Step{2});
+  CHECK(DecodeSnapshotHeader(EncodeSnapshotHeader(header).value()).status().message() == "");
 }
 
 TEST_CASE("async: ends are taken a few rounds ahead of their slot's pushes, and the rest once these have come",

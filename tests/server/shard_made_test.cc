@@ -5,6 +5,7 @@
 #include "common/messages/pull.h"
 #include "common/messages/reset.h"
 #include "common/messages/shard_reports.h"
+#include "common/messages/snapshot_done.h"
 #include "common/messages/weights.h"
 #include "tests/catch.h"
 #include "tests/server/shard_bench.h"
@@ -84,6 +85,51 @@ TEST_CASE("a shard where no slot ends is prepared at once, also when the job goe
   const std::vector<Prepared> prepared = bench.Take<Prepared>(ShardBench::kCoordinator);
   REQUIRE(prepared.size() == 1);
   CHECK(prepared[0].generation == Generation{2});
+}
+
+TEST_CASE("a version that is being written is written also when the group changes", "[server][allreduce][snapshot]") {
+  MadeBench bench;
+  bench.ToStepThatKeeps();
+  for (const BlockIndex block : {0U, 1U}) {
+    for (const std::uint32_t array : {0U, 1U}) bench.Give(1, block, array, 3.0F);
+  }
+  bench.EndAll(1);
+  bench.HoldDisk();
+  Commit commit = bench.MakeCommit(1);
+  commit.next.held = commit.next.snapshot = true;
+  bench.FromCoordinator(commit);
+  Reset reset = bench.MakeReset(2);
+  reset.history = Generation{1};
+  bench.FromCoordinator(reset);
+  bench.generation = Generation{2};
+  bench.LetDiskGo();
+  REQUIRE(bench.Take<ResetDone>(kCoordinator).size() == 1);
+  std::vector<SnapshotDone> done = bench.Take<SnapshotDone>(kCoordinator);
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].failure.empty());
+  CHECK(done[0].generation == Generation{1});
+  CHECK(done[0].version == Version{2});
+  bench.FromCoordinator(bench.MakeKept({}, {}));  // the manifest is not written yet
+  CHECK(bench.disk.List().size() == 1);
+  bench.FromCoordinator(bench.MakePin(2));
+  done = bench.Take<SnapshotDone>(kCoordinator);
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].generation == Generation{1});
+  CHECK(done[0].failure.empty());
+  bench.generation = Generation{3};
+  reset.generation = Generation{3};
+  bench.FromCoordinator(reset);  // the group changes once more before the coordinator has heard
+  bench.Forget();
+  bench.Tick(std::chrono::seconds(7));
+  done = bench.Take<SnapshotDone>(kCoordinator);
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].generation == Generation{1});
+  const SnapshotId id{Generation{1}, Version{2}};
+  bench.FromCoordinator(bench.MakeKept({id}, id));
+  bench.Forget();
+  bench.Tick(std::chrono::seconds(7));
+  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());
+  CHECK(bench.disk.List().size() == 1);
 }
 
 TEST_CASE("weights that the workers alone have are not handed out", "[server][allreduce]") {

@@ -221,6 +221,33 @@ TEST_CASE("what is older than the kept ones, or given up, is deleted, and nothin
   CHECK(bench.Take<Hello>(kCoordinator).at(0).newest_kept == Id(1, 4));
 }
 
+TEST_CASE("the newest version that was ever kept stays, whatever a coordinator says of it", "[server][snapshot]") {
+  ShardBench bench;
+  bench.Start();
+  for (std::uint64_t step = 0; step < 3; ++step) KeepStep(&bench, step, 1.0F);
+  const std::vector<SnapshotPart> parts = bench.disk.List();
+  bench.FromCoordinator(bench.MakeKept({Id(1, 1), Id(1, 2)}, Id(1, 2)));
+  REQUIRE(bench.disk.List().size() == 3);
+  bench.FromCoordinator(bench.MakeKept({}, Id(1, 2)));
+  CHECK(bench.disk.List().at(0) == parts[1]);
+  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(9, 9)));  // a list from before
+  bench.FromCoordinator(bench.MakeKept({}, Id(9, 9)));
+  CHECK(bench.disk.List() == std::vector<SnapshotPart>{parts[1]});
+
+  // Where it is not here, as after it was found damaged, the newest one before it stays.
+  MemorySnapshotStore older;
+  older.AddPartsOf(bench.disk);
+  ShardBench again(With({}, older));
+  again.FromCoordinator(again.MakeReset(2));
+  again.generation = Generation{2};
+  again.FromCoordinator(again.MakeKept({Id(1, 5)}, Id(1, 5)));
+  CHECK(again.disk.List() == std::vector<SnapshotPart>{parts[1]});
+  KeepStep(&again, 0, 1.0F);
+  again.FromCoordinator(again.MakeKept({Id(2, 1)}, Id(2, 1)));
+  REQUIRE(again.disk.List().size() == 1);
+  CHECK(again.disk.List()[0].id == Id(2, 1));
+}
+
 TEST_CASE("parts of an older generation that are not kept go when the new one keeps something", "[server][snapshot]") {
   ShardBench bench;
   bench.Start();
@@ -265,7 +292,7 @@ TEST_CASE("a shard that goes back has the weights, optimizer state and step it h
   bench.generation = Generation{2};
   const ResetDone done = bench.Take<ResetDone>(kCoordinator).at(0);
   CHECK(done.generation == Generation{2});
-  CHECK(done.digest == digest);
+  CHECK(bench.shard->Digest() == digest);
   CHECK(bench.shard->version() == Version{1});
   CHECK(bench.shard->serving());
   bench.FromWorker(bench.MakePull(1, {0, 1, 2}));

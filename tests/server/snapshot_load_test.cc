@@ -6,6 +6,7 @@
 #include "common/messages/commit.h"
 #include "common/messages/fetch.h"
 #include "common/messages/fetched.h"
+#include "common/messages/limits.h"
 #include "common/messages/shard_reports.h"
 #include "server/snapshot_load.h"
 #include "tests/catch.h"
@@ -295,13 +296,49 @@ TEST_CASE("a header that is not the manifest's, or no header at all, is not beli
     if (change == 3) {  // sound in itself, of another step
       SnapshotHeader header = DecodeSnapshotHeader(text).value();
       ++header.parameters.updates;
-      text = EncodeSnapshotHeader(header);
+      text = EncodeSnapshotHeader(header).value();
       message.payload.data = reinterpret_cast<const std::byte*>(text.data());
       message.payload.size = text.size();
     }
     Vouch(&message);
     loading.Give(answers[0]);
     CHECK(!Complaint(&loading.reader).empty());
+  }
+}
+
+TEST_CASE("a header that is longer than a message may be comes in pieces, lost ones again",
+          "[server][snapshot][limits]") {
+  ShardBenchOptions many{.mode = Mode::kAsync, .slots = kSlotsMax};
+  many.tensors.assign(530, 4);
+  Shards holders;
+  holders.push_back(std::make_unique<ShardBench>(many));
+  ShardBench& holder = *holders.front();
+  holder.Start().FromCoordinator(holder.MakePin(0));
+  many.shard = 1;
+  many.shard_count = 2;
+  ShardBench reader(many);
+  reader.FromCoordinator(reader.MakeResetTo(2, holder.disk.List()));
+  reader.Tick();
+  const std::vector<Envelope> asked = reader.TakeAll(ShardBench::PeerOf(0));
+  REQUIRE(asked.size() == 1);
+  holder.FromWorker(asked[0].message.header, {}, ShardBench::kOther);
+  std::vector<Envelope> pieces = holder.TakeAll(ShardBench::kOther);
+  REQUIRE(pieces.size() > 1);
+  for (const Envelope& piece : pieces) CHECK(piece.message.payload.size <= kHeaderPieceBytes);
+  reader.FromWorker(pieces.back().message.header, pieces.back().message.payload, ShardBench::PeerOf(0));
+  CHECK(reader.TakeAll(ShardBench::PeerOf(0)).empty());  // the first one is lost
+  reader.Tick(std::chrono::seconds(10));
+  RelayAll(&reader, &holders);
+  CHECK(IsServing(&reader));
+
+  Fetched piece = pieces[0].message.header.Get<Fetched>();
+  for (const std::uint32_t arrays : {0U, 1000000U}) {  // pieces that cannot be
+    ShardBench other(many);
+    other.FromCoordinator(other.MakeResetTo(2, holder.disk.List()));
+    other.Tick();
+    piece.arrays = arrays;
+    other.FromWorker(piece, pieces[0].message.payload, ShardBench::PeerOf(0));
+    CHECK(Mentions(Complaint(&other), "pieces that cannot be"));
   }
 }
 

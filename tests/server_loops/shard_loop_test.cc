@@ -3,6 +3,7 @@
 #include "common/mailbox.h"
 #include "common/messages/error.h"
 #include "common/messages/hello.h"
+#include "common/messages/reset.h"
 #include "common/messages/shard_orders.h"
 #include "common/messages/shard_reports.h"
 #include "tests/catch.h"
@@ -25,6 +26,7 @@ class LoopBench {
   }
 
   void Ping() { Send(capstan::Ping{Term{1}, {}}); }
+  void Tell(Header header) { Send(std::move(header)); }
   void Refuse(Incarnation life) { Send(Error{Code::kRefused, {}, life, {}, {}, 0, "two of one index"}); }
   Hello NextHello() {
     std::optional<Hello> hello;
@@ -63,6 +65,36 @@ TEST_CASE("a refusal ends the life of a shard that it is said to, and no later o
   REQUIRE(bench.WaitForEnd());
   CHECK(bench.loop->outcome().code() == Code::kRefused);
   CHECK(bench.loop->outcome().message() == "the coordinator refuses this shard: two of one index");
+}
+
+TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
+  LoopBench bench;
+  const std::unique_ptr<Transport> holder = CreateZmqTransport({});
+  Reset reset;
+  reset.term = Term{1};
+  reset.generation = reset.history = Generation{2};
+  reset.incarnation = bench.NextHello().incarnation;
+  reset.job = JobId{1, 2};
+  reset.slot_count = 1;
+  reset.catalog = {{"t", {4}, {InitKind::kZeros, 0.0F}, true}};
+  Reset to_snapshot = reset;
+  to_snapshot.snapshot = {Generation{1}, Version{1}};
+  to_snapshot.sources = {{5, holder->Bind("tcp://127.0.0.1:0").value()}};
+  bench.Tell(to_snapshot);
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  std::optional<PeerId> reader;
+  while (!reader && std::chrono::steady_clock::now() < deadline) {
+    holder->Poll(seconds(1), [&](PeerId from, const Message&) { reader = from; });
+  }
+  REQUIRE(reader.has_value());
+  reset.generation = reset.history = Generation{3};  // all go back to version 0, for which nobody is asked
+  bench.Tell(reset);
+  Status status;
+  while (status.code() != Code::kUnreachable && std::chrono::steady_clock::now() < deadline) {
+    status = holder->Send(*reader, {capstan::Ping{}, {}});
+    holder->Poll(std::chrono::milliseconds(10), [](PeerId, const Message&) {});
+  }
+  CHECK(status.code() == Code::kUnreachable);
 }
 
 }  // namespace

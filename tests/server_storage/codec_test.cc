@@ -15,7 +15,7 @@ TEST_CASE("a snapshot's header comes back as it was, floats by their bits", "[se
   RandomStream random(1);
   for (int i = 0; i < 200; ++i) {
     SnapshotHeader header = RandomSnapshotHeader(random);
-    Result<SnapshotHeader> back = DecodeSnapshotHeader(EncodeSnapshotHeader(header));
+    Result<SnapshotHeader> back = DecodeSnapshotHeader(EncodeSnapshotHeader(header).value());
     REQUIRE(back.status().message() == "");
     REQUIRE(testing::Same(header, back.value()));
     REQUIRE(back->Digest() == header.Digest());
@@ -28,7 +28,7 @@ TEST_CASE("a header that was changed or cut is refused, or is still the same", "
   int refused = 0;
   for (int i = 0; i < tries; ++i) {
     SnapshotHeader header = RandomSnapshotHeader(random);
-    std::string bytes = EncodeSnapshotHeader(header);
+    std::string bytes = EncodeSnapshotHeader(header).value();
     if (random.Below(4) == 0) {
       bytes.resize(random.Below(bytes.size()));
     } else {
@@ -51,7 +51,7 @@ TEST_CASE("a header whose hash was made to match is believed only within bounds"
   RandomStream random(testing::TestSeed());
   const int tries = testing::TriesOfTier(3000);
   for (int i = 0; i < tries; ++i) {
-    const std::string bytes = EncodeSnapshotHeader(RandomSnapshotHeader(random));
+    const std::string bytes = EncodeSnapshotHeader(RandomSnapshotHeader(random)).value();
     std::string text = bytes.substr(kSealBytes);
     for (std::uint64_t flips = 1 + random.Below(3); flips > 0; --flips) {
       text[random.Below(text.size())] ^= static_cast<char>(1 << random.Below(8));
@@ -67,7 +67,7 @@ TEST_CASE("a header whose hash was made to match is believed only within bounds"
 }
 
 Status DecodeChanged(const std::string& from, const std::string& to) {
-  std::string text = EncodeSnapshotHeader(MakeImage({{1}, {2}}, 0).header).substr(kSealBytes);
+  std::string text = EncodeSnapshotHeader(MakeImage({{1}, {2}}, 0).header).value().substr(kSealBytes);
   const std::size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
   return DecodeSnapshotHeader(Seal(0, text.replace(at, from.size(), to))).status();

@@ -114,6 +114,7 @@ void Cluster::StartShard(std::uint32_t index) {
   options.staleness = config_.job.staleness;
   options.acknowledge = config_.job.acknowledge;
   options.log_records_max = options_.log_records_max;
+  options.reports_max = std::min(options.reports_max, options_.reports_max);
   options.seed = 5;
   options.config_hash = HashJobConfig(config_);
   options.optimizer = MakeOptimizerRule(config_.optimizer);

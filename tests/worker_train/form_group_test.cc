@@ -104,5 +104,12 @@ TEST_CASE("who waits for the version hears that its generation is over", "[train
   CHECK_FALSE(one.get().ok());
 }
 
+TEST_CASE("a version is waited for as long as a slow line may take", "[train][replica]") {
+  CHECK(ShareMax(1000) >= seconds(600));
+  constexpr std::size_t kOfSevenBillion = std::size_t{84} << 30;  // weights and the two states of adamw
+  constexpr std::size_t kGigabitLine = std::size_t{100} << 20;    // bytes per second
+  CHECK(ShareMax(kOfSevenBillion) > 2 * seconds(kOfSevenBillion / kGigabitLine));
+}
+
 }  // namespace
 }  // namespace capstan::train

@@ -15,7 +15,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kMeetMax = std::chrono::seconds(15);
-constexpr auto kShareMax = std::chrono::minutes(10);  // the whole version to everybody
+// The whole version to everybody: that long, and a second for each of these bytes.
+constexpr auto kShareLeast = std::chrono::minutes(10);
+constexpr std::size_t kShareBytes = std::size_t{1} << 20;
 
 constexpr char kHas = '+', kHasNot = '-';  // in front of an address: whether that worker has the version
 
@@ -68,7 +70,8 @@ Status ShareVersion(const GroupOptions& options, const std::vector<bool>& has_ve
                     collective::CollectiveThread* group, Replica* replica) {
   if (std::find(has_version.begin(), has_version.end(), false) == has_version.end()) return {};
   const auto source = std::find(has_version.begin(), has_version.end(), true);
-  const collective::Deadline deadline = Clock::now() + kShareMax;
+  const collective::Deadline deadline =
+      Clock::now() + ShareMax(replica->array_count() * replica->array(0).size_bytes());
   int root = 0;
   if (source != has_version.end()) {
     root = static_cast<int>(source - has_version.begin());
@@ -89,6 +92,8 @@ Status ShareVersion(const GroupOptions& options, const std::vector<bool>& has_ve
 }
 
 }  // namespace
+
+std::chrono::seconds ShareMax(std::size_t bytes) { return kShareLeast + std::chrono::seconds(bytes / kShareBytes); }
 
 Result<std::unique_ptr<collective::CollectiveThread>> FormGroup(const GroupOptions& options, Replica* replica) {
   OfferedAddresses addresses(options);

@@ -6,6 +6,8 @@
 //         where none has, one reads it from the shards for all.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +37,9 @@ struct GroupOptions {
   std::function<Status(collective::Deadline deadline)> read;  // the version from the shards, into the replica
   std::function<Status()> look_up = [] { return Status(); };  // not ok: the generation is over, or the job
 };
+
+// How long a version of so many bytes may take to reach all members.
+std::chrono::seconds ShareMax(std::size_t bytes);
 
 Result<std::unique_ptr<collective::CollectiveThread>> FormGroup(const GroupOptions& options, Replica* replica);
 
