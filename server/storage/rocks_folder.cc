@@ -98,10 +98,6 @@ Result<std::unique_ptr<RocksFolder>> RocksFolder::Open(const std::string& path, 
   if (access == Access::kWrite) {
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
     Result<FileLock> lock = FileLock::Acquire(path + "/OWNER", wait_seconds);
-    if (!lock.ok() && !files::exists(path)) {  // a coordinator that begins has cleared it away as of a former start
-      CAPSTAN_RETURN_IF_ERROR(MakeFolder(path));
-      lock = FileLock::Acquire(path + "/OWNER", wait_seconds);
-    }
     if (!lock.ok()) return LockFailed(lock.status(), path);
     folder->lock_ = std::move(lock).value();
     CAPSTAN_RETURN_IF_ERROR(MakeFolder(folder->incoming()));
