@@ -516,6 +516,10 @@ void Shard::Tick(Instant now, Outbox* out) {
     hello_backoff_.Sent(now);
     out->Send(options_.coordinator, MakeHello());
   }
+  if (life_failed_ && life_backoff_.Due(now)) {
+    life_failed_ = false;
+    work_.emplace_back(RememberLife{life_});
+  }
   if (load_) load_->Tick(now, out);
   if (load_ && !log_ready_ && log_begin_failed_ && log_backoff_.Due(now)) BeginHistory(now);
   if (snapshot_done_ && !snapshot_settled_ && snapshot_backoff_.Due(now)) SendSnapshotDone(now, out);

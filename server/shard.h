@@ -271,9 +271,11 @@ class Shard {
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
   bool life_remembered_ = false;        // of the Reset under way
-  bool going_on_ = false;               // Reset under way, and what is served stays
-  bool loaded_ = false;                 // of the Reset under way: the blocks are here, perhaps not what the log adds
-  bool log_ready_ = true;               // of the Reset under way: begun, or replayed
+  bool life_failed_ = false;            // it is tried again
+  Backoff life_backoff_;
+  bool going_on_ = false;  // Reset under way, and what is served stays
+  bool loaded_ = false;    // of the Reset under way: the blocks are here, perhaps not what the log adds
+  bool log_ready_ = true;  // of the Reset under way: begun, or replayed
   struct Writing {
     SnapshotId id;
     std::shared_ptr<std::atomic<bool>> cancelled;

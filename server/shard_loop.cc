@@ -185,9 +185,9 @@ bool ShardLoop::TakeLogResults(Instant now) {
 void ShardLoop::TakeDiskResults(Instant now) {
   while (std::optional<DiskResult> result = disk_->TakeResult()) {
     const auto* remembered = std::get_if<LifeRemembered>(&*result);
-    if (remembered != nullptr && !remembered->status.ok() && outcome_.ok()) {
-      outcome_ = remembered->status;  // a shard that cannot write down who it is must not go on
-    }
+    const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
+    // A shard that cannot write down who it is must not go on. Where its disk is full, it tries again.
+    if (code != Code::kOk && code != Code::kBusy && outcome_.ok()) outcome_ = remembered->status;
     core_->Handle(std::move(*result), now, &out_);
     SendOut();
   }

@@ -155,11 +155,14 @@ void Shard::Handle(DiskResult result, Instant now, Outbox* out) {
 }
 
 void Shard::On(LifeRemembered result, Instant now, Outbox* out) {
-  if (!result.status.ok()) {
+  life_failed_ = !result.status.ok();
+  if (life_failed_) {
+    life_backoff_.Sent(now);
     out->Say(Severity::kError,
              "shard " + std::to_string(options_.shard) + " cannot write to its directory: " + result.status.message());
     return;
   }
+  life_backoff_.Restart();
   if (result.life.generation == generation_) life_remembered_ = true;
   FinishReset(now, out);
 }

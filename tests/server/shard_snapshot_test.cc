@@ -426,6 +426,19 @@ TEST_CASE("a shard that cannot remember its generation does not serve it", "[ser
   CHECK(bench.notices().back().text.find("the disk is full") != std::string::npos);
 }
 
+TEST_CASE("a shard whose disk is full writes down who it is when there is room, and then answers Reset",
+          "[server][snapshot]") {
+  ShardBench bench;
+  bench.disk.FailRemember(Status(Code::kBusy, "no space left on device"));
+  bench.FromCoordinator(bench.MakeReset());
+  for (int i = 0; i < 3; ++i) bench.Tick(std::chrono::seconds(10));
+  CHECK(bench.Take<ResetDone>(kCoordinator).empty());
+  bench.disk.FailRemember({});
+  bench.Tick(std::chrono::seconds(10));
+  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
+  CHECK(bench.disk.life().generation == Generation{1});
+}
+
 TEST_CASE("a Reset ends the writing of a version: nothing of it is kept, or said", "[server][snapshot]") {
   ShardBench bench;
   bench.Start();
