@@ -43,7 +43,7 @@ class CoordinatorRig {
     for (ShardIndex shard = 0; shard < size.shards; ++shard) SayHello(shard);
     for (std::uint32_t worker = 0; worker < size.workers; ++worker) Joins(worker, 1);
     for (ShardIndex shard = 0; shard < size.shards; ++shard) {
-      Send(ShardPeer(shard), ResetDone{shard, hello_.incarnation, coordinator_->generation(), 0});
+      Send(ShardPeer(shard), ResetDone{shard, hello_.incarnation, coordinator_->generation()});
     }
     CAPSTAN_CHECK(coordinator_->state() == server::CoordinatorState::kRunning);
     out_.Clear();
