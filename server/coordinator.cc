@@ -396,8 +396,9 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   ShardState& shard = shards_[progress.shard];
   shard.last_heard = now;
   shard.progress = progress;
-  const Progress::Entry* const newest = progress.reports.empty() ? nullptr : &progress.reports.back();
-  shard.reports_to = newest == nullptr ? ShardState::kAllReports : std::pair(newest->step, newest->report.slot);
+  const bool all = progress.reports.size() < Progress::kReportsMax;
+  const StepReport last = all ? StepReport() : progress.reports.back();
+  shard.reports_to = all ? ShardState::kAllReports : std::pair(last.step, last.report.slot);
   for (const Progress::Entry& entry : progress.reports) {
     if (entry.step <= step_) continue;
     async_reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
@@ -406,7 +407,8 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
 }
 
 // Whether no report of `step` is still to come, all slots having ended it. A shard sends the oldest that it holds, in
-// order: one that a later report came without has been dropped there (Shard::KeepReport), and counts as absent.
+// order: one that is not among those, although they are all or go further, has been dropped there (Shard::KeepReport),
+// and counts as absent.
 bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const {
   if (reports.size() == slot_count_) return true;
   for (SlotIndex slot = 0; slot < slot_count_; ++slot) {

@@ -73,7 +73,6 @@ class Shard {
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
   static constexpr std::uint64_t kRoundsAheadMax = 2;  // ends of a slot before its pushes
-  static constexpr std::size_t kProgressReportsMax = 1024;
   static constexpr std::size_t kPeerReadsMax = 256;
   static constexpr std::size_t kAheadMax = 2;        // tentative blocks on their way to a worker
   static constexpr std::size_t kAheadNamedMax = 64;  // by a pull

@@ -80,7 +80,7 @@ std::vector<std::uint64_t> Shard::SlotClocks() const {
 Progress Shard::MakeProgress() const {
   Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
   // The oldest are what the clock waits for; those of one step always fit.
-  const std::size_t most = std::max(kProgressReportsMax, home_slot_count());
+  const std::size_t most = std::max(Progress::kReportsMax, home_slot_count());
   for (const auto& [key, report] : async_reports_) {
     if (progress.reports.size() == most) break;
     progress.reports.push_back({Step{key.first}, report});

@@ -3,6 +3,7 @@
 // Kind:   values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,13 +33,15 @@ struct ResetBad {  // the snapshot asked for cannot be served
   std::string reason;
 };
 
-struct Progress {  // modes without global steps: clocks and the newest reports of this shard's home slots
+struct Progress {  // modes without global steps: clocks and the oldest reports of this shard's home slots
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
   std::vector<std::uint64_t> clocks;  // per slot: pushes applied on all of this shard's blocks
   using Entry = StepReport;
-  std::vector<Entry> reports;  // repeated until the coordinator's Rates pass them
+  std::vector<Entry> reports;  // the oldest, repeated until the coordinator's Rates pass them
+  // So many of them at most, but always those of one step. Where there are fewer, the shard has no others.
+  static constexpr std::size_t kReportsMax = 1024;
 };
 
 }  // namespace capstan
