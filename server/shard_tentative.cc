@@ -112,9 +112,11 @@ void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
 
 void Shard::AnswerLate(PeerId peer, const Pull& pull, Outbox* out) {
   Pull rest = pull;
-  for (const AnsweredPull& answered : answered_) {
+  for (AnsweredPull& answered : answered_) {
     if (!pull.follows || answered.peer != peer || answered.session != pull.session) continue;
     std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
+    answered.blocks.insert(answered.blocks.end(), rest.blocks.begin(),
+                           rest.blocks.end());  // the next one may cross too
   }
   AnswerPull(peer, rest, out);
 }
