@@ -117,14 +117,14 @@ int RunLaunch(const LaunchArguments& arguments) {
   screen.Settle();
   const int signal = signals.stop_signal();
   if (!status.ok() && signal == 0 && directory->Discard()) {
-    return Fail(
-        status.message() +
-            "\ncapstan: the job failed before its first step; its run directory is removed (--run-dir keeps one)",
-        kExitFailed);
+    screen.Complain("capstan", status.message() +
+                                   "\ncapstan: the job failed before its first step; its run directory is "
+                                   "removed (--run-dir keeps one)");
+    return kExitFailed;
   }
   if (!status.ok() || (signal != 0 && !launcher.job_done())) {
-    return Fail(WhyItEnded(arguments, directory->path(), status, signals.stop_count()),
-                signal != 0 ? kExitSignal + signal : kExitFailed);
+    screen.Complain("capstan", WhyItEnded(arguments, directory->path(), status, signals.stop_count()));
+    return signal != 0 ? kExitSignal + signal : kExitFailed;
   }
   ShowResult(config, *directory, launcher.progress(), seconds, &screen);
   return kExitDone;

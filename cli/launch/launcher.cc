@@ -220,6 +220,7 @@ void Launcher::Wait() {
     if (member.restart_at) timeout_ms = std::min(timeout_ms, kRestartPollMs);
   }
   poll(fds.data(), fds.size(), timeout_ms);
+  screen_->Flush();
   if ((fds[1].revents & POLLERR) == 0) return;
   screen_->Close();
   signals_->Raise(SIGPIPE);

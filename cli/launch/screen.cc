@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -37,10 +36,10 @@ Screen Screen::OfStderr(Volume volume) {
   const char* const term = std::getenv("TERM");
   const char* const no_color = std::getenv("NO_COLOR");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  if (dumb || isatty(STDERR_FILENO) == 0) return Screen(std::move(options));
+  if (dumb || isatty(STDERR_FILENO) == 0) return Screen(std::move(options), STDERR_FILENO);
   options.width = WidthOfStderr;
   if (no_color == nullptr || *no_color == 0) options.colors = Colors::kSome;
-  return Screen(std::move(options));
+  return Screen(std::move(options), STDERR_FILENO);
 }
 
 std::string Colored(const std::string& line) {
@@ -53,27 +52,41 @@ std::string Colored(const std::string& line) {
 
 void Screen::Line(std::string_view text) {
   if (options_.volume == Volume::kQuiet && !text.starts_with(kWarning) && !text.starts_with(kError)) return;
-  if (!live_.empty()) std::fputs("\r\033[K", stderr);
-  const std::string line = Printable(text);
-  std::fprintf(stderr, "%s\n", (options_.colors == Colors::kSome ? Colored(line) : line).c_str());
-  if (!live_.empty()) std::fputs(live_.c_str(), stderr);
-  std::fflush(stderr);
+  Write(Printable(text));
+}
+
+void Screen::Complain(std::string_view program, std::string_view text) {
+  Write(std::string(program) + ": " + Printable(text));
+}
+
+void Screen::Write(const std::string& line) {
+  Flush();
+  std::string text = live_.empty() ? "" : "\r\033[K";
+  text += (options_.colors == Colors::kSome ? Colored(line) : line) + "\n" + live_;
+  if (left_out_ > 0 || !output_.Write(text)) ++left_out_;
 }
 
 void Screen::Live(const std::string& text) {
-  if (!is_terminal() || options_.volume == Volume::kQuiet) return;
+  Flush();
+  if (!is_terminal() || options_.volume == Volume::kQuiet || output_.waiting()) return;
   const std::string line = text.substr(0, static_cast<std::size_t>(std::max(options_.width() - 1, 1)));
-  if (line == live_) return;
-  live_ = line;
-  std::fprintf(stderr, "\r\033[K%s", live_.c_str());
-  std::fflush(stderr);
+  if (line != live_ && output_.Write("\r\033[K" + line)) live_ = line;
 }
 
 void Screen::Settle() {
-  if (!live_.empty()) std::fputs("\n", stderr);
-  live_.clear();
+  if (!live_.empty() && output_.Write("\n")) live_.clear();
+  output_.Drain(kEndPatience);
+  Flush();
 }
 
-int Screen::reader_fd() const { return options_.is_pipe ? STDERR_FILENO : -1; }
+void Screen::Flush() {
+  output_.Flush();
+  if (left_out_ == 0 || output_.waiting()) return;
+  const std::uint64_t count = std::exchange(left_out_, 0);
+  Write("warning: " + std::to_string(count) + (count == 1 ? " line is" : " lines are") +
+        " left out here, because nothing took them; the logs have what the processes wrote");
+}
+
+int Screen::reader_fd() const { return options_.is_pipe ? fd_ : -1; }
 
 }  // namespace capstan::cli

@@ -160,6 +160,27 @@ class LaunchTest(harness.JobTest):
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
 
+    def test_an_output_that_takes_nothing_stops_no_job_and_no_signal(self):
+        for steps, number, code in (10, None, 0), (harness.ENDLESS, signal.SIGTERM, 143):
+            run = f"run{code}"
+            reader, writer = os.pipe()
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+            os.write(writer, b"x" * 4096)
+            with open(reader, "rb") as output:
+                words = "launch", self.job_file(steps=steps), "--run-dir", self.path(run)
+                child = subprocess.Popen([*harness.OBEDIENT, harness.program("capstan"), *words], stderr=writer)
+                self.addCleanup(child.wait)
+                self.addCleanup(child.kill)
+                os.close(writer)
+                if number is not None:
+                    metrics = self.path(run, "metrics.jsonl")
+                    harness.poll(lambda: os.path.exists(metrics) and self.metrics(run), "a step")
+                    child.send_signal(number)
+                self.assertEqual(child.wait(harness.DEADLINE), code)
+                self.assertEqual(output.read(), b"x" * 4096)
+            self.assert_nothing_runs(run)
+        self.assertTrue(os.path.exists(self.path("run0", "final.safetensors")))
+
     def test_a_reader_that_goes_away_ends_everything_in_order(self):
         job = self.job_file(steps=1000000)
         script = '"$1" launch "$2" --run-dir "$3" 2>&1 | head -1; echo "ended with ${PIPESTATUS[0]}"'
