@@ -30,6 +30,7 @@ WatchedSocket::WatchedSocket(void* context, Socket socket, const std::string& na
   const int unlimited = 0;  // a full queue would hold up libzmq's thread
   if (events_ && zmq_setsockopt(events_.get(), ZMQ_RCVHWM, &unlimited, sizeof unlimited) == 0 &&
       zmq_connect(events_.get(), address.c_str()) == 0) {
+    TakeEvents();  // libzmq wakes only a reader that has once found nothing
     return;
   }
   zmq_socket_monitor(socket_.get(), nullptr, 0);

@@ -1,7 +1,7 @@
 #include "common/zmq_transport.h"
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -20,6 +20,7 @@
 
 #include "common/header_seal.h"
 #include "common/messages/error.h"
+#include "common/routing_id.h"
 #include "common/watched_socket.h"
 #include "common/wire_codec.h"
 
@@ -44,6 +45,13 @@ constexpr int kUntakenMs = 15'000;     // bytes sent and not acknowledged by the
 constexpr int kHeartbeatsUnheard = 40;
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
+constexpr auto kTendEvery = std::chrono::milliseconds(50);
+constexpr int kReadyAtOnce = 256;
+// Of a context: 4,096 connections and the coordinator's, each a socket, libzmq's end of what watches it, and ours.
+constexpr int kSocketsMax = 3 * (4096 + 64);
+// What a descriptor that is ready belongs to: a dealer by its PeerId, which is below 2^32, and these.
+constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
+constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: what watches the socket
 
 struct ContextCloser {
   void operator()(void* context) const {
@@ -52,48 +60,6 @@ struct ContextCloser {
   }
 };
 using Context = std::unique_ptr<void, ContextCloser>;
-
-// ---- who is who ----------------------------------------------------------------------------------------------------
-
-// PeerIds are of three kinds, told apart by their size:
-//   below 2^32        a peer we call: the number of its socket;
-//   2^40 + 32 bits    a peer that calls us without a routing id: the five bytes that libzmq chose for it;
-//   2^63 and above    a peer that calls us with a routing id of ours: eight random bytes, the first one above 127.
-struct RoutingId {
-  std::array<unsigned char, 8> bytes{};
-  std::size_t size = 0;
-};
-constexpr std::uint64_t kUnnamedPeer = std::uint64_t{1} << 40;
-constexpr std::uint64_t kNamedPeer = std::uint64_t{1} << 63;
-constexpr std::size_t kUnnamedSize = 5;
-
-bool CallsUs(PeerId peer) { return peer.value >= kUnnamedPeer; }
-
-RoutingId RoutingIdOf(PeerId peer) {
-  RoutingId id;
-  id.size = peer.value >= kNamedPeer ? id.bytes.size() : kUnnamedSize;
-  for (std::size_t i = 0; i < id.size; ++i) {
-    id.bytes[id.size - 1 - i] = static_cast<unsigned char>(peer.value >> (8 * i));
-  }
-  if (id.size == kUnnamedSize) id.bytes[0] = 0;
-  return id;
-}
-
-// Nobody when no peer of ours would have that routing id.
-PeerId PeerOf(std::span<const std::byte> id) {
-  std::uint64_t value = 0;
-  for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))
-    value = value << 8 | static_cast<unsigned char>(byte);
-  if (id.size() == 8 && value >= kNamedPeer) return {value};
-  if (id.size() == kUnnamedSize && id[0] == std::byte{0}) return {kUnnamedPeer | value};
-  return {};
-}
-
-RoutingId RandomRoutingId() {
-  std::uint64_t value = 0;
-  CAPSTAN_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
-  return RoutingIdOf({value | kNamedPeer});
-}
 
 // ---- endpoints -----------------------------------------------------------------------------------------------------
 
@@ -214,6 +180,14 @@ Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payl
   return DecodeHeader(header);
 }
 
+// Becomes readable when the socket may have something to receive.
+int DescriptorOf(void* socket) {
+  int descriptor = -1;
+  std::size_t size = sizeof descriptor;
+  CAPSTAN_CHECK(zmq_getsockopt(socket, ZMQ_FD, &descriptor, &size) == 0);
+  return descriptor;
+}
+
 // ---- the transport -------------------------------------------------------------------------------------------------
 
 class ZmqTransport final : public Transport {
@@ -222,14 +196,18 @@ class ZmqTransport final : public Transport {
       : options_(options),
         counters_(counters != nullptr ? counters : &own_counters_),
         wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        ready_fd_(epoll_create1(EPOLL_CLOEXEC)),
         context_(zmq_ctx_new()) {
     if (context_) zmq_ctx_set(context_.get(), ZMQ_IO_THREADS, options_.io_threads);
+    if (context_) zmq_ctx_set(context_.get(), ZMQ_MAX_SOCKETS, kSocketsMax);
+    Watch(wake_fd_, kWakeReady);
   }
   ~ZmqTransport() override {
     dealers_.clear();
     closing_.clear();
     router_ = {};
     context_.reset();
+    if (ready_fd_ >= 0) close(ready_fd_);
     if (wake_fd_ >= 0) close(wake_fd_);
   }
   ZmqTransport(const ZmqTransport&) = delete;
@@ -247,20 +225,27 @@ class ZmqTransport final : public Transport {
     WatchedSocket socket;
     std::string endpoint;
     std::optional<Clock::time_point> unanswered_since;
+    bool due = false;  // it is in due_
   };
 
   Result<WatchedSocket> Open(int type);
   Status SendFailure(PeerId to, int error);
   std::string Describe(PeerId peer) const;
 
-  // One look at every socket; the number of messages delivered.
+  void Watch(int descriptor, std::uint64_t what);
+  void Watch(const WatchedSocket& socket, std::uint64_t what);
+  void Unwatch(const WatchedSocket& socket);
+  // Every call of libzmq may take the word of what has arrived from the socket's descriptor: it is to be looked at.
+  void MakeDue(std::uint64_t peer, Dealer* dealer);
+  // Waits for descriptors; their sockets become due, and what happened to connections is taken.
+  void AwaitReady(std::chrono::nanoseconds timeout);
+  // One look at every socket that is due; the number of messages delivered.
   int Drain(const OnMessage& on_message);
   int DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message);
   // The message that begins with what is to be read next from `socket`; false when there is none.
   bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
-  void Sleep(std::chrono::nanoseconds timeout);
   bool TakeWake();
 
   const TransportOptions options_;
@@ -269,6 +254,7 @@ class ZmqTransport final : public Transport {
 
   // Wake's, from any thread: the flag spares a system call when nobody woke us.
   const int wake_fd_;
+  const int ready_fd_;  // the owner's: an epoll of all descriptors
   std::atomic<bool> wake_pending_{false};
 
   // The owner's thread alone.
@@ -277,15 +263,17 @@ class ZmqTransport final : public Transport {
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
   std::vector<WatchedSocket> closing_;       // disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
-  std::vector<zmq_pollitem_t> poll_items_;  // empty: to be made again
-  std::vector<std::byte> header_;           // reused by Send
+  std::vector<std::uint64_t> due_;  // dealers that may have something to read
+  Clock::time_point next_tend_{};
+  std::vector<std::byte> header_;  // reused by Send
   bool draining_ = false;
   Clock::time_point error_second_{};
   int error_replies_ = 0;  // since error_second_
 };
 
 Result<WatchedSocket> ZmqTransport::Open(int type) {
-  if (wake_fd_ < 0 || !context_) return Unreachable("no socket can be made: too many open files; raise ulimit -n");
+  if (wake_fd_ < 0 || ready_fd_ < 0 || !context_)
+    return Unreachable("no socket can be made: too many open files; raise ulimit -n");
   Socket socket(zmq_socket(context_.get(), type));
   if (!socket) return Unreachable(std::string("no socket can be made: ") + WhyNot(errno, true));
   const auto set = [&](int option, int value) {
@@ -322,7 +310,7 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
   CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
   if (!router_) {
     CAPSTAN_ASSIGN_OR_RETURN(router_, Open(ZMQ_ROUTER));
-    poll_items_.clear();
+    Watch(router_, kRouterReady);
   }
   std::string address = endpoint;
   if (address.starts_with("tcp://") && address.ends_with(":0")) address.back() = '*';
@@ -339,17 +327,18 @@ Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
   if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return EndpointFailure("connect to", endpoint, errno);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}});
-  poll_items_.clear();
+  Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}, false}).first->second;
+  Watch(dealer.socket, peer.value);
+  MakeDue(peer.value, &dealer);
   return peer;
 }
 
 void ZmqTransport::Disconnect(PeerId peer) {
   const auto found = dealers_.find(peer.value);
   if (found == dealers_.end()) return;
+  Unwatch(found->second.socket);
   if (draining_) closing_.push_back(std::move(found->second.socket));
   dealers_.erase(found);
-  poll_items_.clear();
 }
 
 std::string ZmqTransport::Describe(PeerId peer) const {
@@ -372,6 +361,7 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
     const auto dealer = dealers_.find(to.value);
     socket = dealer == dealers_.end() ? nullptr : dealer->second.socket.get();
     if (socket != nullptr && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
+    if (socket != nullptr) MakeDue(to.value, &dealer->second);
   }
   if (socket == nullptr) return SendFailure(to, EHOSTUNREACH);
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
@@ -397,31 +387,31 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
 }
 
 void ZmqTransport::TendConnections() {
-  router_.TakeEvents();
   const Clock::time_point now = Clock::now();
+  if (now < next_tend_) return;
+  next_tend_ = now + kTendEvery;
   const auto unheard_max = kHeartbeatsUnheard * options_.heartbeat;
   for (auto& [peer, dealer] : dealers_) {
-    dealer.socket.TakeEvents();
     const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
     if (!dealer.socket.IsGivenUp() && !unheard) continue;
     dealer.socket.ConnectAgain(dealer.endpoint);
     dealer.unanswered_since.reset();
+    MakeDue(peer, &dealer);
   }
 }
 
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
   TendConnections();
+  AwaitReady({});
   int delivered = Drain(on_message);
   if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
   const Clock::time_point start = Clock::now();
   const Clock::time_point deadline = start + std::min(timeout, kPollMax);
   const Clock::time_point sleep_at = std::min(deadline, start + options_.spin);
   for (Clock::time_point now = start; now < deadline; now = Clock::now()) {
-    if (now >= sleep_at) {
-      Sleep(deadline - now);
-    } else {
-      std::this_thread::yield();  // libzmq's threads may need this core to bring what we look for
-    }
+    if (now < sleep_at) std::this_thread::yield();  // libzmq's threads may need this core to bring what we look for
+    AwaitReady(now < sleep_at ? std::chrono::nanoseconds(0) : deadline - now);
+    TendConnections();
     delivered = Drain(on_message);
     if (delivered > 0 || TakeWake()) return delivered;
   }
@@ -433,15 +423,17 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
   draining_ = true;
   int delivered = 0;
   if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
-  // on_message may connect and disconnect: every step finds its place anew.
-  for (auto next = dealers_.begin(); next != dealers_.end();) {
-    const PeerId peer{next->first};
-    const int received = DrainSocket(next->second.socket.get(), peer, on_message);
+  // on_message may send, connect and disconnect: what becomes due meanwhile is for the next time.
+  for (const std::uint64_t peer : std::exchange(due_, {})) {
+    auto dealer = dealers_.find(peer);
+    if (dealer == dealers_.end()) continue;
+    dealer->second.due = false;
+    const int received = DrainSocket(dealer->second.socket.get(), {peer}, on_message);
     delivered += received;
-    if (const auto heard = dealers_.find(peer.value); received > 0 && heard != dealers_.end()) {
-      heard->second.unanswered_since.reset();
-    }
-    next = dealers_.upper_bound(peer.value);
+    dealer = dealers_.find(peer);
+    if (received == 0 || dealer == dealers_.end()) continue;
+    dealer->second.unanswered_since.reset();
+    MakeDue(peer, &dealer->second);  // there may be more
   }
   draining_ = false;
   closing_.clear();
@@ -514,21 +506,46 @@ void ZmqTransport::Reject(PeerId from, const Status& why) {
   (void)Send(from, {std::move(error), {}});  // a peer that does not read goes without
 }
 
-void ZmqTransport::Sleep(std::chrono::nanoseconds timeout) {
-  if (poll_items_.empty()) {
-    poll_items_.push_back({nullptr, wake_fd_, ZMQ_POLLIN, 0});
-    const auto add = [this](const WatchedSocket& socket) {
-      if (socket) poll_items_.push_back({socket.get(), 0, ZMQ_POLLIN, 0});
-      if (socket.events() != nullptr) poll_items_.push_back({socket.events(), 0, ZMQ_POLLIN, 0});
-    };
-    add(router_);
-    for (auto& [peer, dealer] : dealers_) add(dealer.socket);
-  }
+void ZmqTransport::Watch(int descriptor, std::uint64_t what) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = what;
+  if (ready_fd_ >= 0 && descriptor >= 0) CAPSTAN_CHECK(epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event) == 0);
+}
+
+void ZmqTransport::Watch(const WatchedSocket& socket, std::uint64_t what) {
+  Watch(DescriptorOf(socket.get()), what);
+  if (socket.events() != nullptr) Watch(DescriptorOf(socket.events()), what | kEventsReady);
+}
+
+// libzmq closes descriptors some time later.
+void ZmqTransport::Unwatch(const WatchedSocket& socket) {
+  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.get()), nullptr);
+  if (socket.events() != nullptr) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.events()), nullptr);
+}
+
+void ZmqTransport::MakeDue(std::uint64_t peer, Dealer* dealer) {
+  if (!std::exchange(dealer->due, true)) due_.push_back(peer);
+}
+
+void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
+  std::array<epoll_event, kReadyAtOnce> ready;
   const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-  zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), timeout_ms);  // the sockets say what arrived
-  TendConnections();
-  // Wake may have written after TakeWake had already seen its flag.
-  if (poll_items_.front().revents != 0) wake_pending_.store(true, std::memory_order_release);
+  const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, due_.empty() ? static_cast<int>(timeout_ms) : 0);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t what = ready[i].data.u64;
+    if (what == kWakeReady) {  // Wake may have written after TakeWake had already seen its flag
+      wake_pending_.store(true, std::memory_order_release);
+    } else if (what == (kRouterReady | kEventsReady)) {
+      router_.TakeEvents();
+    } else if (const auto dealer = dealers_.find(what & ~kEventsReady); dealer != dealers_.end()) {
+      if ((what & kEventsReady) != 0) {
+        dealer->second.socket.TakeEvents();
+      } else {
+        MakeDue(what, &dealer->second);
+      }
+    }
+  }
 }
 
 void ZmqTransport::Wake() {

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <malloc.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -154,6 +155,47 @@ TEST_CASE("both ends of a connection within one machine are taken out of pacing"
   RunUntil({{server.transport.get(), &received}, {server.client.get(), &received}}, [&] {
     return CongestionControls(server.endpoint) == std::vector<std::string>{"reno", "reno"};
   });
+}
+
+TEST_CASE("a transport calls hundreds of peers, and each answers", "[common][transport]") {
+  constexpr std::size_t kPeers = 400;  // above libzmq's own limit of sockets in a context
+  Server server;
+  const auto client = CreateZmqTransport({});
+  std::vector<PeerId> peers;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    const Result<PeerId> peer = client->Connect(server.endpoint);
+    INFO(i << ": " << peer.status().message());
+    REQUIRE(peer.ok());
+    peers.push_back(*peer);
+  }
+  Recorder requests, answers;
+  for (const PeerId peer : peers) REQUIRE(client->Send(peer, {Committed{42, {}, {}, {}}, {}}).ok());
+  RunUntil({{server.transport.get(), &requests}}, [&] { return requests.messages.size() == kPeers; });
+  for (const auto& request : requests.messages) REQUIRE(server.transport->Send(request.from, {Ping{}, {}}).ok());
+  RunUntil({{client.get(), &answers}}, [&] { return answers.messages.size() == kPeers; });
+  std::set<std::uint64_t> answered;
+  for (const auto& answer : answers.messages) answered.insert(answer.from.value);
+  CHECK(answered.size() == kPeers);
+}
+
+TEST_CASE("a transport calls as many peers as a job has shards at most", "[common][transport]") {
+  constexpr rlim_t kShards = 4096, kDescriptors = 4 * kShards + 1000;
+  rlimit files{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlimit before = files;
+  files.rlim_cur = files.rlim_max;
+  if (files.rlim_max < kDescriptors || setrlimit(RLIMIT_NOFILE, &files) != 0) {
+    WARN("this machine allows " << files.rlim_max << " open files, and 4,096 connections need " << kDescriptors);
+    return;
+  }
+  {
+    const auto client = CreateZmqTransport({});
+    Result<PeerId> peer = client->Connect("ipc://nobody-is-here");
+    for (rlim_t i = 1; i < kShards && peer.ok(); ++i) peer = client->Connect("ipc://nobody-is-here");
+    INFO(peer.status().message());
+    CHECK(peer.ok());
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
