@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <queue>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "common/hash.h"
 
@@ -144,16 +148,17 @@ std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::ve
 
 std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count) {
   CAPSTAN_CHECK(shard_count > 0);
-  std::vector<std::uint64_t> load(shard_count, 0);
+  using Load = std::pair<std::uint64_t, ShardIndex>;  // elements; of equal ones the first shard is the lightest
+  std::vector<Load> loads;
+  for (ShardIndex shard = 0; shard < shard_count; ++shard) loads.emplace_back(0, shard);
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> lightest(std::greater<>(), std::move(loads));
   std::vector<ShardIndex> placement;
   placement.reserve(catalog.blocks().size());
   for (const Block& block : catalog.blocks()) {
-    ShardIndex lightest = 0;
-    for (ShardIndex shard = 1; shard < shard_count; ++shard) {
-      if (load[shard] < load[lightest]) lightest = shard;
-    }
-    load[lightest] += block.count;
-    placement.push_back(lightest);
+    const auto [load, shard] = lightest.top();
+    lightest.pop();
+    lightest.emplace(load + block.count, shard);
+    placement.push_back(shard);
   }
   return placement;
 }
