@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "worker/collective/mesh_control.h"
+#include "worker/collective/packed_addresses.h"
 
 // Gloo throws; nothing of that leaves this file. Its waits with a time limit break every connection when it passes,
 // so waits here have none: they are aborted, which breaks nothing, and then ranks can still be asked who is there.
@@ -135,7 +136,7 @@ class GlooMesh : public Mesh {
   };
 
   static RankSet SetOf(int rank) { return RankSet().set(static_cast<std::size_t>(rank)); }
-  Status ConnectTo(int peer, const std::string& addresses);
+  Status ConnectTo(int peer, const std::string& packed);
   void Conclude(const Verdict& verdict);
   bool Tell(int rank, const Control& control);
   RankSet Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked);
@@ -244,7 +245,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (int i = 0; i < size(); ++i) {
     if (i != rank()) others_.push_back(i);
   }
-  std::string addresses;  // where each of the others finds this rank, one behind the other
+  std::vector<std::string> addresses;  // where each of the others finds this rank, by rank and way
   try {
     device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(options_.address.c_str()));
     for (auto& context : contexts_) {
@@ -255,7 +256,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
     for (const int peer : others_) {
       for (auto& context : contexts_) {
         const std::vector<char> bytes = context->createPair(peer)->address().bytes();
-        addresses.append(bytes.begin(), bytes.end());
+        addresses.emplace_back(bytes.begin(), bytes.end());
       }
     }
   } catch (const std::exception& failed) {
@@ -263,7 +264,7 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
                        "; give an address of this machine that the other ranks can reach");
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                           rendezvous->Exchange(rank(), std::move(addresses), deadline));
+                           rendezvous->Exchange(rank(), PackAddresses(addresses), deadline));
   if (all.size() != static_cast<std::size_t>(size())) {
     return Invalid("the ranks' exchange of addresses gave " + std::to_string(all.size()) + " of them to " +
                    std::to_string(size()) + " ranks; start all workers with one number of ranks");
@@ -286,17 +287,17 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   return {};
 }
 
-Status GlooMesh::ConnectTo(int peer, const std::string& addresses) {
+Status GlooMesh::ConnectTo(int peer, const std::string& packed) {
   const std::string whom = NamesOf(SetOf(peer), options_.name_of);
-  const std::size_t count = kWays * others_.size(), bytes = addresses.size() / count;
-  if (bytes == 0 || addresses.size() % count != 0) {
-    return Invalid(whom + " left " + std::to_string(addresses.size()) + " bytes of addresses for " +
-                   std::to_string(others_.size()) + " ranks; start all workers with one build and one number of ranks");
+  const Result<std::vector<std::string>> addresses = UnpackAddresses(packed, kWays * others_.size());
+  if (!addresses.ok()) {
+    return Invalid(whom + ": " + addresses.status().message() + " of " + std::to_string(others_.size()) +
+                   " ranks; start all workers with one build and one number of ranks");
   }
   const auto place = static_cast<std::size_t>(rank() < peer ? rank() : rank() - 1);
   try {
     for (std::size_t way = 0; way < kWays; ++way) {
-      const std::string mine = addresses.substr((kWays * place + way) * bytes, bytes);
+      const std::string& mine = (*addresses)[kWays * place + way];
       contexts_[way]->getPair(peer)->connect({mine.begin(), mine.end()});
     }
     return {};
