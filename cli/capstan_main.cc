@@ -26,7 +26,7 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
   launch.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's, or several");
   launch
       .Add("--max-restarts", &arguments->max_restarts,
-           "how often processes that are killed are started again, all together")
+           "how often each process that is killed is started again within an hour; one more death ends the job")
       .ShowDefault();
   DescribeResume(launch, "", &arguments->begin);
   launch.Add("--trace", &arguments->trace,

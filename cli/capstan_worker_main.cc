@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "cli/address.h"
+#include "cli/beat_thread.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/events.h"
@@ -75,6 +76,7 @@ std::string NoThread(const std::system_error& error) {
 }
 
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
+  const BeatThread beats(events);
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   monitoring::ExporterOptions exporter_options;
   const std::string& coordinator = arguments->worker.coordinator;

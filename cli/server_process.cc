@@ -221,6 +221,7 @@ class ServerProcess {
       if (signals_.stop_signal() != 0 || !failure.ok()) {
         for (const auto& shard : shards_) shard->RequestStop();
       }
+      events_.Beat();
       signals_.Wait(kLookMs);
       if (events_.launched()) RotateOwnLogIfLarge();
     }

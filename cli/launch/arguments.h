@@ -16,7 +16,7 @@ struct LaunchArguments {
   std::string job_file, run_dir, trace;
   std::vector<std::string> overrides;
   std::vector<std::string> program;  // of the user's own, and its arguments
-  std::uint32_t max_restarts = 100;
+  std::uint32_t max_restarts = 30;
   double end_seconds = 300;
   bool print_config = false, quiet = false;
   RunBegin begin = RunBegin::kNew;

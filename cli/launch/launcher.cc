@@ -56,6 +56,7 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
 
 Status Launcher::Run() {
   if (options_.begin != RunBegin::kNew) progress_.Update();  // what a former life has said already
+  steps_at_begin_ = progress_.steps_done();
   if (Status status = StartCoordinator(); !status.ok()) Fail(std::move(status));
   while (!AllEnded()) {
     Wait();
@@ -65,7 +66,7 @@ Status Launcher::Run() {
     ReapChildren(now);
     StartDueMembers(now);
     WriteMissingPids();
-    WatchCoordinator(now);
+    Watch(now);
     for (const std::string& line : validations) screen_->Line(line);
     ShowProgress(now);
     End(now);
@@ -80,6 +81,7 @@ Status Launcher::Run() {
 Status Launcher::Add(ProgramCall call) {
   Member member;
   member.call = std::move(call);
+  member.budget = RestartBudget(options_.max_restarts);
   CAPSTAN_RETURN_IF_ERROR(Start(&member));
   members_.push_back(std::move(member));
   return {};
@@ -96,6 +98,9 @@ Status Launcher::Start(Member* member) {
   member->steps_at_start = progress_.steps_done();
   member->joined = false;
   member->told_to_stop = false;
+  member->failure.clear();
+  member->silence = {};
+  if (member->name() == kCoordinator) member->silence.heard = Clock::now();
   member->stop_asked.reset();
   WritePidOf(member);
   return {};
@@ -116,14 +121,14 @@ void Launcher::WriteMissingPids() {
   }
 }
 
-// Waits double while it dies without having been part of a step.
-void Launcher::Restart(Member* member, Clock::time_point now) {
-  if (progress_.steps_done() > member->steps_at_start) member->next_wait = kRestartFirst;
-  ++restarts_;
+bool Launcher::Restart(Member* member, Clock::time_point now) {
+  const bool of_use = progress_.steps_done() > member->steps_at_start;
+  member->restart_at = member->budget.Next(now, of_use ? RestartBudget::Life::kOfUse : RestartBudget::Life::kOfNoUse);
+  if (!member->restart_at) return false;
   screen_->Line("warning: " + member->name() + " " + member->process->HowItEnded() + "; starting it again (" +
-                std::to_string(restarts_) + " of at most " + std::to_string(options_.max_restarts) + " times)");
-  member->restart_at = now + member->next_wait;
-  member->next_wait = std::min(member->next_wait * 2, kRestartLongest);
+                std::to_string(member->budget.count()) + " of at most " + std::to_string(member->budget.max()) +
+                " times within an hour)");
+  return true;
 }
 
 void Launcher::StartDueMembers(Clock::time_point now) {
@@ -133,7 +138,6 @@ void Launcher::StartDueMembers(Clock::time_point now) {
       member.restart_at.reset();
       continue;
     }
-    if (member.name() == kCoordinator) silence_.heard = now;
     if (Status status = Start(&member); !status.ok()) Fail(std::move(status));
   }
 }
@@ -144,7 +148,6 @@ std::vector<std::string> Launcher::TraceArguments(const std::string& name) const
 }
 
 Status Launcher::StartCoordinator() {
-  silence_.heard = Clock::now();
   // Its addresses are chosen here, for all its lives.
   std::vector<std::string> arguments = {directory_.path() + "/job.toml",
                                         "--coordinator",
@@ -234,7 +237,7 @@ void Launcher::TakeEvents() {
       continue;
     }
     for (Event& event : member.process->TakeEvents()) {
-      if (member.name() == kCoordinator) silence_.heard = Clock::now();
+      NoteHeard(&member, event);
       events.emplace_back(member.name(), std::move(event));
     }
   }
@@ -254,7 +257,7 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
       if (name == kCoordinator) NoteRefused(event.text);
       if (!ending_.stopping()) screen_->Line(LabelOf(event.severity) + event.text);
       break;
-    case Event::Kind::kFailed: Fail(Refused(name == kCoordinator ? event.text : name + ": " + event.text)); break;
+    case Event::Kind::kFailed: OnFailed(name, event.text); break;
     case Event::Kind::kStopAsked: NoteStopAsked(name); break;
     case Event::Kind::kBeat:
     case Event::Kind::kNone: break;
@@ -264,6 +267,16 @@ void Launcher::OnEvent(const std::string& name, const Event& event) {
 void Launcher::NoteStopAsked(const std::string& name) {
   for (Member& member : members_) {
     if (member.name() == name && !member.stop_asked) member.stop_asked = Clock::now();
+  }
+}
+
+// A worker's counts when it has ended: others may go on.
+void Launcher::OnFailed(const std::string& name, const std::string& text) {
+  if (name == kCoordinator) return Fail(Refused(why_nobody_.empty() ? text : why_nobody_ + "; " + text));
+  for (Member& member : members_) {
+    if (member.name() != name) continue;
+    member.failure = text;
+    if (!member.is_worker()) Fail(Refused(name + ": " + text));
   }
 }
 
@@ -286,15 +299,16 @@ void Launcher::NoteRefused(const std::string& notice) {
 }
 
 void Launcher::OnReady(const std::string& name, const Event& event) {
-  ++ready_;
   endpoints_.metrics[name] = event.metrics;
   if (name == kCoordinator && !event.addresses.empty() && endpoints_.coordinator.empty()) {
     endpoints_.coordinator = event.addresses.front();
     if (Status status = StartMembers(); !status.ok()) Fail(std::move(status));
   }
-  const auto own =
-      std::count_if(members_.begin(), members_.end(), [](const Member& member) { return member.is_own(); });
-  if (ready_ + static_cast<std::size_t>(own) == members_.size() && ready_ > 1 && restarts_ == 0) {
+  for (Member& member : members_) member.ready = member.ready || member.name() == name;
+  const bool all = members_.size() > 1 && std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+                     return member.is_own() || member.ready;
+                   });
+  if (all && !std::exchange(all_were_ready_, true)) {
     screen_->Line("status and metrics: http://" + endpoints_.metrics[kCoordinator] +
                   "/ (coordinator; the others are in " + directory_.path() + "/endpoints.json)");
   }
@@ -318,11 +332,12 @@ void Launcher::SeeEnd(Member* member, Clock::time_point now) {
   if (!failure_.ok()) return;
   if (process.was_told_to_end() && member->call.path.ends_with("/capstan-worker")) {
     screen_->Line(member->name() + " left");
-    return;
+    return SeeWhoIsLeft();
   }
-  if ((process.was_killed() || process.was_told_to_end()) && restarts_ < options_.max_restarts)
-    return Restart(member, now);
-  FailFor(*member, process.HowItEnded() + (process.was_killed() ? AfterRestarts() : ""));
+  const bool by_signal = process.was_killed() || process.was_told_to_end();
+  if (by_signal && Restart(member, now)) return;
+  if (member->is_worker() && !by_signal) return SetAside(member, process.HowItEnded());
+  FailFor(*member, process.HowItEnded() + (by_signal ? AfterRestarts(*member) : ""));
 }
 
 // A program of the user's own that is killed or fails is started again, as long as it takes part in steps.
@@ -334,15 +349,44 @@ void Launcher::SeeOwnEnd(Member* member, Clock::time_point now) {
   const bool took_part = (member->joined || !named) && progress_.steps_done() > member->steps_at_start;
   member->failures = process.was_killed() || took_part ? 0 : member->failures + 1;
   if (member->failures == kFailuresMax) {
-    return FailFor(*member, process.HowItEnded() + ", " + std::to_string(kFailuresMax) +
+    return SetAside(member, process.HowItEnded() + ", " + std::to_string(kFailuresMax) +
                                 " times in a row, before it had computed a step");
   }
-  if (restarts_ < options_.max_restarts) return Restart(member, now);
-  FailFor(*member, process.HowItEnded() + AfterRestarts());
+  if (Restart(member, now)) return;
+  const std::string how = process.HowItEnded() + AfterRestarts(*member);
+  process.was_killed() ? FailFor(*member, how) : SetAside(member, how);
 }
 
-std::string Launcher::AfterRestarts() const {
-  return options_.max_restarts > 0 ? " after " + std::to_string(restarts_) + " restarts" : "";
+std::string Launcher::AfterRestarts(const Member& member) {
+  if (member.budget.max() == 0) return "";
+  return " after " + std::to_string(member.budget.count()) + " restarts within an hour";
+}
+
+void Launcher::SetAside(Member* member, const std::string& how) {
+  const std::string& text = member->failure;
+  for (const std::string& line : progress_.Update()) screen_->Line(line);
+  // Without it the job cannot begin; and where the coordinator is silent, no worker can go on.
+  if (progress_.steps_done() == steps_at_begin_ || members_.front().silence.said) {
+    return text.empty() ? FailFor(*member, how) : Fail(Refused(member->name() + ": " + text));
+  }
+  member->set_aside = member->name() + (text.empty() ? " " + how : ": " + text);
+  screen_->Line("warning: " + member->name() + " is set aside, and the job goes on without it: it " +
+                WithLastLines(*member, how));
+  SeeWhoIsLeft();
+}
+
+// Workers that were started by hand are the coordinator's to count: a job whose own have left by signals waits for them.
+void Launcher::SeeWhoIsLeft() {
+  std::string why;
+  for (const Member& one : members_) {
+    if (!one.is_worker()) continue;
+    if (!one.ended()) return;
+    if (!one.set_aside.empty()) why += (why.empty() ? "" : "; ") + one.set_aside;
+  }
+  if (why.empty()) return;
+  nobody_left_ = true;
+  why_nobody_ = "no worker is left (" + why + ")";
+  screen_->Line("warning: no worker is left, and the job stops");
 }
 
 void Launcher::SeeGoodOwnEnd(const Member& member) {
@@ -352,6 +396,8 @@ void Launcher::SeeGoodOwnEnd(const Member& member) {
                 " of " + std::to_string(config_.steps()) +
                 " steps, and is not started again: a worker's loop is to go " +
                 "on as long as the job has work for it");
+  SeeWhoIsLeft();
+  if (nobody_left_) return;
   nobody_left_ = std::all_of(members_.begin(), members_.end(), [](const Member& one) {
     return !one.is_own() || (one.ended() && one.process->succeeded());
   });
@@ -359,27 +405,71 @@ void Launcher::SeeGoodOwnEnd(const Member& member) {
 }
 
 void Launcher::FailFor(const Member& member, const std::string& how) {
-  std::string message = member.name() + " " + how;
+  Fail(Unreachable(member.name() + " " + WithLastLines(member, how)));
+}
+
+std::string Launcher::WithLastLines(const Member& member, const std::string& how) const {
+  std::string message = how;
   const std::vector<std::string> lines = member.process->LastLines(kLinesShown);
   message += lines.empty() ? "; its log is empty" : "; the last lines of its log:";
   for (const std::string& line : lines) message += "\n  " + line;
-  Fail(Unreachable(std::move(message)));
+  return message;
+}
+
+void Launcher::NoteHeard(Member* member, const Event& event) {
+  Silence& silence = member->silence;
+  if (member->name() != kCoordinator && event.kind != Event::Kind::kBeat) return;  // what it does before may be long
+  silence.heard = Clock::now();
+  if (member->name() != kCoordinator && std::exchange(silence.said, false)) {
+    screen_->Line(member->name() + " runs again");
+  }
+}
+
+void Launcher::Watch(Clock::time_point now) {
+  // A launcher that stood still itself has heard nobody.
+  const bool was_away = std::chrono::duration<double>(now - last_watch_).count() >= kSilenceSecondsMin;
+  last_watch_ = now;
+  for (Member& member : members_) {
+    if (was_away && member.silence.heard) member.silence.heard = now;
+  }
+  WatchCoordinator(now);
+  WatchMembers(now);
+}
+
+void Launcher::WatchMembers(Clock::time_point now) {
+  const LimitsSection& limits = config_.limits;
+  for (Member& member : members_) {
+    Silence& silence = member.silence;
+    if (ending_.begun() || member.name() == kCoordinator || member.process->ended() || !silence.heard) continue;
+    const double seconds = std::chrono::duration<double>(now - *silence.heard).count();
+    if (seconds < std::max(limits.report, kSilenceSecondsMin)) continue;
+    const bool too_long = limits.stall > 0 && seconds >= std::max(limits.stall / 2, kSilenceSecondsMin);
+    if (silence.said && now < silence.next_report && !too_long) continue;
+    silence.said = true;
+    silence.next_report = now + Seconds(limits.report);
+    screen_->Line("warning: " + member.name() + " (process " + std::to_string(member.process->pid()) +
+                  ") has not run for " + Duration(seconds) + (too_long ? "; killing it" : ""));
+    if (!too_long) continue;
+    member.process->Signal(SIGKILL);
+    silence.heard.reset();
+  }
 }
 
 void Launcher::WatchCoordinator(Clock::time_point now) {
   if (ending_.stopping() || members_.empty() || members_.front().process->ended()) return;
-  const double silence = std::chrono::duration<double>(now - silence_.heard).count();
+  Silence& silence_of = members_.front().silence;
+  const double silence = std::chrono::duration<double>(now - *silence_of.heard).count();
   const LimitsSection& limits = config_.limits;
   if (silence < std::max(limits.report, kSilenceSecondsMin)) {
-    if (std::exchange(silence_.said, false)) screen_->Line("the coordinator answers again");
+    if (std::exchange(silence_of.said, false)) screen_->Line("the coordinator answers again");
     return;
   }
   const std::string waits = " " + Duration(silence) + " for the coordinator (process " +
                             std::to_string(members_.front().process->pid()) + "): it does not answer";
   if (limits.stall > 0 && silence >= std::max(limits.stall, kSilenceSecondsMin)) Fail(Timeout("waited" + waits));
-  if (silence_.said && now < silence_.next_report) return;
-  silence_.said = true;
-  silence_.next_report = now + Seconds(limits.report);
+  if (silence_of.said && now < silence_of.next_report) return;
+  silence_of.said = true;
+  silence_of.next_report = now + Seconds(limits.report);
   screen_->Line("warning: waiting" + waits);
 }
 

@@ -156,6 +156,21 @@ class DeadlinesTest(harness.JobTest):
             harness.kill(launch.pid, signal.SIGTERM)
             self.assertEqual(launch.wait(), 143, launch.output)
 
+    def test_a_server_that_stands_still_is_named_killed_and_started_again(self):
+        with self.launch(self.job_file(steps=1000000), "--set", f"limits.stall={2 * STALL}") as launch:
+            launch.wait_for_line("running: ")
+            launch.wait_for_line("  loss ")
+            since, pid = len(launch.lines), self.pids()["server-0"]
+            harness.kill(pid, signal.SIGSTOP)
+            said = launch.wait_for_line("warning: server-0 (process ")
+            self.assertRegex(said, rf"^warning: server-0 \(process {pid}\) has not run for \d+ s$")
+            self.assertIn(f"(process {pid}) has not run for", launch.wait_for_line("; killing it"))
+            launch.wait_for_line("server-0 was killed by signal 9 (Killed); starting it again")
+            launch.wait_for_line("running: ", since=since)
+            harness.kill(launch.pid, signal.SIGTERM)
+            self.assertEqual(launch.wait(), 143, launch.output)
+        self.assert_nothing_runs()
+
     # ---- data
 
     def test_a_data_path_that_is_not_there_is_named(self):

@@ -117,11 +117,13 @@ class KillTest(recovery.RecoveryTest):
         with self.launch(self.job(), "--max-restarts", "1") as launch:
             launch.wait_for_line("running: ")
             harness.kill(self.pids()["worker-1"])
-            launch.wait_for_line("(1 of at most 1 times)")
+            launch.wait_for_line("worker-1 was killed by signal 9 (Killed); starting it again (1 of at most 1 times within an hour)")
+            harness.kill(self.pids()["worker-0"])  # another one has a budget of its own
+            launch.wait_for_line("worker-0 was killed by signal 9 (Killed); starting it again (1 of at most 1 times within an hour)")
             recovery.wait_until_alive(self.path("run"), "worker-0")
             harness.kill(self.pids()["worker-0"])
             self.assertEqual(launch.wait(), 1, launch.output)
-            self.assertIn("worker-0 was killed by signal 9 (Killed) after 1 restarts", launch.output)
+            self.assertIn("worker-0 was killed by signal 9 (Killed) after 1 restarts within an hour", launch.output)
         self.assert_nothing_runs()
 
 

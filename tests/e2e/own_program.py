@@ -3,6 +3,7 @@
 
 train          nothing
 fail-once FILE it fails in the first step after step 5, unless FILE is there, and makes FILE
+fail-one FILE  the one whose index FILE holds fails in the first step after step 5, in each of its lives
 fail           it fails before it takes part
 refused        the library refuses what it does after step 5
 leave-one      the one with index 1 ends with 0 after step 5, all others train
@@ -26,6 +27,8 @@ def befall(how, step):
         sys.exit("a disk was lost")
     if how[0] == "refused" and step > STEP:
         raise capstan.Invalid("this is not the job's")
+    if how[0] == "fail-one" and step > STEP and os.environ["CAPSTAN_INDEX"] in open(how[1], encoding="ascii").read():
+        sys.exit("no such disk")
     return step > STEP and (how[0] == "leave" or (how[0] == "leave-one" and os.environ["CAPSTAN_INDEX"] == "1"))
 
 

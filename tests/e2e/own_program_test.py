@@ -115,7 +115,7 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
             self.wait_for_steps(5)
             since = len(launch.lines)
             harness.kill(self.pids()["worker-1"])
-            launch.wait_for_line("worker-1 was killed by signal 9 (Killed); starting it again (1 of at most 100 times)")
+            launch.wait_for_line("worker-1 was killed by signal 9 (Killed); starting it again (1 of at most 30 times within an hour)")
             launch.wait_for_line('"worker-1" joined (', since=since)
             self.wait_for_steps(recovery.count_records(self.path("run")) + 5)
             recovery.stop(launch)
@@ -142,6 +142,19 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
             self.assertEqual(launch.wait(), 1, launch.output)
         self.assertRegex(launch.output, r"worker-\d exited with code 1, 3 times in a row, before it had computed a step; the last lines "
                                         r"of its log:\n(  .*\n)*  no such disk")
+        self.assert_nothing_runs()
+
+    def test_a_program_that_fails_alone_is_set_aside_and_the_job_ends_without_it(self):
+        failing = self.write("failing", "1")
+        with self.own("fail-one", failing, steps=harness.ENDLESS, options=("--max-restarts", "2")) as launch:
+            launch.wait_for_line("warning: worker-1 is set aside, and the job goes on without it: it exited with code 1 after 2 restarts")
+            launch.wait_for_line("  no such disk")
+            self.wait_for_steps(recovery.count_records(self.path("run")) + 5)
+            self.write("failing", "01")  # now all of them do
+            self.assertEqual(launch.wait(), 1, launch.output)
+        self.assertIn("warning: no worker is left, and the job stops", launch.output)
+        self.assertRegex(launch.output, r"capstan: no worker is left \(worker-0 exited with code 1 .*; worker-1 exited with code 1 after 2 "
+                                        r"restarts within an hour\); stopped at step (\d+); the newest snapshot is of version \1")
         self.assert_nothing_runs()
 
     def test_a_program_that_ends_before_the_job_is_named_and_the_others_go_on(self):

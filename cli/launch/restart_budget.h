@@ -1,0 +1,38 @@
+// RestartBudget: when a process that died is started again, and whether it has died too often for that.
+//
+// Kind:   a value; time is given.
+// Limits: `max` restarts within kWindow. The wait before one doubles from kFirstWait to kLongestWait, and begins again
+//         after a life in which the process took part in a step.
+// Why:    a job that runs for weeks outlives any number of deaths that are far apart, and a process that cannot live at
+//         all ends the job soon.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+namespace capstan::cli {
+
+class RestartBudget {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  enum class Life : std::uint8_t { kOfUse, kOfNoUse };  // whether steps were done in it
+  static constexpr std::chrono::hours kWindow{1};
+  static constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{30'000};
+
+  explicit RestartBudget(std::uint32_t max) : max_(max) {}
+
+  // When a process that died at `now` is started again; nothing: it has died too often.
+  std::optional<TimePoint> Next(TimePoint now, Life life);
+  // Restarts within the window that ended with the last call of Next.
+  std::size_t count() const { return restarts_.size(); }
+  std::uint32_t max() const { return max_; }
+
+ private:
+  std::uint32_t max_;
+  std::chrono::milliseconds wait_ = kFirstWait;
+  std::deque<TimePoint> restarts_;  // within the window, oldest first
+};
+
+}  // namespace capstan::cli
