@@ -323,6 +323,7 @@ void Checks::Add(const monitoring::ShardMetrics& m) {
   outcome_->counts["equal pushes compared and ignored"] += m.pushes_duplicate.value();
   outcome_->counts["appends that failed"] += m.log_failures.value();
   outcome_->counts["records replayed from logs"] += m.log_replayed.value();
+  outcome_->counts["reports dropped"] += m.reports_dropped.value();
   outcome_->counts["pushes ahead of the window or the step"] += m.pushes_busy.value();
 }
 

@@ -29,7 +29,6 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.durable = name.durable;
   options.local = name.local;
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // of programs' workers
-  if (WorkersUpdate(name.mode)) options.stops = 0;
   if (name.durable) AddLogTroubles(&options);
   // A loss scale needs a verdict, and so do trust ratios.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;

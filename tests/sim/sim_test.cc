@@ -34,10 +34,14 @@ constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};
 constexpr Kind kDurableAsync{{.mode = Mode::kAsync, .durable = true}, 25, 500, 4000, 30};
 constexpr Kind kDurableBounded{{.mode = Mode::kBounded, .durable = true}, 25, 500, 4000, 30};
 constexpr Kind kOldSync{{.old = true}, 10, 50, 1000, 5};
+constexpr Kind kOldAsync{{.mode = Mode::kAsync, .old = true}, 10, 50, 1000, 5};
+constexpr Kind kOldBounded{{.mode = Mode::kBounded, .old = true}, 5, 20, 1000, 5};
+constexpr Kind kOldDurable{{.mode = Mode::kAsync, .durable = true, .old = true}, 5, 20, 1000, 5};
+constexpr Kind kOldAllReduce{{.mode = Mode::kAllReduce, .old = true}, 5, 20, 1000, 5};
 constexpr Kind kSlowSync{{.slow_lines = true}, 40, 200, 2000, 10};
 constexpr Kind kSlowAsync{{.mode = Mode::kAsync, .slow_lines = true}, 40, 200, 2000, 10};
-constexpr Kind kKinds[] = {kSync,         kLocal,          kAsync,   kBounded,  kAllReduce,
-                           kDurableAsync, kDurableBounded, kOldSync, kSlowSync, kSlowAsync};
+constexpr Kind kKinds[] = {kSync,    kLocal,    kAsync,      kBounded,    kAllReduce,    kDurableAsync, kDurableBounded,
+                           kOldSync, kOldAsync, kOldBounded, kOldDurable, kOldAllReduce, kSlowSync,     kSlowAsync};
 
 std::uint64_t RunsInTier(const Kind& kind) {
   if (kSanitized) return kind.sanitized;
@@ -204,19 +208,28 @@ TEST_CASE("allreduce: whatever befalls them, a version is made of the one before
   TrySeeds(kAllReduce);
 }
 
+TEST_CASE("allreduce: a group that can never form ends its job by name", "[sim][allreduce]") {
+  ClusterOptions options;
+  options.mode = Mode::kAllReduce;
+  options.unconnected = true;
+  CHECK(RunCluster(options).violation.starts_with("the job failed: no step was committed for 150 s"));
+}
+
 TEST_CASE("durable: the same, and what was acknowledged is never lost unless it is said", "[sim][durable]") {
   TrySeeds(kDurableAsync);
   TrySeeds(kDurableBounded);
 }
 
 TEST_CASE("old jobs: after hundreds of steps and snapshots under low limits they end as young ones do", "[sim][old]") {
-  TrySeeds(kOldSync);
+  for (const Kind& kind : {kOldSync, kOldAsync, kOldBounded, kOldDurable, kOldAllReduce}) TrySeeds(kind);
   if (testing::TestTier() != testing::Tier::kAll) return;
-  Judge judge;
-  RunName name = kOldSync.name;
-  name.old_steps = 20000;
-  name.seed = FirstSeed();
-  for (int i = 0; i < (kSanitized ? 1 : 10); ++i, ++name.seed) TryOne(&judge, name);
+  for (const Kind& kind : {kOldSync, kOldAsync}) {
+    Judge judge;
+    RunName name = kind.name;
+    name.old_steps = 20000;
+    name.seed = FirstSeed();
+    for (int i = 0; i < (kSanitized ? 1 : 10); ++i, ++name.seed) TryOne(&judge, name);
+  }
 }
 
 TEST_CASE("slow lines: a job sends hardly more payload than it needs", "[sim][lines]") {
