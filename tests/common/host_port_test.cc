@@ -27,7 +27,7 @@ TEST_CASE("an address with a scheme is answered with the one to write", "[common
   CHECK(CheckHostPort("--coordinator", "http://10.0.0.5:29600/x").message() ==
         "--coordinator takes HOST:PORT, not \"http://10.0.0.5:29600/x\"; write 10.0.0.5:29600, without \"http://\"");
   CHECK_THAT(CheckHostPort("--coordinator", "tcp://10.0.0.5").message(), Contains("write HOST:PORT"));
-  CHECK(CheckHostPort("--join", "a").message() == "--join takes HOST:PORT, not \"a\"");
+  CHECK(CheckHostPort("--join", "a").message() == "--join takes HOST:PORT, not \"a\": the port is missing");
 }
 
 TEST_CASE("a host changes and the port stays", "[common][address]") {
