@@ -53,6 +53,17 @@ TEST_CASE("an answer says whether a pull of the same peer waits", "[server][ques
   CHECK(!Ask(&bench, 1, {}).pull_waits);
 }
 
+TEST_CASE("a pull of another version takes the place of one that waits", "[server][question]") {
+  ShardBench bench({.slots = 1, .tensors = {4}});
+  bench.Start();
+  bench.CompleteStep(0, 1.0F);
+  bench.Commits(0);
+  bench.FromWorker(bench.MakePull(2, {0}));
+  CHECK(Ask(&bench, 1, {}).pull_waits);
+  bench.FromWorker(bench.MakePull(1, {0}));  // back in step 1; its answer is lost
+  CHECK(!Ask(&bench, 1, {}).pull_waits);
+}
+
 TEST_CASE("a question does not end what is sent ahead, and one for all that is held does", "[server][question]") {
   ShardBench bench({.slots = 1, .tensors = {4, 4}});
   bench.Start();
