@@ -245,7 +245,10 @@ void Launcher::TakeEvents() {
 }
 
 void Launcher::ShowOutput(Member* member) {
-  for (const std::string& line : member->process->TakeOutput()) screen_->Line(member->name() + ": " + line);
+  for (const std::string& line : member->process->TakeOutput()) {
+    const bool warns = line.starts_with("capstan: ");  // the client library speaks of nothing else
+    screen_->Line(LabelOf(warns ? Severity::kWarning : Severity::kInfo) + member->name() + ": " + line);
+  }
 }
 
 // May start processes: what points into members_ does not survive it.

@@ -8,9 +8,11 @@ fail           it fails before it takes part
 refused        the library refuses what it does after step 5
 leave-one      the one with index 1 ends with 0 after step 5, all others train
 leave          it ends with 0 after step 5
+warn           the library has a word for people
 stay           after the job it does not end by itself
 """
 import array
+import logging
 import os
 import signal
 import sys
@@ -47,6 +49,8 @@ def train(how):
 if __name__ == "__main__":
     print("place", os.environ["CAPSTAN_INDEX"], "of", os.environ["CAPSTAN_INDEXES"])  # not flushed
     print("\x1b[31mred", file=sys.stderr)
+    if sys.argv[1] == "warn":
+        logging.getLogger("capstan").warning("half of the samples are passed over")
     if sys.argv[1] == "fail":
         sys.exit("no such disk")
     train(sys.argv[1:])

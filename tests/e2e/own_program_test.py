@@ -67,6 +67,12 @@ class OwnProgramTest(harness.JobTest):
         self.assertEqual(self.weights()[0], ["weight"])
         self.assert_nothing_runs()
 
+    def test_warnings_of_the_library_are_shown_where_nothing_else_is(self):
+        with self.own("warn", options=("--quiet",)) as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
+        self.assertEqual(sorted(launch.lines), [f"warning: worker-{index}: capstan: half of the samples are passed over"
+                                                for index in (0, 1)])
+
     def test_control_bytes_of_a_program_do_not_reach_the_terminal(self):
         with self.own("train") as launch:
             self.assertEqual(launch.wait(), 0, launch.output)
