@@ -15,7 +15,14 @@ import skips
 from precision_test import RESNET
 from same_bits_test import GPT_JOB
 
-MLP = """
+MLP = f"""
+[cluster]
+coordinator = "{harness.HOST}:0"
+listen = "{harness.HOST}:0"
+
+[metrics]
+listen = "{harness.HOST}:0"
+
 [job]
 name = "device"
 mode = "sync"
@@ -101,9 +108,10 @@ class DeviceTest(recovery.SameBitsTest):
              self.path("refused"), *arguments], capture_output=True, text=True, timeout=harness.DEADLINE,
             env={**os.environ, **variables})
         self.assertEqual(launched.returncode, 1, launched.stderr)
-        said = next(line for line in launched.stderr.splitlines() if line.startswith("capstan: worker-"))
+        said = [line for line in launched.stderr.splitlines() if line.startswith("capstan: worker-")]
+        self.assertTrue(said, launched.stderr)
         self.assert_nothing_runs("refused")
-        return said
+        return said[0]
 
     def test_a_device_that_does_not_fit_is_refused_with_what_to_do(self):
         for settings, variables, words in (

@@ -187,10 +187,10 @@ class ResumeTest(recovery.RecoveryTest):
 
     def test_a_directory_without_a_run_is_refused(self):
         self.job()
-        for run in ("nothing", "."):
+        for run, said in (("nothing", "there is no run directory"), (".", "holds no run")):
             with self.subTest(run), self.resume(run=run) as launch:
                 self.assertIn(launch.wait(), (1, 2), launch.output)
-                self.assert_one_line_says(launch.output, self.path(run), "holds no run")
+                self.assert_one_line_says(launch.output, self.path(run), said)
         self.assertFalse(os.path.exists(self.path("nothing")))
 
     def test_a_finished_run_ends_at_once(self):
