@@ -142,7 +142,9 @@ void Cluster::EndStopped() {
   const bool late = now_ - stop_->since >= std::chrono::seconds(55);
   const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
   const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
-  if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed) {
+  // Where the workers have the version and none is left, nobody can give it to the servers.
+  const bool lost = WorkersUpdate(options_.mode) && coordinator.worker_count() == 0;
+  if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed && !lost) {
     Count("jobs stopped, and nothing befell their servers");
     if (coordinator.newest_snapshot().version.value < coordinator.step().value) {
       outcome_.violation = "a job was stopped at step " + std::to_string(coordinator.step().value) +
