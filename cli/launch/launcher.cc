@@ -498,6 +498,7 @@ void Launcher::End(Clock::time_point now) {
                                     members_.empty() || members_.front().ended()};
   const bool had_waited = ending_.stopping();
   const Ending::Order order = ending_.Next(situation, now);
+  HurryCoordinator();
   const std::string remaining = order == Ending::Order::kNone ? "" : Remaining();
   const auto signal_all = [&](int signal, std::optional<ProgramKind> kind = {}) {
     for (Member& member : members_) {
@@ -544,6 +545,14 @@ void Launcher::End(Clock::time_point now) {
       signal_all(SIGKILL);
       break;
   }
+}
+
+// It may still wait for a last snapshot, which nobody is left to write. A second order makes it leave at once.
+void Launcher::HurryCoordinator() {
+  const bool alone = ending_.stopping() && std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+                       return member.ended() == (member.name() != kCoordinator);
+                     });
+  if (alone && !std::exchange(hurried_, true)) members_.front().process->Signal(SIGTERM);
 }
 
 void Launcher::AnswerStops(Clock::time_point now) {

@@ -134,6 +134,7 @@ class Launcher {
   void Fail(Status failure);
   void End(Clock::time_point now);
   void EndLatecomers();
+  void HurryCoordinator();
   // Says again whom a job that is done waits for.
   void ShowRemaining(Clock::time_point now);
   // The names of those that have not ended: all, or of one kind.
@@ -156,6 +157,7 @@ class Launcher {
   std::string why_nobody_;            // and why, where they failed
   std::uint64_t steps_at_begin_ = 0;  // of a former run
   bool job_done_ = false;
+  bool hurried_ = false;  // the coordinator
   Clock::time_point next_plain_line_{}, next_remaining_line_{};
   Clock::time_point last_watch_{};
 };

@@ -141,6 +141,7 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
                                         r"of its log:\n(  .*\n)*  .*Invalid: this is not the job's\n")
         self.assertIn("--resume", launch.lines[-1])
         self.assertNotIn("starting it again", launch.output)
+        self.assertNotIn("did not end when told to", launch.output)
         self.assert_nothing_runs()
 
     def test_a_program_that_fails_before_its_first_step_again_and_again_ends_the_job(self):
