@@ -428,9 +428,8 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     return;
   }
   // A worker that went back to an earlier step no longer waits for a later version: what it lacks is of this one.
-  std::erase_if(parked_, [&](const ParkedPull& parked) {
-    return parked.peer == from && parked.pull.version != pull.version;
-  });
+  std::erase_if(parked_,
+                [&](const ParkedPull& parked) { return parked.peer == from && parked.pull.version != pull.version; });
   const bool of_kept = WorkersUpdate(options_.mode) && !pull.blocks.empty() && pull.version == held_.version;
   PullAdmission admission =
       of_kept ? PullAdmission::kAnswer : AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);

@@ -25,15 +25,6 @@ constexpr std::chrono::seconds kPlainEvery{5};
 constexpr double kSilenceSecondsMin = 3 * kBeatMs / 1000.0;  // less may be a busy machine
 constexpr char kCoordinator[] = "coordinator";
 
-std::string LabelOf(Severity severity) {
-  switch (severity) {
-    case Severity::kInfo: return "";
-    case Severity::kWarning: return "warning: ";
-    case Severity::kError: return "error: ";
-  }
-  return "";
-}
-
 std::chrono::steady_clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }

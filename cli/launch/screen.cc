@@ -42,6 +42,15 @@ Screen Screen::OfStderr(Volume volume) {
   return Screen(std::move(options), STDERR_FILENO);
 }
 
+std::string LabelOf(Severity severity) {
+  switch (severity) {
+    case Severity::kInfo: return "";
+    case Severity::kWarning: return std::string(kWarning);
+    case Severity::kError: return std::string(kError);
+  }
+  return "";
+}
+
 std::string Colored(const std::string& line) {
   for (const auto& [label, color] : {std::pair(kWarning, "\033[1;33m"), std::pair(kError, "\033[1;31m")}) {
     const std::size_t word = label.size() - 1;  // without the space

@@ -12,8 +12,12 @@
 #include <string_view>
 
 #include "cli/launch/bounded_output.h"
+#include "common/actor.h"
 
 namespace capstan::cli {
+
+// What a line of this weight begins with: "warning: ", "error: ", or nothing.
+std::string LabelOf(Severity severity);
 
 class Screen {
  public:

@@ -20,6 +20,8 @@ struct View;
 
 namespace capstan::server {
 
+inline bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+
 class CoordinatorBench {
  public:
   struct FakeShard {

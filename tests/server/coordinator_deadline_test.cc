@@ -12,8 +12,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using State = Coordinator::State;
 
-bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
-
 TEST_CASE("a job that cannot gather fails at limits.join and names who is missing", "[server][deadline]") {
   CoordinatorBench bench;
   bench.config.limits.join = 8;

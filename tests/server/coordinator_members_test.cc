@@ -19,8 +19,6 @@ using std::chrono::seconds;
 using State = Coordinator::State;
 using Slots = std::vector<SlotIndex>;
 
-bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
-
 TEST_CASE("a job starts when every shard has echoed the term and all workers have joined", "[server][coordinator]") {
   CoordinatorBench bench;
   bench.Live();

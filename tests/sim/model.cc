@@ -46,7 +46,7 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   config.model.kind = ModelKind::kMlp;
   config.worker.precision = options.precision;
   config.limits.stall = options.line_bytes_per_second > 0 ? 1500 : 150;  // a job that hangs fails by name
-  config.limits.join = 90;    // longer than trouble lasts, clogs and jumps of the clock together
+  config.limits.join = 90;  // longer than trouble lasts, clogs and jumps of the clock together
   config.limits.lease = 4;
   return config;
 }
