@@ -12,10 +12,10 @@
 namespace capstan::client {
 
 void Session::SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
-  if (ended_ || left_ || session_.value == 0 || generation != generation_) return;
+  if (ended_ || left_ || generation != generation_) return;
   group_ = state;
   group_text_ = std::move(text);
-  SendBeat(now, out);
+  if (session_.value != 0) SendBeat(now, out);  // else the first Beat of the next session says it
 }
 
 // Who is in it, and, once per generation, their addresses when all are there.
