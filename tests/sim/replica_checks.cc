@@ -69,6 +69,9 @@ void ReplicaChecks::BeginHistory(Generation history, const std::vector<const Sha
     truth.updates = other.updates;
     if (known) break;
   }
+  if (version.value == 0 && !followed_first_.empty() && followed_first_ != truth.arrays[0]) {
+    fail_("a follower was given other first weights than the shards begin with");
+  }
   if (!known) return fail_("a history begins with a " + Named(version) + " that was never committed");
   truths_[{history, version}] = std::move(truth);
 }
@@ -170,7 +173,12 @@ void ReplicaChecks::Followed(Version version, const float* weights) {
     if (name.second == version && std::equal(wanted.begin(), wanted.end(), weights)) return;
     seen = seen || name.second == version;
   }
-  if (!seen && version == Version{0}) return;  // the first weights, which shards have before anything is committed
+  if (!seen && version == Version{0}) {  // shards have the first weights before anything is committed
+    std::vector<float> first(weights, weights + catalog_.element_count());
+    if (!followed_first_.empty() && followed_first_ != first) fail_("followers were given different first weights");
+    followed_first_ = std::move(first);
+    return;
+  }
   fail_("a follower was given a " + Named(version) + " that was not committed");
 }
 

@@ -58,8 +58,9 @@ class ReplicaChecks {
   const std::function<void(std::string)> fail_;
   train::Replica replica_;
   std::map<Name, Truth> truths_;
-  std::map<Name, Arrays> made_;                                 // by generation, version: by the first worker
-  std::map<Generation, Generation> history_of_;                 // of a generation
+  std::vector<float> followed_first_;            // version 0 as followers got it before the shards were seen with it
+  std::map<Name, Arrays> made_;                  // by generation, version: by the first worker
+  std::map<Generation, Generation> history_of_;  // of a generation
   std::map<std::size_t, std::pair<Generation, Version>> seen_;  // by shard
 };
 
