@@ -1,4 +1,4 @@
-// What a coordinator pays for each message at size. A Hello's answer, a Beat's view and a step's reports are what they
+// The costs of a coordinator per message, at size. A Hello's answer, a Beat's view and a step's reports are what they
 // are in a job: only the weights' blocks are small.
 #include <memory>
 

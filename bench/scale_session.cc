@@ -1,4 +1,4 @@
-// What a worker's session pays for each message at size, and what it pays when it takes over a slot whose blocks others
+// The costs of a worker's session per message, at size, and those of taking over a slot whose blocks others
 // have pushed in part; and the placement of a catalog's blocks, which every member computes.
 #include <memory>
 

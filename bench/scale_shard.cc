@@ -1,4 +1,4 @@
-// What a shard pays for each message at size. Its own number of blocks stays the same; what grows is the number of
+// The costs of a shard per message, at size. Its own number of blocks stays the same; what grows is the number of
 // workers that push to it and pull from it.
 #include <memory>
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using server::LogRecord;
 
 constexpr std::size_t kPidCharactersMax = 20;
-// What a job replaces when it begins.
+// Files that a job replaces when it begins.
 constexpr std::array kReplaced = {"job.toml", "endpoints.json", "go-on.txt"};
 
 struct Found {

@@ -16,7 +16,7 @@
 
 namespace capstan::cli {
 
-// What a line of this weight begins with: "warning: ", "error: ", or nothing.
+// The label that a line of this weight begins with: "warning: ", "error: ", or nothing.
 std::string LabelOf(Severity severity);
 
 class Screen {
