@@ -166,7 +166,8 @@ std::vector<ScaleCost> CoordinatorCosts() {
          CoordinatorRig rig(size, Mode::kSync);
          return timer.Each(kManyTimes, [&](std::size_t) { rig.Step(); });
        }},
-      {"coordinator/progress", GrowsBy::kShards, 0,
+      // It carries the clocks of all slots.
+      {"coordinator/progress", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          CoordinatorRig rig(size, Mode::kAsync);
          return timer.Each(kManyTimes, [&](std::size_t i) {

@@ -36,8 +36,10 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       log_(log),
       metrics_(std::move(metrics)),
       slot_count_(options_.config.job.slots),
+      config_hash_(HashJobConfig(options_.config)),
       shards_(options_.config.shard_count()),
       equal_slots_(options_.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
+      clocks_(std::vector<std::uint64_t>(options_.config.shard_count())),
       started_(now),
       last_progress_(now),
       last_commit_(now),
@@ -260,6 +262,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
     shard.prepared = shard.hello->prepared;
     if (shard.prepared && shard.prepared->step != step_) shard.prepared.reset();
   }
+  prepared_count_.reset();
   pending_backoff_.Restart();
   SendPending(now, out);
   held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
@@ -267,16 +270,8 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   if (WorkersUpdate(options_.config.mode())) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
   }
-  Reassign(out);
-}
-
-std::vector<const Prepared*> Coordinator::AllPrepared(std::uint32_t attempt) const {
-  std::vector<const Prepared*> prepared;
-  for (const ShardState& shard : shards_) {
-    if (!shard.prepared || shard.prepared->step != step_ || shard.prepared->attempt < attempt) return {};
-    prepared.push_back(&*shard.prepared);
-  }
-  return prepared;
+  DealSlots(out);
+  SendViews(out);
 }
 
 void Coordinator::DecideStep(Instant now, Outbox* out) {
@@ -284,7 +279,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (stop_requested_ && parameters_.held) return;
   if (regroup_) return;
   // A shard that a former coordinator asked to redo may already stand at a later attempt.
-  const std::vector<const Prepared*> prepared = AllPrepared(attempt_);
+  const std::vector<const Prepared*> prepared = AllPrepared();
   if (prepared.empty()) return;
   Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
   pending_backoff_.Restart();
@@ -342,8 +337,7 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
     const auto* commit = pending_->As<Commit>();
     const auto* redo = pending_->As<Redo>();
     const bool answered = commit != nullptr ? shard.committed && *shard.committed >= commit->step
-                                            : shard.prepared && shard.prepared->step == redo->step &&
-                                                  shard.prepared->attempt >= redo->attempt;
+                                            : HasPrepared(shard, redo->step, redo->attempt);
     if (answered || shard.peer.value == 0) continue;
     out->Send(shard.peer, *pending_);
     sent = true;
@@ -395,7 +389,8 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return;
   ShardState& shard = shards_[progress.shard];
   shard.last_heard = now;
-  shard.progress = progress;
+  const auto slowest = std::min_element(progress.clocks.begin(), progress.clocks.end());
+  clocks_.Set(progress.shard, *slowest);
   const bool all = progress.reports.size() < Progress::kReportsMax;
   const StepReport last = all ? StepReport() : progress.reports.back();
   shard.reports_to = all ? ShardState::kAllReports : std::pair(last.step, last.report.slot);
@@ -421,11 +416,7 @@ bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>&
 // step_ is the slowest slot's clock: all slots have step_ pushes in the weights of every shard.
 void Coordinator::AdvanceClock(Instant now, Outbox* out) {
   if (stop_requested_) return;
-  std::uint64_t clock = options_.config.job.steps;
-  for (const ShardState& shard : shards_) {
-    if (!shard.progress) return;
-    for (std::uint64_t slot_clock : shard.progress->clocks) clock = std::min(clock, slot_clock);
-  }
+  const std::uint64_t clock = std::min(options_.config.job.steps, clocks_.least());
   const Step before = step_;
   while (step_.value < clock) {
     const std::map<SlotIndex, SlotReport>& reports = async_reports_[step_.value + 1];

@@ -37,6 +37,7 @@
 #include "server/membership.h"
 #include "server/ranks.h"
 #include "server/roster.h"
+#include "server/running_minimum.h"
 #include "update/verdict.h"
 
 namespace capstan {
@@ -189,7 +190,7 @@ class Coordinator {
   void DecideStep(Instant now, Outbox* out);
   std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
   void SendPending(Instant now, Outbox* out);
-  void CountPrepared(Instant now);
+  void MeasureStragglers(Instant now);
   void FinishWhenCommitted(Outbox* out);
   bool AllCommitted() const;
   void ChooseFounder();
@@ -219,6 +220,8 @@ class Coordinator {
   bool ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const;
   void Reassign(Outbox* out);
   void DealSlots(Outbox* out);
+  // To those whose slots are others than in their last view; the others learn the rest with their next Beat.
+  void SendNewSlots(Outbox* out);
   // Where workers update: they are a group as long as a generation lasts.
   bool GroupChanges() const;
   void AskForGroup(std::string reason, Recovery recovery, Outbox* out);
@@ -242,7 +245,7 @@ class Coordinator {
   std::string MissingInBarrier() const;
   void PassBarrierWhenComplete(Outbox* out);
   Instant SlowAfter() const;
-  void SendView(Worker* worker, Outbox* out) const;
+  void SendView(Worker* worker, Outbox* out);
   bool IsOverFor(const Worker* worker) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
@@ -260,13 +263,16 @@ class Coordinator {
   double WaitLimit() const;
   double ArrivalSeconds() const;
   void Record(StepRecord record, Instant now);
-  std::vector<const Prepared*> AllPrepared(std::uint32_t attempt) const;
+  // Of step_ and attempt_ or a later one; empty: some shard has not reported it.
+  std::vector<const Prepared*> AllPrepared();
+  static bool HasPrepared(const ShardState& shard, Step step, std::uint32_t attempt);
   static Instant Seconds(double seconds);
 
   const CoordinatorOptions options_;
   CoordinatorLog* const log_;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
   const SlotIndex slot_count_;
+  const std::uint64_t config_hash_;  // of options_.config
 
   // Durable: what the log says.
   JobId job_;
@@ -303,7 +309,15 @@ class Coordinator {
   Step step_;                  // under way
   StepParameters parameters_;  // of step_
   std::uint32_t attempt_ = 0;
-  std::optional<Header> pending_;  // Commit or Redo, repeated until all have answered
+  // How many shards have reported this step, and this attempt of it or a later one.
+  struct PreparedCount {
+    Step step;
+    std::uint32_t attempt = 0;
+    std::size_t any = 0, all = 0;
+  };
+  PreparedCount& CountPrepared();
+  std::optional<PreparedCount> prepared_count_;  // empty: to be counted again
+  std::optional<Header> pending_;                // Commit or Redo, repeated until all have answered
   struct GroupWish {
     std::string reason;
     Recovery recovery = Recovery::kRegroup;
@@ -314,6 +328,7 @@ class Coordinator {
   Step held_;                                // where workers update: the newest version that the shards have
   std::vector<StepRecord> records_;
   std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
+  RunningMinimum clocks_;                                                   // async: of the shards' slowest slots
   struct PendingSnapshot;
   std::unique_ptr<PendingSnapshot> snapshot_;
   std::optional<Generation> overruled_;  // what shards ahead of the log have seen is left behind; their newest

@@ -74,8 +74,9 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     shard.reset_done = false;
     shard.prepared.reset();
     shard.committed.reset();
-    shard.progress.reset();
   }
+  prepared_count_.reset();
+  clocks_ = RunningMinimum(std::vector<std::uint64_t>(shards_.size()));
   if (generation_.value > 1) metrics_->recoveries.Add(1);
   metrics_->generation.Set(static_cast<double>(generation_.value));
   reset_backoff_.Restart();
@@ -205,6 +206,7 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   BeginGroup();
   last_group_ = now;
   DealSlots(out);
+  SendViews(out);
 }
 
 }  // namespace capstan::server

@@ -24,7 +24,6 @@ struct Coordinator::ShardState {
   bool reset_done = false;           // of generation_, by hello's incarnation
   std::optional<Prepared> prepared;  // of step_ or the next
   std::optional<Step> committed;     // newest step it has published
-  std::optional<Progress> progress;
   // Without global steps: the reports that it has are here, those of steps and slots up to this one.
   std::pair<Step, SlotIndex> reports_to;
   static constexpr std::pair kAllReports{Step{UINT64_MAX}, SlotIndex{0}};

@@ -27,7 +27,7 @@ Status Coordinator::CheckHello(const Hello& hello) const {
     return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
                    std::to_string(shards_.size()) + " shards; check --index and cluster.servers");
   }
-  if (hello.config_hash != HashJobConfig(options_.config)) {
+  if (hello.config_hash != config_hash_) {
     return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
                    " was started with another job file than the coordinator; start all of them with the same file");
   }
@@ -167,7 +167,11 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   ShardState& shard = shards_[hello.shard];
   if (!AcceptHello(&shard, from, hello, now, out)) return;
   const bool other_life = shard.hello && hello.incarnation != shard.hello->incarnation;
-  if (other_life) shard = {};
+  if (other_life) {
+    shard = {};
+    prepared_count_.reset();
+    clocks_.Set(hello.shard, 0);
+  }
   const bool known = shard.hello.has_value();
   shard.peer = from;
   shard.last_heard = now;
@@ -219,20 +223,43 @@ void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox*
   }
   if (!Fits(prepared.report, prepared.shard)) return;
   if (shard.prepared && shard.prepared->step == prepared.step && shard.prepared->attempt >= prepared.attempt) return;
+  PreparedCount& count = CountPrepared();
+  const bool counted = HasPrepared(shard, step_, 0), counted_here = HasPrepared(shard, step_, attempt_);
   shard.prepared = prepared;
-  if (prepared.attempt == 0 && prepared.step == step_) CountPrepared(now);
+  if (!counted && HasPrepared(shard, step_, 0)) ++count.any;
+  if (!counted_here && HasPrepared(shard, step_, attempt_)) ++count.all;
+  if (prepared.attempt == 0 && prepared.step == step_) MeasureStragglers(now);
   Advance(now, out);
 }
 
-// How long the first shard waits for the last one.
-void Coordinator::CountPrepared(Instant now) {
-  const auto count = std::count_if(shards_.begin(), shards_.end(), [&](const ShardState& shard) {
-    return shard.prepared && shard.prepared->step == step_;
-  });
-  if (count == 1) first_prepared_ = now;
-  if (count == static_cast<std::ptrdiff_t>(shards_.size())) {
-    metrics_->straggler_seconds.Observe(now - first_prepared_);
+bool Coordinator::HasPrepared(const ShardState& shard, Step step, std::uint32_t attempt) {
+  return shard.prepared && shard.prepared->step == step && shard.prepared->attempt >= attempt;
+}
+
+Coordinator::PreparedCount& Coordinator::CountPrepared() {
+  if (prepared_count_ && prepared_count_->step == step_ && prepared_count_->attempt == attempt_) {
+    return *prepared_count_;
   }
+  prepared_count_ = PreparedCount{step_, attempt_};
+  for (const ShardState& shard : shards_) {
+    prepared_count_->any += HasPrepared(shard, step_, 0) ? 1 : 0;
+    prepared_count_->all += HasPrepared(shard, step_, attempt_) ? 1 : 0;
+  }
+  return *prepared_count_;
+}
+
+std::vector<const Prepared*> Coordinator::AllPrepared() {
+  std::vector<const Prepared*> prepared;
+  if (CountPrepared().all < shards_.size()) return prepared;
+  for (const ShardState& shard : shards_) prepared.push_back(&*shard.prepared);
+  return prepared;
+}
+
+// How long the first shard waits for the last one.
+void Coordinator::MeasureStragglers(Instant now) {
+  const std::size_t count = CountPrepared().any;
+  if (count == 1) first_prepared_ = now;
+  if (count == shards_.size()) metrics_->straggler_seconds.Observe(now - first_prepared_);
 }
 
 void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {

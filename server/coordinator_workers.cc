@@ -150,6 +150,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->computing = beat.computing;
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
+  const bool enters_barrier = worker->barrier != beat.barrier;  // else nothing of it has changed; Tick looks after it
   worker->barrier = beat.barrier;
   if (local_groups_ && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
     worker->group_epoch = beat.group_epoch;
@@ -166,7 +167,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     Advance(now, out);
     worker = members_.Find(beat.session);
   }
-  PassBarrierWhenComplete(out);
+  if (enters_barrier) PassBarrierWhenComplete(out);
   SendView(worker, out);
 }
 
@@ -192,7 +193,10 @@ void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
 }
 
 void Coordinator::Reassign(Outbox* out) {
-  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning) return DealSlots(out);
+  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning) {
+    DealSlots(out);
+    return SendNewSlots(out);
+  }
   if (GroupChanges()) AskForGroup("its workers are others", Recovery::kRegroup, out);
   ++view_sequence_;
   SendViews(out);
@@ -205,7 +209,12 @@ void Coordinator::DealSlots(Outbox* out) {
   if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
   metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
   ++view_sequence_;
-  SendViews(out);
+}
+
+void Coordinator::SendNewSlots(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) {
+    if (worker.has_new_slots || local_groups_) SendView(&worker, out);
+  }
 }
 
 // Each once, while it has no slot.
@@ -353,7 +362,9 @@ View Coordinator::MakeView(const Worker* worker) const {
   if (worker != nullptr && failure_.ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
   // A job that is done may be looked at by another number of servers than it ran with.
   const bool served = running_ && running_->incarnations.size() == shards_.size();
-  if (served && (state_ == State::kRunning || state_ == State::kFinished)) {
+  // A worker that is in this generation was told, and is connected to its shards.
+  const bool knows = worker != nullptr && worker->generation == generation_;
+  if (served && !knows && (state_ == State::kRunning || state_ == State::kFinished)) {
     for (ShardAddress& address : shards()) {
       address.incarnation = running_->incarnations[address.shard];
       view.shards.push_back(std::move(address));
@@ -380,7 +391,10 @@ View Coordinator::MakeView(const Worker* worker) const {
 
 View Coordinator::ReaderView() const { return MakeView(nullptr); }
 
-void Coordinator::SendView(Worker* worker, Outbox* out) const { out->Send(worker->peer, MakeView(worker)); }
+void Coordinator::SendView(Worker* worker, Outbox* out) {
+  worker->has_new_slots = false;
+  out->Send(worker->peer, MakeView(worker));
+}
 
 void Coordinator::SendViews(Outbox* out) {
   for (auto& [session, worker] : members_.workers()) SendView(&worker, out);

@@ -85,6 +85,7 @@ std::size_t Membership::Assign(SlotIndex slot_count, Dealing dealing) {
       for (SlotIndex old : worker.slots) had = had || old == slot;
       moved += had ? 0 : 1;
     }
+    worker.has_new_slots = worker.has_new_slots || slots != worker.slots;
     worker.slots = std::move(slots);
   }
   return moved;

@@ -30,6 +30,7 @@ struct Worker {
   std::string machine;     // empty: not known
   std::string metrics;     // host:port; empty: it serves none
   std::vector<SlotIndex> slots;
+  bool has_new_slots = true;  // since its last view
   // From its last Beat.
   Generation generation;
   Step step;

@@ -27,6 +27,7 @@ struct View {  // a hint, never a right
   JobPhase phase = JobPhase::kGathering;
   SlotIndex slot_count = 0;
   std::vector<SlotIndex> slots;  // this worker's
+  // Left out for a worker whose Beat says that it is in `generation`: it knows them.
   std::vector<ShardAddress> shards;
   Step step;                        // the coordinator's current step
   std::string message;              // for people: why it failed; to one in a barrier, whom that waits for

@@ -33,8 +33,9 @@ class SessionBench {
     options.coordinator = kCoordinator;
     options.block_elements = kBlockElements;
     options.silence_limit = std::chrono::seconds(60);
-    options.connect = [this](const std::string& endpoint) {
+    options.connect = [this](const std::string& endpoint) -> Result<PeerId> {
       connected.push_back(endpoint);
+      if (!unreachable.empty() && endpoint == unreachable) return Unreachable("no socket can be made");
       return PeerOf(endpoint.empty() ? 99 : static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16
     };
     options.disconnect = [this](PeerId peer) { disconnected.push_back(peer); };
@@ -242,6 +243,7 @@ class SessionBench {
 
   std::unique_ptr<Session> session;
   std::vector<std::string> connected;
+  std::string unreachable;  // no connection can be made to this endpoint
   std::vector<PeerId> disconnected;
   Instant now = std::chrono::seconds(1000);
 

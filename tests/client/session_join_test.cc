@@ -13,6 +13,42 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+TEST_CASE("a shard that cannot be connected to ends the session, with its name and the cause", "[client]") {
+  SessionBench bench;
+  bench.unreachable = "shard-1";
+  bench.Declare();
+  bench.FromCoordinator(bench.MakeView({0}));
+  const std::vector<Session::Failed> failed = bench.Events<Session::Failed>();
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].status.code() == Code::kUnreachable);
+  CHECK(failed[0].status.message() == "shard 1 at shard-1 cannot be connected to: no socket can be made");
+  CHECK(bench.Take<Leave>(kCoordinator).size() == 1);
+}
+
+TEST_CASE("a view without addresses moves slots in the generation that the session is in, and begins no other",
+          "[client]") {
+  SessionBench bench;
+  bench.Join({0});
+  const std::size_t connected = bench.connected.size();
+  View view = bench.MakeView({1});
+  view.shards.clear();
+  bench.FromCoordinator(view);
+  bench.Ready();
+  bench.NothingCovered(0);
+  bench.SendAllWeights(0);
+  const std::vector<Session::WorkReady> ready = bench.Events<Session::WorkReady>();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].work.slots == std::vector<SlotIndex>{1});
+  View next = bench.MakeView({1}, 2);
+  const std::vector<ShardAddress> shards = std::exchange(next.shards, {});
+  bench.FromCoordinator(next);
+  CHECK(bench.session->generation() == Generation{1});
+  next.shards = shards;
+  bench.FromCoordinator(next);
+  CHECK(bench.session->generation() == Generation{2});
+  CHECK(bench.connected.size() == 2 * connected);
+}
+
 TEST_CASE("a session asks for the job file until it comes, then declares what it brings", "[client][join]") {
   SessionBench bench;
   bench.Tick();

@@ -106,6 +106,40 @@ TEST_CASE("with min_workers the job starts after half the join limit", "[server]
   CHECK(bench.coordinator->state() == State::kResetting);
 }
 
+TEST_CASE("a worker that says which generation it is in is not told the shards' addresses again",
+          "[server][coordinator]") {
+  CoordinatorBench bench;
+  bench.Run();
+  const Join w0 = bench.MakeJoin("w0");
+  bench.Send(bench.PeerOf(w0), w0);  // its answer was lost, perhaps
+  Beat beat = bench.MakeBeat(w0);
+  bench.Send(bench.PeerOf(w0), beat);
+  CHECK(bench.ViewOf(w0).shards.size() == 2);  // it has not entered the generation yet
+  beat.generation = bench.coordinator->generation();
+  bench.Send(bench.PeerOf(w0), beat);
+  const View view = bench.ViewOf(w0);
+  CHECK(view.generation == beat.generation);
+  CHECK(view.phase == JobPhase::kRunning);
+  CHECK(view.shards.empty());
+  bench.RestartShard(1, {});
+  for (ShardIndex i : {0U, 1U}) bench.AnswerReset(i);
+  CHECK(bench.ViewOf(w0).shards.size() == 2);  // of another generation, with another life of shard 1
+}
+
+TEST_CASE("a worker that joins is told its slots, and of the others only those whose slots move", "[server][join]") {
+  CoordinatorBench bench(1, 2);
+  bench.Run();
+  bench.Joins("w2");
+  CHECK(bench.Count<View>() == 1);
+  const Join w1 = bench.MakeJoin("w1");
+  bench.Send(bench.PeerOf(w1), w1);
+  const Leave leave = bench.MakeLeave(w1);
+  bench.Forget();
+  bench.Send(bench.PeerOf(w1), leave);
+  CHECK(bench.Count<View>() == 1);
+  CHECK(bench.ViewOf(bench.MakeJoin("w2")).slots == Slots{1});
+}
+
 TEST_CASE("a Join without a catalog is given the job file and no session", "[server][join]") {
   CoordinatorBench bench;
   bench.Live();

@@ -47,6 +47,8 @@ TEST_CASE("a worker with a rank gets its slot, and no other while others are mis
   CHECK_THAT(bench.Waiting(), Contains("rank 0 of 2 (never seen)"));
   const Join first = bench.JoinsAs("w0", 1);
   CHECK(bench.ViewOf(first).slots == std::vector<SlotIndex>{0});
+  CHECK(bench.Count<View>() == 0);  // nothing has changed for the second
+  bench.Send(bench.PeerOf(second), bench.MakeBeat(second));
   CHECK(bench.ViewOf(second).slots == std::vector<SlotIndex>{1});
   CHECK(bench.Waiting().find("rank 0 of 2") == std::string::npos);
 }

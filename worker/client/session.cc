@@ -172,8 +172,12 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     if (view.phase == JobPhase::kFailed) events_.push_back(Failed{Refused("the job failed: " + view.message)});
     return;
   }
-  if (view.phase != JobPhase::kRunning || view.shards.empty()) return;
-  if (view.generation > generation_) EnterGeneration(view, now);
+  if (view.phase != JobPhase::kRunning) return;
+  if (view.generation > generation_) {
+    if (view.shards.empty()) return;  // told to a life before this one; the next Beat says which generation we are in
+    EnterGeneration(view, now, out);
+    if (ended_) return;
+  }
   HearOfGroup();
   HearOfLocalGroup(now, out);
   if (view.founder && view.generation == generation_) GiveFirstWeights(now, out);
@@ -208,7 +212,7 @@ void Session::FollowBarrier(const View& view, Instant now, Outbox* out) {
   }
 }
 
-void Session::EnterGeneration(const View& view, Instant now) {
+void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   VoidRound();
   generation_ = view.generation;
   step_ = view.step;
@@ -233,10 +237,18 @@ void Session::EnterGeneration(const View& view, Instant now) {
   links_->clear();
   placement_ = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(view.shards.size()));
   for (const ShardAddress& address : view.shards) {
+    const Result<PeerId> peer = options_.connect(address.endpoint);
+    if (!peer.ok()) {
+      ended_ = true;
+      const std::string shard = "shard " + std::to_string(address.shard) + " at " + address.endpoint;
+      Leave(shard + " cannot be connected to", out);
+      events_.push_back(Failed{{peer.status().code(), shard + " cannot be connected to: " + peer.status().message()}});
+      return;
+    }
     ShardLink& link =
         links_->try_emplace(address.shard, options_.nonce ^ (2 * address.shard), options_.first_retry).first->second;
     link.address = address;
-    link.peer = options_.connect(address.endpoint);
+    link.peer = *peer;
     link.last_heard = now;
   }
   position_in_shard_.assign(placement_.size(), 0);

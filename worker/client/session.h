@@ -30,6 +30,7 @@
 #include "common/line_pace.h"
 #include "common/messages/group.h"
 #include "common/reduction_tree.h"
+#include "common/status.h"
 #include "worker/client/first_weights.h"
 #include "worker/client/push_way.h"
 #include "worker/client/step_terms.h"
@@ -58,7 +59,8 @@ struct SessionOptions {
   std::string machine;  // empty: it pushes for itself
   std::string metrics;  // host:port where this process serves them; empty: it serves none
   PeerId coordinator;
-  std::function<PeerId(const std::string& endpoint)> connect;  // a peer for a shard's endpoint; idempotent
+  // A peer for a shard's endpoint; idempotent. Fails where no connection can be made, whether or not anybody is there.
+  std::function<Result<PeerId>(const std::string& endpoint)> connect;
   std::function<void(PeerId)> disconnect = [](PeerId) {};
   std::uint32_t block_elements = kBlockElements;
   std::uint32_t initial_credit = 16;           // assumed at the start of a step; the shard corrects it
@@ -214,7 +216,7 @@ class Session {
   static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
 
   void FollowBarrier(const View& view, Instant now, Outbox* out);
-  void EnterGeneration(const View& view, Instant now);
+  void EnterGeneration(const View& view, Instant now, Outbox* out);
   void VoidRound();
   void MoveToStep(Step step, Instant now, Outbox* out);
   void DropPassed(ShardIndex shard, Step passed);

@@ -34,7 +34,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.ranks = options.ranks;
   session.machine = options.machine;
   session.metrics = options.metrics;
-  session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->PeerOf(endpoint); };
+  session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->shards_.PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
   loop->session_ = std::make_unique<Session>(std::move(session));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
@@ -49,13 +49,6 @@ SessionLoop::~SessionLoop() {
   stopping_.store(true);
   transport_->Wake();
   if (thread_.joinable()) thread_.join();
-}
-
-PeerId SessionLoop::PeerOf(const std::string& endpoint) {
-  const Result<PeerId> peer = shards_.PeerOf(endpoint);
-  if (peer.ok()) return *peer;
-  out_.Say(Severity::kError, "cannot reach a shard: " + peer.status().message());
-  return PeerId{};
 }
 
 void SessionLoop::Send(Command command) {

@@ -125,7 +125,6 @@ class SessionLoop {
   SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
               std::unique_ptr<Transport> transport);
   void Run();
-  PeerId PeerOf(const std::string& endpoint);
   bool CarrySome();
   void Carry(Command& command, Instant now);
   void SendOut();
