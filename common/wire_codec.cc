@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/messages.h"
+#include "common/staged_runs.h"
 #include "common/utf8.h"
 #include "schema/wire.capnp.h"
 
@@ -149,11 +150,18 @@ void WriteNumbers(const std::vector<T>& numbers, ListBuilder out) {
   for (unsigned i = 0; i < out.size(); ++i) out.set(i, numbers[i]);
 }
 
-void WriteNodes(const std::vector<StagedNode>& nodes, capnp::List<wire::Staged::Entry>::Builder out) {
+// `init` makes the list, of so many entries.
+template <class Init>
+void WriteNodes(const std::vector<StagedNode>& nodes, const char* what, Faults& faults, const Init& init) {
+  faults.Count(nodes.size(), kStagedNodesMax, what);
+  const std::vector<StagedRun> runs = RunsOf(nodes);
+  auto out = init(faults.Count(runs.size(), kStagedRunsMax, what));
   for (unsigned i = 0; i < out.size(); ++i) {
-    out[i].setBlock(nodes[i].block);
-    out[i].setNodeBegin(nodes[i].node.begin);
-    out[i].setNodeEnd(nodes[i].node.end);
+    out[i].setBlock(runs[i].block);
+    out[i].setNodeBegin(runs[i].node.begin);
+    out[i].setNodeEnd(runs[i].node.end);
+    out[i].setStride(runs[i].stride);
+    out[i].setMore(runs[i].count - 1);
   }
 }
 
@@ -470,7 +478,7 @@ struct HeaderWriter {
     out.setSession(m.session.value);
     out.setStep(m.step.value);
     out.setQuestion(m.question);
-    WriteNodes(m.nodes, out.initNodes(faults.Count(m.nodes.size(), kListEntriesMax, "nodes asked for")));
+    WriteNodes(m.nodes, "nodes asked for", faults, [&](unsigned count) { return out.initNodes(count); });
   }
   void operator()(const Staged& m) {
     auto out = root.initStaged();
@@ -479,14 +487,14 @@ struct HeaderWriter {
     out.setShard(m.shard);
     out.setCredit(m.credit);
     out.setStep(m.step.value);
-    WriteNodes(m.held, out.initHeld(faults.Count(m.held.size(), kListEntriesMax, "held nodes")));
+    WriteNodes(m.held, "held nodes", faults, [&](unsigned count) { return out.initHeld(count); });
     WriteNumbers(m.ended, out.initEnded(faults.Count(m.ended.size(), kListEntriesMax, "ended slots")));
     WriteNumbers(m.clocks, out.initClocks(faults.Count(m.clocks.size(), kListEntriesMax, "clocks")));
     out.setFull(m.full);
     out.setPassed(m.passed);
     out.setPresent(m.present.value);
     out.setAnswers(m.answers);
-    WriteNodes(m.missing, out.initMissing(faults.Count(m.missing.size(), kListEntriesMax, "missing nodes")));
+    WriteNodes(m.missing, "missing nodes", faults, [&](unsigned count) { return out.initMissing(count); });
     out.setPullWaits(m.pull_waits);
   }
   void operator()(const Pull& m) {
@@ -578,11 +586,6 @@ struct HeaderReader {
     for (unsigned i = 0; i < count; ++i) entries.push_back(read(list[i]));
     return entries;
   }
-  std::vector<StagedNode> Nodes(capnp::List<wire::Staged::Entry>::Reader list, const char* what) {
-    return Entries<StagedNode>(list, what, [](wire::Staged::Entry::Reader entry) {
-      return StagedNode{entry.getBlock(), {entry.getNodeBegin(), entry.getNodeEnd()}};
-    });
-  }
   std::vector<TensorSpec> Tensors(capnp::List<wire::TensorSpec>::Reader list) {
     static_assert(kTensorsMax <= kListEntriesMax);
     return Entries<TensorSpec>(list, "tensors", [this](wire::TensorSpec::Reader in) {
@@ -597,6 +600,20 @@ struct HeaderReader {
     });
   }
 
+  std::vector<StagedNode> Nodes(capnp::List<wire::Staged::Entry>::Reader list, const char* what) {
+    const unsigned count = faults.Count(list.size(), kStagedRunsMax, what);
+    std::size_t size = 0;
+    for (unsigned i = 0; i < count; ++i) size += std::size_t{list[i].getMore()} + 1;
+    std::vector<StagedNode> nodes;
+    if (faults.Count(size, kStagedNodesMax, what) == 0) return nodes;
+    nodes.reserve(size);
+    for (unsigned i = 0; i < count; ++i) {
+      const std::uint32_t block = list[i].getBlock(), stride = list[i].getStride(), more = list[i].getMore();
+      const Node node{list[i].getNodeBegin(), list[i].getNodeEnd()};
+      for (std::uint32_t k = 0; k <= more; ++k) nodes.push_back({block + k * stride, node});
+    }
+    return nodes;
+  }
   std::string ProgramState(capnp::Data::Reader state) {
     return std::string(faults.ProgramState({reinterpret_cast<const char*>(state.begin()), state.size()}));
   }

@@ -440,10 +440,12 @@ struct Staged {
   missing @12 :List(Entry);
   pullWaits @13 :Bool;
 
-  struct Entry {
+  struct Entry {  # the node of the blocks block, block + stride, ...: more + 1 of them
     block @0 :UInt32;
     nodeBegin @1 :UInt32;
     nodeEnd @2 :UInt32;
+    stride @3 :UInt32;
+    more @4 :UInt32;
   }
 }
 

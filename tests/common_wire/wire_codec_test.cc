@@ -1,5 +1,7 @@
 #include "common/wire_codec.h"
 
+#include "common/staged_runs.h"
+#include "common/transport.h"
 #include "tests/catch.h"
 #include "tests/common_wire/message_fields.h"
 
@@ -249,6 +251,48 @@ TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   const Status status = DecodeHeader(bytes).status();
   INFO(status.ToString());
   CHECK(status.code() == Code::kCorrupt);
+}
+
+TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and comes back whole", "[common][wire]") {
+  constexpr std::uint32_t kBlocks = 100'000, kShards = 1000;
+  const auto round_trip = [](const Staged& staged, std::size_t bytes_max) {
+    std::vector<std::byte> bytes;
+    const Status encoded = EncodeHeader(staged, &bytes);
+    INFO(encoded.message());
+    REQUIRE(encoded.ok());
+    CHECK(bytes.size() <= bytes_max);
+    const Result<Header> decoded = DecodeHeader(bytes);
+    REQUIRE(decoded.ok());
+    CHECK(decoded->As<Staged>()->held == staged.held);
+    CHECK(decoded->As<Staged>()->ended == staged.ended);
+  };
+  Staged staged;
+  staged.full = true;
+  staged.ended = {3};
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    const BlockIndex block = 7 + i * kShards;
+    staged.held.push_back({block, {0, 4}});
+    if (i > kBlocks / 2) staged.held.push_back({block, {4, 5}});
+  }
+  ArrangeToFit(&staged.held);
+  CHECK(staged.held.size() == kBlocks + kBlocks / 2 - 1);
+  round_trip(staged, 1000);
+  // Nodes without any order: as many as fit are named, and the others are pushed again.
+  staged.held.clear();
+  for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.held.push_back({i * i, {i % 7, i % 7 + 1}});
+  const std::vector<StagedNode> all = staged.held;
+  ArrangeToFit(&staged.held);
+  CHECK(staged.held.size() < all.size());
+  CHECK(RunsOf(staged.held).size() <= kStagedRunsMax);
+  round_trip(staged, TransportOptions().frame_bytes_max);
+  std::vector<std::byte> bytes;
+  staged.held = all;
+  CHECK(EncodeHeader(staged, &bytes).code() == Code::kInvalid);
+  staged.held.clear();
+  for (std::uint32_t i = 0; i <= kStagedNodesMax; ++i) staged.held.push_back({i, {0, 1}});
+  CHECK(EncodeHeader(staged, &bytes).code() == Code::kInvalid);
+  staged.held.pop_back();
+  round_trip(staged, 1000);
 }
 
 }  // namespace

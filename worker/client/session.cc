@@ -328,7 +328,10 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
     }
     link->covered = true;
     link->up.News(now);
-    covered_.insert(covered_.end(), staged.held.begin(), staged.held.end());
+    if (!staged.held.empty()) covered_.resize(placement_.size());
+    for (const Staged::Entry& entry : staged.held) {
+      if (entry.block < covered_.size()) covered_[entry.block].push_back(entry.node);
+    }
     covered_ends_.insert(covered_ends_.end(), staged.ended.begin(), staged.ended.end());
     for (SlotIndex slot = 0; slot < staged.clocks.size(); ++slot) {
       const auto [clock, added] = learned_clocks_.try_emplace(slot, staged.clocks[slot]);

@@ -42,7 +42,6 @@ struct Error;
 struct Published;
 struct SlotReport;
 struct Staged;
-struct StagedNode;
 struct View;
 struct Weights;
 }  // namespace capstan
@@ -286,7 +285,7 @@ class Session {
     bool weights_complete = false;
   };
   std::optional<StepBefore> step_before_;
-  std::vector<StagedNode> covered_;  // what shards held before we began
+  std::vector<std::vector<Node>> covered_;  // by block: what shards held before we began; empty: nothing of any
   std::vector<SlotIndex> covered_ends_;
   float loss_scale_ = 1.0F;                    // of step_
   std::uint64_t updates_ = 0;                  // of step_; sync

@@ -131,8 +131,8 @@ void Session::FinishCoverage(Instant now, Outbox* out) {
 }
 
 bool Session::Covered(BlockIndex block, Node node) const {
-  return std::any_of(covered_.begin(), covered_.end(),
-                     [&](const Staged::Entry& entry) { return entry.block == block && entry.node.Contains(node); });
+  return block < covered_.size() &&
+         std::any_of(covered_[block].begin(), covered_[block].end(), [&](Node held) { return held.Contains(node); });
 }
 
 void Session::BeginPull(Instant now, Outbox* out) {
