@@ -22,6 +22,7 @@
 #include "common/messages/staged.h"
 #include "common/messages/weights.h"
 #include "common/metrics_check.h"
+#include "common/staged_runs.h"
 #include "server/admission.h"
 #include "server/parked_pull.h"
 #include "server/shard_memory.h"
@@ -245,7 +246,7 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
     PrepareBlock(local);
     MoveWindow();
     PrepareStepWhenComplete(now, out);
-    SendAhead(out);
+    if (!parked_.empty() && welcome_[local]) SendAhead(out);
   }
 }
 
@@ -273,6 +274,7 @@ void Shard::Flush(Instant now, Outbox* out) {
     ack.passed = HasGlobalSteps(options_.mode) && key.second < step();
     ack.present = step();
     ack.credit = credit();
+    if (ack.full) ArrangeToFit(&ack.held);
     if (const auto told = told_credit_.find(key.first); told != told_credit_.end()) told->second = ack.credit;
     out->Send(key.first, std::move(ack));
   }
@@ -354,8 +356,7 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
 void Shard::Answer(PeerId from, const CoverageQuery& query) {
   Staged& ack = AckFor(from, query.step);
   ack.answers = std::max(ack.answers, query.question);
-  ack.pull_waits =
-      std::any_of(parked_.begin(), parked_.end(), [&](const ParkedPull& parked) { return parked.peer == from; });
+  ack.pull_waits = parked_.contains(from);
   for (const StagedNode& entry : query.nodes) {
     const auto local = local_of_.find(entry.block);
     if (local == local_of_.end() || entry.node.begin >= slot_count_) continue;
@@ -428,8 +429,9 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     return;
   }
   // A worker that went back to an earlier step no longer waits for a later version: what it lacks is of this one.
-  std::erase_if(parked_,
-                [&](const ParkedPull& parked) { return parked.peer == from && parked.pull.version != pull.version; });
+  if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
+    parked_.erase(before);
+  }
   const bool of_kept = WorkersUpdate(options_.mode) && !pull.blocks.empty() && pull.version == held_.version;
   PullAdmission admission =
       of_kept ? PullAdmission::kAnswer : AdmitPull(options_.mode, pull.version, PullableVersion(), options_.staleness);
@@ -440,19 +442,23 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
     case PullAdmission::kPark: break;
   }
-  // One parked pull per peer: a repeated or later one takes the place of the former.
+  // One parked pull per peer: a repeated one takes the place of the former.
   ParkedPull parked{from, pull, now, {}};
-  std::erase_if(parked_, [&](const ParkedPull& before) {
-    if (before.peer != from) return false;
-    if (before.pull.version == pull.version && pull.follows) parked = {from, pull, before.since, before.sent};
-    return true;
-  });
+  if (const auto before = parked_.find(from); before != parked_.end()) {
+    if (pull.follows) {
+      parked.since = before->second.since;
+      parked.sent = std::move(before->second.sent);
+    }
+    parked_.erase(before);
+  }
   if (parked_.size() >= kWaitingPullsMax) {
     Refuse(from, Code::kBusy, "too many pulls wait here", out);
     return;
   }
+  if (parked_.empty()) welcome_.assign(progress_.size(), false);
+  for (BlockIndex block : pull.ahead) welcome_[local_of_[block]] = true;
   SendAhead(&parked, out);
-  parked_.push_back(std::move(parked));
+  parked_.emplace(from, std::move(parked));
   metrics_->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }
 
@@ -494,14 +500,14 @@ void Shard::AnswerPull(PeerId peer, const Pull& pull, Outbox* out) {
 
 Version Shard::PullableVersion() const {
   if (!PullsAreBounded(options_.mode)) return version_;
-  const std::vector<std::uint64_t> clocks = SlotClocks();
-  return Version{*std::min_element(clocks.begin(), clocks.end())};
+  return Version{slot_clocks_.least()};
 }
 
 void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
   if (!first_weights_.kept()) return;
   const Version pullable = PullableVersion();
-  std::erase_if(parked_, [&](const ParkedPull& parked) {
+  std::erase_if(parked_, [&](const auto& entry) {
+    const ParkedPull& parked = entry.second;
     const PullAdmission admission = AdmitPull(options_.mode, parked.pull.version, pullable, options_.staleness);
     if (admission == PullAdmission::kAnswer) {
       metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());

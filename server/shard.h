@@ -34,6 +34,7 @@
 #include "server/block_store.h"
 #include "server/first_weights.h"
 #include "server/log_queue.h"
+#include "server/running_minimum.h"
 #include "server/shard_options.h"
 #include "server/staged_block.h"
 #include "server/step_hyper_parameters.h"
@@ -129,11 +130,11 @@ class Shard {
     StagedBlock staged;
     bool prepared = false;
     std::vector<std::uint64_t> last;  // async: newest sequence number applied, per slot
+    std::uint64_t newest = 0;         // async: the greatest of `last`
     std::uint64_t updates = 0;        // async: of this block
   };
   struct ParkedPull;  // parked_pull.h
   struct AnsweredPull {
-    PeerId peer;
     SessionId session;
     std::vector<BlockIndex> blocks;
   };
@@ -246,9 +247,14 @@ class Shard {
   Hello MakeHello() const;
   Prepared MakePrepared() const;
   Progress MakeProgress() const;
-  // Per slot, the newest sequence number applied to all blocks here and, for home slots, ended.
-  std::uint64_t SlotClock(SlotIndex slot) const;
-  std::vector<std::uint64_t> SlotClocks() const;
+  // Without global steps. Per slot, the newest sequence number applied to all blocks here and, for home slots, ended.
+  const std::vector<std::uint64_t>& SlotClocks() const { return slot_clocks_.values(); }
+  bool IsHome(SlotIndex slot) const { return slot % options_.shard_count == options_.shard; }
+  void CountBlocks(SlotIndex slot);
+  void CountClocks();
+  // A push of this slot was applied to a block that had `before`.
+  void RaiseClock(SlotIndex slot, std::uint64_t before);
+  void SetClock(SlotIndex slot);
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
   std::size_t home_slot_count() const;
   std::uint32_t credit() const;
@@ -324,11 +330,18 @@ class Shard {
   StepProgramState program_state_, next_program_state_;     // sync: that came with reports_ and next_reports_
   std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
   std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
+  struct LeastOfBlocks {              // of the newest sequence numbers that the blocks have of a slot
+    std::uint64_t number = 0;
+    std::size_t blocks = 0;  // that have just this one
+  };
+  std::vector<LeastOfBlocks> least_of_blocks_;  // async: per slot
+  RunningMinimum slot_clocks_;                  // async: per slot, SlotClocks()
   std::unique_ptr<const Commit> last_commit_;
 
   std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
-  std::vector<ParkedPull> parked_;
-  std::vector<AnsweredPull> answered_;  // that waited for the present version, and what they have of it
+  std::map<PeerId, ParkedPull> parked_;          // one per peer
+  std::vector<bool> welcome_;                    // by local block: since none was parked, a parked pull has named it
+  std::map<PeerId, AnsweredPull> answered_;      // that waited for the present version, and what they have of it
   std::map<std::pair<PeerId, Step>, std::unique_ptr<Staged>> acks_;
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;

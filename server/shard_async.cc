@@ -1,5 +1,6 @@
 // How a shard counts pushes without global steps: each slot's in their order, and what the coordinator hears of them.
 #include <algorithm>
+#include <utility>
 
 #include "common/messages/end_slot.h"
 #include "common/messages/push.h"
@@ -26,15 +27,17 @@ void Shard::ApplyPush(const PushRecord& push) {
     ++block.updates;
     metrics_->updates_applied.Add(1);
   }
-  block.last[push.slot] = push.sequence;
+  const std::uint64_t before = std::exchange(block.last[push.slot], push.sequence);
+  block.newest = std::max(block.newest, push.sequence);
+  RaiseClock(push.slot, before);
   progress_changed_ = true;
   metrics_->pushes_staged.Add(1);
-  const auto newest = *std::max_element(block.last.begin(), block.last.end());
-  metrics_->staleness_steps.Observe(static_cast<double>(newest - push.sequence));
+  metrics_->staleness_steps.Observe(static_cast<double>(block.newest - push.sequence));
 }
 
 void Shard::ApplyEnd(const EndRecord& end) {
   ended_[end.report.slot] = end.step.value;
+  SetClock(end.report.slot);
   KeepReport(end.step, end.report);
   progress_changed_ = true;
 }
@@ -51,8 +54,8 @@ void Shard::KeepReport(Step step, const SlotReport& report) {
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   const SlotIndex slot = end.report.slot;
   const std::uint64_t last = log_queue_.NewestEnd(slot).value_or(ended_[slot]);
-  if (end.step.value > last + 1) return;                           // the one before is on its way again
-  if (end.step.value > SlotClock(slot) + kRoundsAheadMax) return;  // its pushes come first
+  if (end.step.value > last + 1) return;                                         // the one before is on its way again
+  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes come first
   const EndRecord record{end.step, end.report};
   if (end.step.value == last + 1) {
     if (Durable()) return Log(from, record, out);
@@ -62,19 +65,36 @@ void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
 }
 
 // What all blocks have of a slot; where there are none, as much as can be.
-std::uint64_t Shard::SlotClock(SlotIndex slot) const {
-  std::uint64_t clock = UINT64_MAX - kRoundsAheadMax;
-  for (const BlockProgress& block : progress_) clock = std::min(clock, block.last[slot]);
-  return clock;
+void Shard::CountBlocks(SlotIndex slot) {
+  LeastOfBlocks least{UINT64_MAX - kRoundsAheadMax, 0};
+  for (const BlockProgress& block : progress_) {
+    if (block.last[slot] < least.number) least = {block.last[slot], 0};
+    least.blocks += block.last[slot] == least.number ? 1 : 0;
+  }
+  least_of_blocks_[slot] = least;
 }
 
-std::vector<std::uint64_t> Shard::SlotClocks() const {
-  std::vector<std::uint64_t> clocks;
-  for (SlotIndex slot = 0; slot < slot_count_; ++slot) clocks.push_back(SlotClock(slot));
-  for (SlotIndex slot = options_.shard; slot < slot_count_; slot += options_.shard_count) {
-    clocks[slot] = std::min(clocks[slot], ended_[slot]);
+void Shard::CountClocks() {
+  least_of_blocks_.assign(slot_count_, {});
+  slot_clocks_ = RunningMinimum(std::vector<std::uint64_t>(slot_count_));
+  for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
+    CountBlocks(slot);
+    SetClock(slot);
   }
-  return clocks;
+  for (BlockProgress& block : progress_) {
+    for (const std::uint64_t number : block.last) block.newest = std::max(block.newest, number);
+  }
+}
+
+void Shard::RaiseClock(SlotIndex slot, std::uint64_t before) {
+  if (before != least_of_blocks_[slot].number || --least_of_blocks_[slot].blocks > 0) return;
+  CountBlocks(slot);
+  SetClock(slot);
+}
+
+void Shard::SetClock(SlotIndex slot) {
+  const std::uint64_t clock = least_of_blocks_[slot].number;
+  slot_clocks_.Set(slot, IsHome(slot) ? std::min(clock, ended_[slot]) : clock);
 }
 
 Progress Shard::MakeProgress() const {

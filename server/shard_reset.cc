@@ -191,6 +191,7 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
       KeepReport(entry.step, entry.report);
     }
   }
+  CountClocks();
 }
 
 Status Shard::CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const {
@@ -228,6 +229,7 @@ void Shard::ForgetProgress() {
   next_reports_.clear();
   next_program_state_ = {};
   ended_.assign(slot_count_, 0);
+  CountClocks();
   last_commit_.reset();
   parked_.clear();
   acks_.clear();

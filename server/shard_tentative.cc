@@ -29,7 +29,7 @@ bool Shard::MayBePublished() const {
 }
 
 void Shard::SendAhead(Outbox* out) {
-  for (ParkedPull& parked : parked_) SendAhead(&parked, out);
+  for (auto& [peer, parked] : parked_) SendAhead(&parked, out);
 }
 
 void Shard::SendAhead(ParkedPull* parked, Outbox* out) {
@@ -64,7 +64,7 @@ void Shard::SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outb
 
 // Another attempt begins: what went out of the one before is void, and goes out again.
 void Shard::TakeBackAhead() {
-  for (ParkedPull& parked : parked_) {
+  for (auto& [peer, parked] : parked_) {
     for (BlockIndex block : std::exchange(parked.sent, {})) {
       if (!Has(parked.pull.ahead, block)) parked.pull.ahead.push_back(block);
     }
@@ -73,12 +73,11 @@ void Shard::TakeBackAhead() {
 
 // It may have been given another slot of this step, and then holds nothing of the next version: it will ask anew.
 void Shard::StopAhead(PeerId peer) {
-  for (ParkedPull& parked : parked_) {
-    if (parked.peer != peer) continue;
-    parked.pull.ahead.clear();
-    parked.sent.clear();
+  if (const auto parked = parked_.find(peer); parked != parked_.end()) {
+    parked->second.pull.ahead.clear();
+    parked->second.sent.clear();
   }
-  std::erase_if(answered_, [&](const AnsweredPull& answered) { return answered.peer == peer; });
+  answered_.erase(peer);
 }
 
 void Shard::SendPublished(PeerId peer, Outbox* out) const {
@@ -101,22 +100,22 @@ void Shard::SendPublished(PeerId peer, Outbox* out) const {
 
 // With what did not go out tentatively. Where that is void, Published says so, and who holds it asks for it.
 void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
-  AnsweredPull answered{parked.peer, parked.pull.session, parked.sent};
+  AnsweredPull answered{parked.pull.session, parked.sent};
   Pull pull = parked.pull;
   std::erase_if(pull.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
   AnswerPull(parked.peer, pull, out);
   if (!pull.follows || !HasGlobalSteps(options_.mode)) return;
   answered.blocks.insert(answered.blocks.end(), pull.blocks.begin(), pull.blocks.end());
-  answered_.push_back(std::move(answered));
+  answered_.insert_or_assign(parked.peer, std::move(answered));
 }
 
 void Shard::AnswerLate(PeerId peer, const Pull& pull, Outbox* out) {
   Pull rest = pull;
-  for (AnsweredPull& answered : answered_) {
-    if (!pull.follows || answered.peer != peer || answered.session != pull.session) continue;
-    std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
-    answered.blocks.insert(answered.blocks.end(), rest.blocks.begin(),
-                           rest.blocks.end());  // the next one may cross too
+  const auto answered = answered_.find(peer);
+  if (pull.follows && answered != answered_.end() && answered->second.session == pull.session) {
+    std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered->second.blocks, block); });
+    std::vector<BlockIndex>& told = answered->second.blocks;
+    told.insert(told.end(), rest.blocks.begin(), rest.blocks.end());  // the next one may cross too
   }
   AnswerPull(peer, rest, out);
 }
