@@ -76,12 +76,6 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   });
 }
 
-std::size_t Session::unstaged_pushes() const {
-  std::size_t count = 0;
-  for (const auto& [shard, link] : *links_) count += link.pushes.size();
-  return count;
-}
-
 std::optional<PendingRound> Session::OldestPush() const {
   std::optional<PendingRound> oldest;
   for (const auto& [shard, link] : *links_) {
@@ -92,10 +86,8 @@ std::optional<PendingRound> Session::OldestPush() const {
 }
 
 Session::ShardLink* Session::LinkOf(PeerId peer) {
-  for (auto& [shard, link] : *links_) {
-    if (link.peer == peer) return &link;
-  }
-  return nullptr;
+  const auto found = links_->by_peer.find(peer);
+  return found == links_->by_peer.end() ? nullptr : found->second;
 }
 
 // ---- the coordinator -----------------------------------------------------------------------------------------------
@@ -234,7 +226,9 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
     });
     if (!stays) options_.disconnect(link.peer);
   }
+  links_->by_peer.clear();
   links_->clear();
+  unstaged_ = 0;
   placement_ = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(view.shards.size()));
   for (const ShardAddress& address : view.shards) {
     const Result<PeerId> peer = options_.connect(address.endpoint);
@@ -249,6 +243,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
         links_->try_emplace(address.shard, options_.nonce ^ (2 * address.shard), options_.first_retry).first->second;
     link.address = address;
     link.peer = *peer;
+    links_->by_peer.emplace(link.peer, &link);
     link.last_heard = now;
   }
   position_in_shard_.assign(placement_.size(), 0);
@@ -356,10 +351,12 @@ bool Session::IsOn(const ShardLink& link, BlockIndex block) const {
 
 void Session::SettleStaged(ShardLink* link, const Staged& staged, Instant now) {
   bool news = false;
+  const std::size_t before = link->pushes.size();
   for (const Staged::Entry& entry : staged.held) {
     if (!IsOn(*link, entry.block)) continue;
     news |= link->pushes.Settle(position_in_shard_[entry.block], staged.step, entry.node, now, &link->up);
   }
+  unstaged_ -= before - link->pushes.size();
   if (news && local_.held_moved) local_.held_moved = now;
   for (SlotIndex slot : staged.ended) {
     news |= std::erase_if(ends_, [&](const PendingEnd& end) {
@@ -409,7 +406,9 @@ void Session::TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Out
 // `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
 void Session::DropPassed(ShardIndex shard, Step passed) {
   ShardLink& link = links_->at(shard);
+  const std::size_t before = link.pushes.size();
   link.pushes.DropThrough(passed, &link.up);
+  unstaged_ -= before - link.pushes.size();
   std::erase_if(ends_, [&](const PendingEnd& end) { return end.shard == shard && end.header.step <= passed; });
 }
 
@@ -450,6 +449,7 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
     link.credit_step = push.header.step;
   }
   link.pushes.Add(position_in_shard_[block], std::move(push));
+  ++unstaged_;
   SendAllowed(&link, now, out);
 }
 

@@ -186,7 +186,7 @@ class Session {
   bool joined() const { return session_.value != 0; }
   Step step() const { return step_; }
   Generation generation() const { return generation_; }
-  std::size_t unstaged_pushes() const;
+  std::size_t unstaged_pushes() const { return unstaged_; }
   // Whom this session waits for, for people; empty when for nobody.
   std::string WaitingFor() const;
 
@@ -295,6 +295,7 @@ class Session {
   std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
   std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
   const std::unique_ptr<ShardLinks> links_;
+  std::size_t unstaged_ = 0;  // pushes of all links
   std::vector<PendingEnd> ends_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   FirstWeights first_weights_;

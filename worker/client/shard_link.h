@@ -34,6 +34,8 @@ struct Session::ShardLink {
   PendingPushes pushes;  // not staged yet
 };
 
-struct Session::ShardLinks : std::map<ShardIndex, ShardLink> {};
+struct Session::ShardLinks : std::map<ShardIndex, ShardLink> {
+  std::map<PeerId, ShardLink*> by_peer;
+};
 
 }  // namespace capstan::client
