@@ -251,7 +251,7 @@ class DamageTest(recovery.RecoveryTest):
 
     def warnings(self, launch):
         """But for those of a machine that stands still for a while."""
-        of_time = re.compile(r"warning: (waiting \d+ s for |\S+ has been silent for \d)")
+        of_time = re.compile(r"warning: (waiting \d+ s for |\S+ has been silent for \d|\S+ \(process \d+\) has not run for \d)")
         return [line for line in launch.lines if "warning" in line and not of_time.match(line)]
 
     def test_a_second_server_in_the_directory_is_refused(self):
