@@ -325,6 +325,7 @@ void Cluster::Finish() {
   if (factor > 0 && outcome_.violation.empty()) outcome_.violation = payload_.Judge(factor);
   outcome_.finished = outcome_.violation.empty() && Done();
   outcome_.ended_at = now_;
+  outcome_.events_hash = events_.Digest();
   if (coordinator_.core) checks_->Add(*coordinator_.metrics);
   for (const SimShard& shard : shards_) {
     if (shard.core) checks_->Add(*shard.metrics);

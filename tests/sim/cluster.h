@@ -113,6 +113,7 @@ struct Outcome {
   std::vector<StepRecord> records;
   std::map<std::string, std::uint64_t> counts;  // of faults, and of the cases that they led to
   Instant ended_at{};
+  std::uint64_t events_hash = 0;  // of every message sent: when, by whom, to whom, its header and its payload
 };
 
 // `mutant`: what is broken; null: nothing.

@@ -44,6 +44,7 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
       checks_->Acknowledged(from - kShards, shards_[from - kShards].core->history(), envelope.message.header);
     }
     if (!Travels(from, &envelope.message)) return outbox->Clear();
+    NoteEvent(from, envelope);
     if (mutant_ != nullptr && mutant_->send && !MutateSend(from, zombie, &envelope)) continue;
     if (!HasRoom(from, envelope)) continue;
     if (!Calm() && (Chance(options_.loss) || Parted(from, envelope.to.value))) {
@@ -84,6 +85,14 @@ bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
   const std::size_t bytes = envelope.message.payload.size;
   if (options_.payload_factor_max > 0 && bytes > 0) payload_.Sent(envelope.to.value, wire_.header_hash(), bytes);
   return true;
+}
+
+void Cluster::NoteEvent(std::uint64_t from, const Envelope& envelope) {
+  events_.Add(static_cast<std::uint64_t>(now_.count()));
+  events_.Add(from);
+  events_.Add(envelope.to.value);
+  events_.Add(wire_.header_hash());
+  events_.Add(Hash64({envelope.message.payload.data, envelope.message.payload.size}));
 }
 
 void Cluster::Lost(const Message& message) { payload_.Lost(message.payload.size); }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/random.h"
 #include "server/coordinator.h"
 #include "server/shard.h"
@@ -109,6 +110,7 @@ class Cluster {
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
   // False, and the job has failed: nobody can be sent this message.
   bool Travels(std::uint64_t from, Message* message);
+  void NoteEvent(std::uint64_t from, const Envelope& envelope);
   // False: the line is full, and the sender keeps nothing back.
   bool HasRoom(std::uint64_t from, const Envelope& envelope);
   void Lost(const Message& message);
@@ -215,6 +217,7 @@ class Cluster {
   std::map<std::uint64_t, std::uint64_t> mutant_numbers_;
   Instant now_{}, last_tick_{};
   std::unique_ptr<Checks> checks_;
+  Hasher events_;
   Outcome outcome_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <set>
+#include <span>
 
 #include "server/admission.h"
 
@@ -41,6 +42,8 @@ std::string Judge::Try(const RunName& name, const Mutant* mutant, std::function<
   ClusterOptions options = OptionsOf(name);
   options.trace = std::move(trace);
   const Outcome outcome = RunCluster(options, mutant);
+  events_.Add(outcome.events_hash);
+  events_.Add(std::as_bytes(std::span(outcome.weights)));
   for (const auto& [what, count] : outcome.counts) {
     Tally& tally = counts_[what];
     tally.times += count;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/job/mode.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/options.h"
@@ -43,12 +44,16 @@ class Judge {
                   std::function<void(const std::string&)> trace = nullptr);
   // Over all runs tried.
   const std::map<std::string, Tally>& counts() const { return counts_; }
+  // Of all runs tried, in their order. Two builds with the same hash sent the same messages at the same moments, and
+  // their jobs ended with the same weights.
+  std::uint64_t events_hash() const { return events_.Digest(); }
 
  private:
   std::string Examine(const ClusterOptions& options, const Outcome& outcome);
 
   std::map<std::string, std::vector<float>> references_;
   std::map<std::string, Tally> counts_;
+  Hasher events_;
 };
 
 // On a line each: how many times a case was met, in how many jobs, and which.

@@ -2,7 +2,8 @@
 //
 //   sim --seed N                 the job of that seed, and what came of it
 //   sim --seed N --trace         with every event on a line
-//   sim --seed N --runs M        M jobs from that seed on; names the seeds that fail, exits 1 if there are any
+//   sim --seed N --runs M        M jobs from that seed on; names the seeds that fail, exits 1 if there are any, and
+//                                prints a hash of all messages, which a change that keeps behaviour does not change
 //   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
 //   sim --mutants --runs M       all of them, as the table of MUTANTS.md
 //   sim --mutant... --caught F   tries the run that this list has first, and lists there what was caught
@@ -145,6 +146,7 @@ int TrySeeds(const Arguments& arguments) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PrintCounts(judge);
+  std::printf("events %016llx\n", static_cast<unsigned long long>(judge.events_hash()));
   std::printf("%llu runs, %llu failed, %.0f runs/s\n", static_cast<unsigned long long>(arguments.runs),
               static_cast<unsigned long long>(failed), static_cast<double>(arguments.runs) / seconds);
   return failed == 0 ? 0 : 1;
