@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/figure.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

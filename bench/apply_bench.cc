@@ -8,8 +8,8 @@
 #include <numeric>
 #include <string>
 
-#include "common/buffer.h"
-#include "common/catalog.h"
+#include "common/base/buffer.h"
+#include "common/data/catalog.h"
 #include "kernels/stream_store.h"
 #include "update/block_update.h"
 

@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <string_view>
 
-#include "common/job/job_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "server/coordinator_loop.h"
-#include "server/shard_loop.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "server/coordinator/coordinator_loop.h"
+#include "server/shard/shard_loop.h"
 
 namespace capstan::bench {
 namespace {

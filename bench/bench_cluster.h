@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bench/child_process.h"
-#include "common/job_config.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job_config.h"
 #include "server/storage/snapshot_store.h"
 
 namespace capstan::bench {

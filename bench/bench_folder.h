@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

@@ -13,7 +13,7 @@
 #include <functional>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

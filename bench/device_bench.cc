@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "common/float_control.h"
+#include "common/base/float_control.h"
 #include "kernels/cuda/load_products.h"
 
 namespace capstan::bench {

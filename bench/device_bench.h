@@ -9,8 +9,8 @@
 #include <functional>
 #include <string>
 
-#include "common/job/device.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job/device.h"
 #include "kernels/cuda/library_search.h"
 
 namespace capstan::bench {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "bench/device_bench.h"
-#include "common/encoding.h"
-#include "common/random.h"
-#include "worker/train/device/create_device_model.h"
+#include "common/base/random.h"
+#include "common/data/encoding.h"
+#include "worker/device/create_device_model.h"
 
 namespace capstan::bench {
 namespace {

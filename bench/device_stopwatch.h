@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/number16.h"
-#include "common/random.h"
-#include "kernels/context.h"
-#include "worker/train/device/cuda_handles.h"
+#include "common/base/random.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
+#include "worker/device/cuda_handles.h"
 
 namespace capstan::bench {
 

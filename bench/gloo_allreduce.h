@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

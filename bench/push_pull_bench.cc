@@ -7,7 +7,7 @@
 #include "bench/push_pull_worker.h"
 #include "bench/raw_key_value.h"
 #include "bench/raw_zmq.h"
-#include "common/catalog.h"
+#include "common/data/catalog.h"
 
 namespace capstan::bench {
 namespace {

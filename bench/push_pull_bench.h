@@ -17,7 +17,7 @@
 
 #include "bench/bench_cluster.h"
 #include "bench/figure.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

@@ -10,7 +10,7 @@
 
 #include "bench/bench_cluster.h"
 #include "bench/raw_zmq.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "bench/bench_cluster.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "bench/bench_cluster.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::bench {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "bench/scale_cost.h"
-#include "common/catalog.h"
-#include "common/wire_codec.h"
+#include "common/data/catalog.h"
+#include "common/wire/wire_codec.h"
 
 namespace capstan::bench {
 

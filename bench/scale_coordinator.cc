@@ -3,17 +3,17 @@
 #include <memory>
 
 #include "bench/scale_cost.h"
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/snapshot_section.h"
-#include "common/job_config.h"
-#include "common/messages/commit.h"
-#include "common/messages/hello.h"
-#include "common/messages/membership.h"
-#include "common/messages/prepared.h"
-#include "common/messages/shard_reports.h"
-#include "common/messages/view.h"
-#include "server/coordinator.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/view.h"
+#include "server/coordinator/coordinator.h"
 
 namespace capstan::bench {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/scale_bench.h"
-#include "common/actor.h"
-#include "common/catalog.h"
+#include "common/data/catalog.h"
+#include "common/wire/actor.h"
 
 namespace capstan::bench {
 

@@ -3,13 +3,13 @@
 #include <memory>
 
 #include "bench/scale_cost.h"
-#include "common/catalog.h"
-#include "common/hash.h"
-#include "common/messages/slot_report.h"
-#include "common/messages/staged.h"
-#include "common/messages/view.h"
-#include "common/messages/weights.h"
-#include "worker/client/session.h"
+#include "common/base/hash.h"
+#include "common/data/catalog.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/messages/staged.h"
+#include "common/wire/messages/view.h"
+#include "common/wire/messages/weights.h"
+#include "worker/session/session.h"
 
 namespace capstan::bench {
 

@@ -3,14 +3,14 @@
 #include <memory>
 
 #include "bench/scale_cost.h"
-#include "common/hash.h"
-#include "common/job/mode.h"
-#include "common/messages/end_slot.h"
-#include "common/messages/pull.h"
-#include "common/messages/push.h"
-#include "common/messages/reset.h"
-#include "common/messages/shard_orders.h"
-#include "server/shard.h"
+#include "common/base/hash.h"
+#include "common/config/job/mode.h"
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_orders.h"
+#include "server/shard/shard.h"
 #include "server/storage/memory_snapshot_store.h"
 
 namespace capstan::bench {

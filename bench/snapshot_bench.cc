@@ -12,7 +12,7 @@
 
 #include "bench/bench_cluster.h"
 #include "bench/push_pull_worker.h"
-#include "common/messages/snapshot_id.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "server/storage/shard_life.h"
 #include "server/storage/snapshot.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/process.h"
-#include "common/suggestion.h"
+#include "cli/run/process.h"
+#include "common/config/suggestion.h"
 
 namespace capstan::cli {
 namespace {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "cli/bench_command.h"
-#include "cli/build_info.h"
 #include "cli/command_line.h"
 #include "cli/launch_command.h"
-#include "cli/process.h"
+#include "cli/run/build_info.h"
+#include "cli/run/process.h"
 #include "cli/run_command.h"
 #include "cli/snapshot_command.h"
-#include "common/suggestion.h"
+#include "common/config/suggestion.h"
 
 namespace capstan::cli {
 namespace {

@@ -2,14 +2,14 @@
 #include <cstdio>
 #include <utility>
 
-#include "cli/address.h"
-#include "cli/build_info.h"
 #include "cli/command_line.h"
-#include "cli/job_request.h"
+#include "cli/run/address.h"
+#include "cli/run/build_info.h"
+#include "cli/run/job_request.h"
 #include "cli/server_processes.h"
-#include "common/host_port.h"
-#include "common/job/cluster_section.h"
-#include "common/job_config.h"
+#include "common/base/host_port.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {

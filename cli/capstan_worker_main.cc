@@ -8,15 +8,15 @@
 #include <new>
 #include <system_error>
 
-#include "cli/address.h"
-#include "cli/beat_thread.h"
-#include "cli/build_info.h"
 #include "cli/command_line.h"
-#include "cli/events.h"
-#include "cli/process.h"
-#include "cli/process_log.h"
-#include "cli/trace_file.h"
-#include "common/host_port.h"
+#include "cli/run/address.h"
+#include "cli/run/beat_thread.h"
+#include "cli/run/build_info.h"
+#include "cli/run/events.h"
+#include "cli/run/process.h"
+#include "cli/run/process_log.h"
+#include "cli/run/trace_file.h"
+#include "common/base/host_port.h"
 #include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 

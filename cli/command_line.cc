@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "cli/command_words.h"
-#include "cli/process.h"
-#include "common/job_config.h"
-#include "common/utf8.h"
+#include "cli/run/process.h"
+#include "common/base/utf8.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_directory.h"
+#include "cli/run/run_directory.h"
 
 namespace CLI {
 class App;

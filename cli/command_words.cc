@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string_view>
 
-#include "common/suggestion.h"
+#include "common/config/suggestion.h"
 
 namespace capstan::cli {
 namespace {

@@ -7,16 +7,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "cli/find_run.h"
-#include "cli/go_on_file.h"
-#include "cli/http_get.h"
-#include "cli/job_addresses.h"
 #include "cli/launch/resume.h"
-#include "cli/process.h"
-#include "cli/run_directory.h"
-#include "common/file_lock.h"
-#include "common/job_config.h"
-#include "common/utf8.h"
+#include "cli/run/find_run.h"
+#include "cli/run/go_on_file.h"
+#include "cli/run/http_get.h"
+#include "cli/run/job_addresses.h"
+#include "cli/run/process.h"
+#include "cli/run/run_directory.h"
+#include "common/base/file_lock.h"
+#include "common/base/utf8.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <string>
 
-#include "cli/events.h"
-#include "cli/process.h"
-#include "cli/run_directory.h"
-#include "common/job_config.h"
+#include "cli/run/events.h"
+#include "cli/run/process.h"
+#include "cli/run/run_directory.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <ctime>
 
-#include "cli/find_run.h"
-#include "cli/go_on_file.h"
-#include "cli/process.h"
+#include "cli/run/find_run.h"
+#include "cli/run/go_on_file.h"
+#include "cli/run/process.h"
 #include "cli/snapshot/check_snapshot.h"
 #include "cli/snapshot/rows.h"
 #include "cli/snapshot/run_snapshots.h"

@@ -1,7 +1,7 @@
 // ReLU and GELU of one number, and their derivatives: shared by the activation kernels and the product's epilogue.
 #pragma once
 
-#include "kernels/elementary.h"
+#include "kernels/base/elementary.h"
 
 namespace capstan::kernels {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
-#include "kernels/elementary.h"
+#include "kernels/base/elementary.h"
 #include "kernels/lanes.h"
 #include "kernels/matmul.h"
 #include "kernels/philox_batch.h"

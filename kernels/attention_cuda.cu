@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/attention_parts.h"
+#include "kernels/attention_cuda_parts.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/tiles.h"

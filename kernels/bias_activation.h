@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "common/number16.h"
-#include "kernels/context.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
 #include "kernels/matmul.h"
 
 namespace capstan::kernels {

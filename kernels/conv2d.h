@@ -23,9 +23,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/number16.h"
-#include "kernels/context.h"
-#include "kernels/image_windows.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
+#include "kernels/base/image_windows.h"
 #include "kernels/matmul.h"
 
 namespace capstan::kernels {
@@ -35,12 +35,6 @@ inline constexpr std::int64_t kConvChunkElements = 1 << 20;
 // Columns that are laid out on a device at a time: in 16 bits they stay in the cache of those we know, and products of
 // them are large enough for all of its multiprocessors.
 inline constexpr std::int64_t kConvDeviceElements = 1 << 24;
-
-struct Conv2dShape {
-  ImageWindows windows;
-  std::int64_t filters = 0;
-  auto operator<=>(const Conv2dShape&) const = default;
-};
 
 template <class T>
 struct Conv2dArgs {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "kernels/dropout.h"
 #include "kernels/philox_batch.h"
 #include "kernels/wide_rows.h"

@@ -1,7 +1,7 @@
 // Dropout on a device. A thread has 16 bytes of x; 256 threads to a block. Bytes: x read and written; about 30
 // operations on integers an element for its random number.
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/dropout.h"

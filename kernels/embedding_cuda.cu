@@ -3,7 +3,7 @@
 // together.
 #include <bit>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/embedding.h"

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/image_windows.h"
+#include "kernels/base/image_windows.h"
 
 namespace capstan::kernels {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 #include "kernels/im2col.h"
 
 namespace capstan::kernels {

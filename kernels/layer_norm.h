@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "common/number16.h"
-#include "kernels/context.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
 
 namespace capstan::kernels {
 

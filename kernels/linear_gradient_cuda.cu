@@ -1,8 +1,8 @@
 // The way back through a linear layer on a device: two products that have the rest by the way, where cuBLASLt has a way
 // for their shapes, otherwise BiasActivationBackward and Matmul. No kernel of its own.
 #include "kernels/axpby.h"
-#include "kernels/cuda/product_epilogues.h"
 #include "kernels/linear_gradient.h"
+#include "kernels/product_epilogues.h"
 
 namespace capstan::kernels {
 namespace {

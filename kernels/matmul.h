@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/number16.h"
-#include "kernels/context.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
 
 namespace capstan::kernels {
 

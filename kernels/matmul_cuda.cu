@@ -3,9 +3,9 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
-#include "kernels/cuda/product_epilogues.h"
 #include "kernels/cuda/products.h"
 #include "kernels/matmul.h"
+#include "kernels/product_epilogues.h"
 
 namespace capstan::kernels {
 namespace {

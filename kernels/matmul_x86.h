@@ -2,7 +2,7 @@
 // and later.
 //
 // Kind:   everything here is in an unnamed namespace, for the reason in matmul_tile.h; that is also why these do not
-//         use common/number16.h's functions.
+//         use common/data/number16.h's functions.
 // Types:  DoubleReader and FloatReader take numbers as they are; Bf16Reader and HalfReader widen them; PairReader takes
 //         two Bf16 that follow each other in k as one, whose bits travel as those of a float.
 #pragma once
@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 namespace {

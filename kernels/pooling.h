@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "kernels/context.h"
-#include "kernels/image_windows.h"
+#include "kernels/base/context.h"
+#include "kernels/base/image_windows.h"
 
 namespace capstan::kernels {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/random.h"
-#include "kernels/elementary.h"
+#include "common/base/random.h"
+#include "kernels/base/elementary.h"
 #include "kernels/philox_batch.h"
 
 namespace capstan::kernels {

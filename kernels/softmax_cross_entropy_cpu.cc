@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/elementary.h"
+#include "kernels/base/elementary.h"
 #include "kernels/lanes.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/wide_rows.h"

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "monitoring/registry.h"
 
 namespace capstan::monitoring {

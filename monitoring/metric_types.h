@@ -17,7 +17,7 @@
 #include <span>
 #include <type_traits>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::monitoring {
 

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "monitoring/metric_types.h"
 
 namespace capstan::monitoring {

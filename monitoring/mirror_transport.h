@@ -3,7 +3,7 @@
 // Kind:   functions; called by the thread that owns the counts.
 #pragma once
 
-#include "common/zmq_transport.h"
+#include "common/wire/zmq_transport.h"
 #include "monitoring/metrics.h"
 
 namespace capstan::monitoring {

@@ -1,7 +1,7 @@
 # The header of every message on the wire: one frame, flat, one segment, never packed. Payloads (gradients, weights) travel
-# in a frame of their own behind it. Field for field what common/messages.h declares; that file says what they mean.
+# in a frame of their own behind it. Field for field what common/wire/messages.h declares; that file says what they mean.
 #
-# A change that an older build would misread raises kProtocolVersion in common/wire_codec.h.
+# A change that an older build would misread raises kProtocolVersion in common/wire/wire_codec.h.
 @0xd1852e9d802aacc0;
 
 using Cxx = import "/capnp/c++.capnp";

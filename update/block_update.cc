@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/encoding.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/data/encoding.h"
 #include "kernels/stream_store.h"
 
 namespace capstan {

@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <span>
 
-#include "common/catalog.h"
-#include "common/reduction_tree.h"
-#include "common/types.h"
+#include "common/base/types.h"
+#include "common/data/catalog.h"
+#include "common/data/reduction_tree.h"
 #include "update/optimizer.h"
 
 namespace capstan {

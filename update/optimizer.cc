@@ -1,6 +1,6 @@
 #include "update/optimizer.h"
 
-#include "common/job/optimizer_section.h"
+#include "common/config/job/optimizer_section.h"
 
 namespace capstan {
 

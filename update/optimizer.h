@@ -9,8 +9,8 @@
 
 #include <vector>
 
-#include "common/job/forward.h"
-#include "common/job/optimizer_kind.h"
+#include "common/config/job/forward.h"
+#include "common/config/job/optimizer_kind.h"
 
 namespace capstan {
 

@@ -1,7 +1,7 @@
 #include "update/schedule.h"
 
-#include "common/job/schedule_section.h"
-#include "kernels/elementary.h"
+#include "common/config/job/schedule_section.h"
+#include "kernels/base/elementary.h"
 
 namespace capstan {
 

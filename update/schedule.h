@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/job/schedule_section.h"
+#include "common/config/job/schedule_section.h"
 
 namespace capstan {
 

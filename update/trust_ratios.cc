@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "common/job/optimizer_section.h"
-#include "common/messages/prepared.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/wire/messages/prepared.h"
 
 namespace capstan {
 

@@ -14,7 +14,7 @@
 
 #include <vector>
 
-#include "common/job/forward.h"
+#include "common/config/job/forward.h"
 #include "update/verdict.h"
 
 namespace capstan {

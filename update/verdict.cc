@@ -5,14 +5,14 @@
 #include <cstring>
 #include <limits>
 
-#include "common/job/job_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/schedule_section.h"
-#include "common/job/worker_section.h"
-#include "common/job_config.h"
-#include "common/loss_scale.h"
-#include "common/messages/prepared.h"
-#include "common/metrics_check.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/schedule_section.h"
+#include "common/config/job/worker_section.h"
+#include "common/config/job_config.h"
+#include "common/data/loss_scale.h"
+#include "common/data/metrics_check.h"
+#include "common/wire/messages/prepared.h"
 #include "update/schedule.h"
 #include "update/trust_ratios.h"
 

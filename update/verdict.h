@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/job/forward.h"
-#include "common/messages/slot_report.h"
-#include "common/messages/step_parameters.h"
+#include "common/config/job/forward.h"
+#include "common/data/catalog.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/messages/step_parameters.h"
 
 namespace capstan {
 

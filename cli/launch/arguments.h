@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_directory.h"
+#include "cli/run/run_directory.h"
 
 namespace capstan::cli {
 

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <utility>
 
-#include "cli/process.h"
-#include "cli/process_log.h"
+#include "cli/run/process.h"
+#include "cli/run/process_log.h"
 
 namespace capstan::cli {
 namespace {

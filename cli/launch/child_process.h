@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/events.h"
 #include "cli/launch/output_lines.h"
-#include "common/status.h"
+#include "cli/run/events.h"
+#include "common/base/status.h"
 
 namespace capstan::cli {
 

@@ -5,7 +5,7 @@
 
 #include "cli/launch/resume.h"
 #include "cli/report/sha256_file.h"
-#include "cli/shell_words.h"
+#include "cli/run/shell_words.h"
 
 namespace capstan::cli {
 namespace {

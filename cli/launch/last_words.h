@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/launch/arguments.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace capstan::cli {
 

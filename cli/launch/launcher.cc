@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/address.h"
-#include "cli/shell_words.h"
-#include "cli/trace_file.h"
-#include "common/job/cluster_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/metrics_section.h"
-#include "common/job/model_section.h"
-#include "common/job/snapshot_section.h"
-#include "common/job_config.h"
+#include "cli/run/address.h"
+#include "cli/run/shell_words.h"
+#include "cli/run/trace_file.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/metrics_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {

@@ -21,12 +21,12 @@
 #include "cli/launch/child_process.h"
 #include "cli/launch/ending.h"
 #include "cli/launch/own_program.h"
-#include "cli/launch/progress.h"
 #include "cli/launch/restart_budget.h"
 #include "cli/launch/screen.h"
-#include "cli/process.h"
-#include "cli/run_directory.h"
-#include "common/job/forward.h"
+#include "cli/report/progress.h"
+#include "cli/run/process.h"
+#include "cli/run/run_directory.h"
+#include "common/config/job/forward.h"
 
 namespace capstan::cli {
 

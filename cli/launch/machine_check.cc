@@ -5,21 +5,21 @@
 #include <new>
 #include <vector>
 
-#include "cli/process.h"
-#include "common/catalog.h"
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/model_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/worker_section.h"
-#include "common/job_config.h"
-#include "kernels/context.h"
-#include "server/shard_memory.h"
+#include "cli/run/process.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/worker_section.h"
+#include "common/config/job_config.h"
+#include "common/data/catalog.h"
+#include "kernels/base/context.h"
+#include "server/shard/shard_memory.h"
 #include "update/optimizer.h"
-#include "worker/train/data/dataset.h"
-#include "worker/train/job_model.h"
+#include "worker/data/dataset.h"
+#include "worker/device/job_model.h"
+#include "worker/device/model_factory.h"
 #include "worker/train/memory_account.h"
-#include "worker/train/model_factory.h"
 
 namespace capstan::cli {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "common/job/forward.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
 #include "worker/train/free_memory.h"
 #include "worker/train/memory_account.h"
 

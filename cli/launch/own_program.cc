@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/shell_words.h"
-#include "common/job/model_section.h"
-#include "common/job_config.h"
+#include "cli/run/shell_words.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {

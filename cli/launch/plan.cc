@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cli/launch/resume.h"
-#include "cli/new_job.h"
+#include "cli/run/new_job.h"
 
 namespace capstan::cli {
 

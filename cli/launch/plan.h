@@ -10,8 +10,8 @@
 
 #include "cli/launch/arguments.h"
 #include "cli/launch/own_program.h"
-#include "common/job_config.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 

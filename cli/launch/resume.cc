@@ -7,13 +7,13 @@
 #include <utility>
 #include <variant>
 
-#include "cli/address.h"
-#include "cli/find_run.h"
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/schedule_section.h"
-#include "common/job/snapshot_section.h"
-#include "server/coordinator_log.h"
+#include "cli/run/address.h"
+#include "cli/run/find_run.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/schedule_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "server/storage/coordinator_log.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/manifests.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 namespace capstan::cli {
 namespace {

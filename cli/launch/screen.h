@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "cli/launch/bounded_output.h"
-#include "common/actor.h"
+#include "common/wire/actor.h"
 
 namespace capstan::cli {
 

@@ -1,10 +1,10 @@
 #include "cli/report/job_lines.h"
 
-#include "cli/launch/progress.h"
+#include "cli/report/progress.h"
 #include "cli/report/sha256_file.h"
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job_config.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/forward.h"
+#include "common/config/job/forward.h"
 
 namespace capstan::cli {
 

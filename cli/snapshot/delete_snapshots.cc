@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "cli/run_directory.h"
+#include "cli/run/run_directory.h"
 #include "cli/snapshot/run_snapshots.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/manifests.h"

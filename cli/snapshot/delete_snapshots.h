@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/messages/snapshot_id.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/wire/messages/snapshot_id.h"
 
 namespace capstan::cli {
 

@@ -7,8 +7,8 @@
 
 #include "cli/snapshot/check_snapshot.h"
 #include "cli/snapshot/job_catalog.h"
-#include "common/job/optimizer_section.h"
-#include "common/safetensors.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/data/safetensors.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/verified_read.h"
 

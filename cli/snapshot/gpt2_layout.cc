@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/glob.h"
+#include "common/base/glob.h"
 
 namespace capstan::cli {
 

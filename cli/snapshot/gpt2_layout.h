@@ -11,9 +11,9 @@
 
 #include <string>
 
-#include "common/catalog.h"
-#include "common/safetensors.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/data/catalog.h"
+#include "common/data/safetensors.h"
 
 namespace capstan::cli {
 

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "common/job_config.h"
-#include "kernels/context.h"
-#include "worker/train/data/dataset.h"
-#include "worker/train/model_factory.h"
+#include "common/config/job_config.h"
+#include "kernels/base/context.h"
+#include "worker/data/dataset.h"
+#include "worker/device/model_factory.h"
 
 namespace capstan::cli {
 

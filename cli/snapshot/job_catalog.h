@@ -4,9 +4,9 @@
 // Fails:  kInvalid, kCorrupt: the data, or a model that does not fit it.
 #pragma once
 
-#include "common/catalog.h"
-#include "common/job/forward.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
+#include "common/data/catalog.h"
 
 namespace capstan::cli {
 

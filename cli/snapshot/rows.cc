@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 namespace capstan::cli {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/job/snapshot_section.h"
-#include "common/job_config.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/manifests.h"
 

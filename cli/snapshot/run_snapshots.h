@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/job_config.h"
-#include "common/status.h"
-#include "server/coordinator_log.h"
+#include "common/base/status.h"
+#include "common/config/job_config.h"
+#include "common/data/catalog.h"
+#include "server/storage/coordinator_log.h"
 #include "server/storage/rocks_snapshot_reader.h"
 
 namespace capstan::cli {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/context.h"
+#include "kernels/base/context.h"
 
 namespace capstan::kernels {
 

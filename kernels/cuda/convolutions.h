@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <string>
 
-#include "common/types.h"
-#include "kernels/context.h"
-#include "kernels/conv2d.h"
+#include "common/base/types.h"
+#include "kernels/base/context.h"
+#include "kernels/base/image_windows.h"
 #include "kernels/cuda/library_search.h"
 
 namespace capstan::kernels {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "kernels/cuda/library_search.h"
 
 namespace capstan::kernels {

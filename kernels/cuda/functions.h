@@ -7,8 +7,8 @@
 
 #include <cuda_runtime.h>
 
-#include "common/number16.h"
-#include "kernels/elementary.h"
+#include "common/data/number16.h"
+#include "kernels/base/elementary.h"
 
 namespace capstan::kernels {
 

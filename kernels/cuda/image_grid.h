@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
-#include "common/status.h"
+#include "common/base/status.h"
+#include "kernels/base/image_windows.h"
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/image_windows.h"
 
 namespace capstan::kernels {
 

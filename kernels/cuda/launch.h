@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/context.h"
+#include "kernels/base/context.h"
 
 namespace capstan::kernels {
 

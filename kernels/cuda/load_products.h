@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "kernels/context.h"
+#include "kernels/base/context.h"
 #include "kernels/cuda/library_search.h"
 
 namespace capstan::kernels {

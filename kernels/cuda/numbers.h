@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/context.h"
+#include "kernels/base/context.h"
 #include "kernels/cuda/cublaslt.h"
 
 namespace capstan::kernels {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 // NOLINTBEGIN: the names are cuDNN's.
 struct cudnnContext {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/float_control.h"
-#include "common/random.h"
+#include "common/base/float_control.h"
+#include "common/base/random.h"
 
 namespace capstan::emulation {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/hash.h"
+#include "common/base/hash.h"
 #include "server/storage/owned_slice.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/snapshot_store.h"

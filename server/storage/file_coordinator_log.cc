@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/durable_file.h"
+#include "common/base/durable_file.h"
 #include "server/storage/log_record_codec.h"
 #include "server/storage/log_text.h"
 #include "server/storage/manifests.h"

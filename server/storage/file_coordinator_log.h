@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/file_lock.h"
-#include "common/status.h"
-#include "server/coordinator_log.h"
+#include "common/base/file_lock.h"
+#include "common/base/status.h"
+#include "server/storage/coordinator_log.h"
 
 namespace capstan::server {
 

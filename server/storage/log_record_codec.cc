@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "common/wire_codec.h"
+#include "common/wire/wire_codec.h"
 #include "server/storage/storage_json.h"
 
 namespace capstan::server {

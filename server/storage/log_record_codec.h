@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
-#include "server/coordinator_log.h"
+#include "common/base/status.h"
+#include "server/storage/coordinator_log.h"
 
 namespace capstan::server {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
-#include "server/coordinator_log.h"
+#include "common/base/status.h"
+#include "server/storage/coordinator_log.h"
 
 namespace capstan::server {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/coordinator_log.h"
+#include "server/storage/coordinator_log.h"
 
 namespace capstan::server {
 

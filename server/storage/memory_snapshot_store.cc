@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "common/hash.h"
-#include "common/messages/snapshot_id.h"
+#include "common/base/hash.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "server/storage/shard_life.h"
 #include "server/storage/snapshot.h"
 

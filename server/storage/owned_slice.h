@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "common/buffer.h"
+#include "common/base/buffer.h"
 
 namespace capstan::server {
 

@@ -17,10 +17,10 @@
 #include <variant>
 #include <vector>
 
-#include "common/buffer.h"
-#include "common/messages/slot_report.h"
-#include "common/status.h"
-#include "common/types.h"
+#include "common/base/buffer.h"
+#include "common/base/status.h"
+#include "common/base/types.h"
+#include "common/wire/messages/slot_report.h"
 
 namespace capstan::server {
 

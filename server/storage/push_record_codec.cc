@@ -3,9 +3,9 @@
 #include <cstring>
 #include <exception>
 
-#include "common/catalog.h"
-#include "common/hash.h"
-#include "common/messages/limits.h"
+#include "common/base/hash.h"
+#include "common/data/catalog.h"
+#include "common/wire/messages/limits.h"
 #include "server/storage/owned_slice.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/storage_json.h"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "common/durable_file.h"
+#include "common/base/durable_file.h"
 #include "server/storage/rocks_part_writer.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"

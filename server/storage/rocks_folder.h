@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "common/file_lock.h"
-#include "common/status.h"
+#include "common/base/file_lock.h"
+#include "common/base/status.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 

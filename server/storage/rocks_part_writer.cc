@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/durable_file.h"
-#include "common/hash.h"
+#include "common/base/durable_file.h"
+#include "common/base/hash.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/durable_file.h"
+#include "common/base/durable_file.h"
 #include "server/storage/push_record_codec.h"
 #include "server/storage/rocks_support.h"
 

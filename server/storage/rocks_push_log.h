@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/storage/push_log.h"
 
 namespace capstan::server {

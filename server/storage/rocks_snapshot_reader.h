@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/storage/snapshot_store.h"
 
 namespace capstan::server {

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/durable_file.h"
+#include "common/base/durable_file.h"
 #include "server/storage/rocks_folder.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/shard_life.h"

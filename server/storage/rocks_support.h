@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
-#include "common/types.h"
+#include "common/base/status.h"
+#include "common/base/types.h"
 
 namespace capstan::server {
 

@@ -1,6 +1,6 @@
 #include "server/storage/sealed_text.h"
 
-#include "common/hash.h"
+#include "common/base/hash.h"
 
 namespace capstan::server {
 

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "common/messages/snapshot_id.h"
-#include "common/messages/step_parameters.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/wire/messages/snapshot_id.h"
+#include "common/wire/messages/step_parameters.h"
 #include "server/storage/shard_life.h"
 #include "server/storage/snapshot.h"
 

@@ -3,8 +3,8 @@
 // Kind:   a value.
 #pragma once
 
-#include "common/messages/snapshot_id.h"
-#include "common/types.h"
+#include "common/base/types.h"
+#include "common/wire/messages/snapshot_id.h"
 
 namespace capstan::server {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/storage/shard_life.h"
 
 namespace capstan::server {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/hash.h"
+#include "common/base/hash.h"
 
 namespace capstan::server {
 

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/buffer.h"
-#include "common/messages/slot_report.h"
-#include "common/messages/snapshot_id.h"
-#include "common/messages/step_parameters.h"
-#include "common/types.h"
+#include "common/base/buffer.h"
+#include "common/base/types.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/messages/snapshot_id.h"
+#include "common/wire/messages/step_parameters.h"
 #include "server/storage/block_arrays.h"
 
 namespace capstan::server {

@@ -1,6 +1,6 @@
 #include <exception>
 
-#include "common/messages/limits.h"
+#include "common/wire/messages/limits.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/storage_json.h"

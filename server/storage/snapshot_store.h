@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
-#include "common/types.h"
+#include "common/base/status.h"
+#include "common/base/types.h"
 
 namespace capstan {
 struct SnapshotId;

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "common/messages/limits.h"
+#include "common/wire/messages/limits.h"
 
 namespace capstan::server {
 

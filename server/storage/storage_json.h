@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/messages/slot_report.h"
-#include "common/messages/snapshot_id.h"
-#include "common/messages/step_parameters.h"
-#include "common/types.h"
+#include "common/base/types.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/messages/snapshot_id.h"
+#include "common/wire/messages/step_parameters.h"
 
 namespace capstan::server {
 

@@ -1,7 +1,7 @@
 #include "server/storage/verified_read.h"
 
-#include "common/hash.h"
-#include "common/messages/snapshot_id.h"
+#include "common/base/hash.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::server {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/mailbox.h"
+#include "common/base/mailbox.h"
 
 namespace capstan::server {
 

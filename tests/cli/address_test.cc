@@ -1,4 +1,4 @@
-#include "cli/address.h"
+#include "cli/run/address.h"
 
 #include "tests/catch.h"
 

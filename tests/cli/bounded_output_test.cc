@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cli/launch/screen.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

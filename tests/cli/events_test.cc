@@ -1,4 +1,4 @@
-#include "cli/events.h"
+#include "cli/run/events.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,13 +1,13 @@
-#include "cli/former_run.h"
+#include "cli/run/former_run.h"
 
 #include <filesystem>
 #include <fstream>
 
-#include "cli/run_contents.h"
-#include "cli/run_directory.h"
-#include "common/job/job_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
+#include "cli/run/run_contents.h"
+#include "cli/run/run_directory.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
 #include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "cli/job_addresses.h"
+#include "cli/run/job_addresses.h"
 
 #include <nlohmann/json.hpp>
 #include <fstream>

@@ -1,9 +1,9 @@
 #include "cli/report/job_lines.h"
 
-#include "cli/launch/progress.h"
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job_config.h"
+#include "cli/report/progress.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "cli/launch/screen.h"
-#include "cli/shell_words.h"
+#include "cli/run/shell_words.h"
 #include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

@@ -1,7 +1,7 @@
 #include "cli/launch/machine_check.h"
 
-#include "common/job/data_section.h"
-#include "common/job_config.h"
+#include "common/config/job/data_section.h"
+#include "common/config/job_config.h"
 #include "tests/catch.h"
 
 namespace capstan::cli {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/job/model_section.h"
-#include "common/job_config.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job_config.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -1,11 +1,11 @@
-#include "cli/process_log.h"
+#include "cli/run/process_log.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
 
-#include "common/rotated_file.h"
+#include "common/base/rotated_file.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -1,8 +1,8 @@
-#include "cli/launch/progress.h"
+#include "cli/report/progress.h"
 
 #include <fstream>
 
-#include "common/rotated_file.h"
+#include "common/base/rotated_file.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

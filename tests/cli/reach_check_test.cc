@@ -1,4 +1,4 @@
-#include "cli/reach_check.h"
+#include "cli/run/reach_check.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

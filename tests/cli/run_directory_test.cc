@@ -1,4 +1,4 @@
-#include "cli/run_directory.h"
+#include "cli/run/run_directory.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/config/job_config.h"
 #include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

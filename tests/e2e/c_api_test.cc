@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/sections.h"
+#include "common/config/job/sections.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 #include "tests/patience.h"

@@ -7,12 +7,12 @@
 #include <functional>
 #include <string>
 
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/model_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 

@@ -8,15 +8,15 @@
 #include <limits>
 #include <vector>
 
-#include "common/job/cluster_section.h"
-#include "common/job/data_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/model_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/worker_section.h"
-#include "common/job_config.h"
-#include "common/number16.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/data_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/worker_section.h"
+#include "common/config/job_config.h"
+#include "common/data/number16.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 

@@ -68,7 +68,7 @@ def check_bad(arguments, folder):
     """A test that fails, one that dies, one for which there is no time, and a part that breaks in the middle."""
     build, out = os.path.join(folder, "build"), os.path.join(folder, "bad.json")
     programs = {"bin/capstan": None, "bench/device_bench_emulated": None,
-                "tests/kernels_cuda/kernels_emulated_test": FAILS, "tests/worker_device/worker_device_test": DIES}
+                "tests/kernels/cuda/kernels_emulated_test": FAILS, "tests/worker/device/worker_device_test": DIES}
     for path, text in programs.items():
         path = os.path.join(build, path)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -9,16 +9,16 @@
 #include <atomic>
 #include <future>
 
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "common/random.h"
-#include "common/safetensors.h"
-#include "common/zmq_transport.h"
+#include "common/base/random.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "common/data/safetensors.h"
+#include "common/wire/zmq_transport.h"
 #include "tests/catch.h"
-#include "tests/common_wire/message_fields.h"
+#include "tests/common/wire/message_fields.h"
 #include "tests/e2e/in_process_job.h"
 #include "tests/tier.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/job/optimizer_section.h"
-#include "common/mailbox.h"
-#include "server/coordinator_loop.h"
-#include "server/shard_loop.h"
+#include "common/base/mailbox.h"
+#include "common/config/job/optimizer_section.h"
+#include "server/coordinator/coordinator_loop.h"
+#include "server/shard/shard_loop.h"
 #include "tests/temp_folder.h"
 #include "update/optimizer.h"
 

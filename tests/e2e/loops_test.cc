@@ -9,14 +9,14 @@
 #include <future>
 #include <optional>
 
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "common/safetensors.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "common/data/safetensors.h"
 #include "tests/catch.h"
-#include "tests/common/flush_to_zero.h"
+#include "tests/common/base/flush_to_zero.h"
 #include "tests/e2e/in_process_job.h"
 
 namespace capstan {

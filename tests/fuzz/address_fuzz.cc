@@ -1,9 +1,9 @@
 // An address of the job file or the command line: refused by name, or one whose port can be read and moved.
-#include "cli/address.h"
+#include "cli/run/address.h"
 
 #include <arpa/inet.h>
 
-#include "common/host_port.h"
+#include "common/base/host_port.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

@@ -1,12 +1,12 @@
 // A file of CIFAR-10 in the place of each of the six: refused by name, or images that can all be drawn.
-#include "worker/train/data/cifar10.h"
+#include "worker/data/cifar10.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "common/job/data_section.h"
+#include "common/config/job/data_section.h"
 #include "tests/fuzz/target.h"
 #include "tests/temp_folder.h"
 

@@ -3,18 +3,18 @@
 // and workers say does not keep a job of sound shards from its end.
 #include <algorithm>
 
-#include "common/job/cluster_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/snapshot_section.h"
-#include "common/messages/error.h"
-#include "common/messages/shard_orders.h"
-#include "server/followers.h"
-#include "server/membership.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/shard_orders.h"
+#include "server/coordinator/followers.h"
+#include "server/coordinator/membership.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
-#include "tests/server/coordinator_bench.h"
+#include "tests/server/coordinator/coordinator_bench.h"
 
 namespace capstan::fuzz {
 namespace {

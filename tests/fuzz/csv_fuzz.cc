@@ -1,6 +1,6 @@
 // A table of numbers as text: refused at a line, or rows that are written and read again just so. The first byte
 // chooses the label's column, the second the lines of header.
-#include "worker/train/data/csv.h"
+#include "worker/data/csv.h"
 
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Images and labels in MNIST's format: refused, or a table as large as the files. The first two bytes are the size of
 // the images' file, little endian; the labels' file follows it.
-#include "worker/train/data/idx.h"
+#include "worker/data/idx.h"
 
 #include <algorithm>
 

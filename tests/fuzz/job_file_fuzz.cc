@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job_config.h"
+#include "common/config/job_config.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

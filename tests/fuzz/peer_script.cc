@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/wire_codec.h"
+#include "common/wire/wire_codec.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

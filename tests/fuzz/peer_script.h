@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/actor.h"
-#include "tests/common/hostile_messages.h"
+#include "common/wire/actor.h"
+#include "tests/common/wire/hostile_messages.h"
 #include "tests/fuzz/input_bytes.h"
 
 namespace capstan::fuzz {

@@ -1,5 +1,5 @@
 // Lines of a run's metrics.jsonl: passed over, or counted as a step; what is shown of them is short.
-#include "cli/launch/progress.h"
+#include "cli/report/progress.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // A safetensors file: any bytes are refused, or are tensors that lie in the file and that are written again just so.
-#include "common/safetensors.h"
+#include "common/data/safetensors.h"
 
 #include <algorithm>
 #include <limits>

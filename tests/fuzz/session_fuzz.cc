@@ -1,8 +1,8 @@
 // A worker's session under attack: what coordinator, shards and strangers say crashes nothing and hands the program no
 // work and no weights that are none. A session that ends says with whom.
-#include "tests/client/session_bench.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
+#include "tests/worker/session/session_bench.h"
 #include "worker/client/slot_sums.h"
 
 namespace capstan::fuzz {

@@ -1,9 +1,9 @@
 // A shard under attack: what any peer says, the coordinator's place included, crashes nothing, takes a bounded share of
 // its memory, and does not keep a sound coordinator from having it serve again.
-#include "common/messages/fetched.h"
+#include "common/wire/messages/fetched.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
-#include "tests/server/shard_bench.h"
+#include "tests/server/shard/shard_bench.h"
 
 namespace capstan::fuzz {
 namespace {

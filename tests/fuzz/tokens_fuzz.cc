@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/target.h"
-#include "worker/train/data/token_dataset.h"
+#include "worker/data/token_dataset.h"
 
 namespace capstan::fuzz {
 namespace {

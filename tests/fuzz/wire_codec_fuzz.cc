@@ -1,7 +1,7 @@
 // Any bytes as a header: refused with a reason, or read as a message that would be sent and read again just so.
-#include "common/header_seal.h"
-#include "common/wire_codec.h"
-#include "tests/common_wire/message_fields.h"
+#include "common/wire/header_seal.h"
+#include "common/wire/wire_codec.h"
+#include "tests/common/wire/message_fields.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

@@ -10,20 +10,20 @@
 #include <string>
 #include <vector>
 
-#include "common/hash.h"
-#include "common/job_config.h"
-#include "common/safetensors.h"
-#include "common/wire_codec.h"
+#include "common/base/hash.h"
+#include "common/config/job_config.h"
+#include "common/data/safetensors.h"
+#include "common/wire/wire_codec.h"
 #include "server/storage/log_text.h"
 #include "server/storage/push_record_codec.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life_codec.h"
-#include "tests/client/session_bench.h"
-#include "tests/common_wire/message_fields.h"
+#include "tests/common/wire/message_fields.h"
 #include "tests/fuzz/peer_script.h"
-#include "tests/server/coordinator_bench.h"
-#include "tests/server/shard_bench.h"
+#include "tests/server/coordinator/coordinator_bench.h"
+#include "tests/server/shard/shard_bench.h"
+#include "tests/worker/session/session_bench.h"
 
 namespace capstan {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/catch.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/parity.h"

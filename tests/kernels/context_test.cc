@@ -1,11 +1,11 @@
-#include "kernels/context.h"
+#include "kernels/base/context.h"
 
 #include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/common/flush_to_zero.h"
+#include "tests/common/base/flush_to_zero.h"
 
 namespace capstan::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/elementary.h"
+#include "kernels/base/elementary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "common/number16.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 

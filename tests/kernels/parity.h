@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::kernels {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "kernels/philox_batch.h"
 #include "tests/catch.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 
 namespace capstan::stand_in {
 namespace {

@@ -4,8 +4,8 @@
 //   batches.bin           for each of those lines: inputs (fp32) or tokens (int32), then targets (int32), row-major
 #include <fstream>
 
-#include "common/job/job_section.h"
-#include "server/initial_weights.h"
+#include "common/config/job/job_section.h"
+#include "server/shard/initial_weights.h"
 #include "tests/parity/local_job.h"
 #include "worker/train/slot_computer.h"
 

@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "common/safetensors.h"
-#include "worker/train/model_factory.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "common/data/safetensors.h"
+#include "worker/device/model_factory.h"
 
 namespace capstan::parity {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/job_config.h"
-#include "kernels/context.h"
-#include "worker/train/data/dataset.h"
-#include "worker/train/job_model.h"
+#include "common/config/job_config.h"
+#include "common/data/catalog.h"
+#include "kernels/base/context.h"
+#include "worker/data/dataset.h"
+#include "worker/device/job_model.h"
 
 namespace capstan::parity {
 

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <numeric>
 
-#include "common/encoding.h"
-#include "common/job/job_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/messages/prepared.h"
-#include "server/block_store.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/data/encoding.h"
+#include "common/wire/messages/prepared.h"
+#include "server/shard/block_store.h"
 #include "tests/parity/local_job.h"
 #include "update/verdict.h"
 #include "worker/client/slot_sums.h"

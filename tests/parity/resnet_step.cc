@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/number16.h"
-#include "common/random.h"
-#include "server/initial_weights.h"
+#include "common/base/random.h"
+#include "common/data/number16.h"
+#include "server/shard/initial_weights.h"
 #include "tests/parity/local_job.h"
 
 namespace capstan::parity {

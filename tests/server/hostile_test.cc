@@ -1,13 +1,13 @@
 // A peer cannot crash a server's cores, and what it does to a job is over when it is gone.
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/messages/commit.h"
-#include "common/messages/prepared.h"
-#include "common/messages/snapshot_done.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/snapshot_done.h"
 #include "tests/catch.h"
-#include "tests/common/hostile_messages.h"
-#include "tests/server/coordinator_bench.h"
-#include "tests/server/shard_bench.h"
+#include "tests/common/wire/hostile_messages.h"
+#include "tests/server/coordinator/coordinator_bench.h"
+#include "tests/server/shard/shard_bench.h"
 #include "tests/tier.h"
 
 namespace capstan::server {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "common/encoding.h"
-#include "common/messages.h"
-#include "server/admission.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/data/encoding.h"
+#include "common/wire/messages.h"
+#include "server/coordinator/coordinator.h"
+#include "server/shard/admission.h"
+#include "server/shard/shard.h"
 #include "tests/sim/model.h"
-#include "worker/client/session.h"
+#include "worker/session/session.h"
 
 namespace capstan::sim {
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/job/job_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/snapshot_section.h"
-#include "common/job_config.h"
-#include "server/admission.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
+#include "server/shard/admission.h"
 #include "tests/sim/cluster_state.h"
 #include "tests/sim/model.h"
 #include "update/optimizer.h"

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "common/job/device.h"
-#include "common/job/mode.h"
-#include "common/job/optimizer_kind.h"
-#include "common/types.h"
+#include "common/base/types.h"
+#include "common/config/job/device.h"
+#include "common/config/job/mode.h"
+#include "common/config/job/optimizer_kind.h"
 #include "update/verdict.h"
 
 namespace capstan::sim {

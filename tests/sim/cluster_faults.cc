@@ -1,7 +1,7 @@
 // What befalls a simulated cluster: one function for each kind of trouble.
 #include <algorithm>
 
-#include "common/job/cluster_section.h"
+#include "common/config/job/cluster_section.h"
 #include "tests/sim/cluster_state.h"
 
 namespace capstan::sim {

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/messages/assign.h"
-#include "common/messages/hello.h"
-#include "common/messages/push.h"
-#include "common/messages/reset.h"
-#include "common/messages/shard_orders.h"
-#include "common/messages/shard_reports.h"
-#include "common/messages/snapshot_done.h"
-#include "common/messages/weights.h"
+#include "common/wire/messages/assign.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/snapshot_done.h"
+#include "common/wire/messages/weights.h"
 #include "tests/sim/cluster_state.h"
 
 namespace capstan::sim {

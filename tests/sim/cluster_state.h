@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/hash.h"
-#include "common/random.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/base/hash.h"
+#include "common/base/random.h"
+#include "server/coordinator/coordinator.h"
+#include "server/shard/shard.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/cluster.h"

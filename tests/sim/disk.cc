@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/hash.h"
-#include "common/messages/snapshot_id.h"
+#include "common/base/hash.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life.h"
 #include "server/storage/shard_life_codec.h"

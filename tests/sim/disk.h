@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/messages/snapshot_id.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "server/storage/shard_life.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/messages/error.h"
+#include "common/wire/messages/error.h"
 #include "tests/sim/addresses.h"
 
 namespace capstan::sim {

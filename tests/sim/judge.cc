@@ -4,7 +4,7 @@
 #include <set>
 #include <span>
 
-#include "server/admission.h"
+#include "server/shard/admission.h"
 
 namespace capstan::sim {
 

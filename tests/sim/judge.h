@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/hash.h"
-#include "common/job/mode.h"
+#include "common/base/hash.h"
+#include "common/config/job/mode.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/options.h"
 

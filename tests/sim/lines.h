@@ -11,7 +11,7 @@
 #include <map>
 #include <utility>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 namespace capstan::sim {
 

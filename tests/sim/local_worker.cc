@@ -4,10 +4,10 @@
 #include <cstring>
 #include <utility>
 
-#include "common/encoding.h"
-#include "common/hash.h"
-#include "common/messages/group.h"
-#include "common/messages/group_state.h"
+#include "common/base/hash.h"
+#include "common/data/encoding.h"
+#include "common/wire/messages/group.h"
+#include "common/wire/messages/group_state.h"
 
 namespace capstan::sim {
 

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/random.h"
+#include "common/base/random.h"
+#include "common/data/catalog.h"
 #include "tests/sim/cluster.h"
-#include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
-#include "worker/train/local/local_sums.h"
+#include "worker/machine/local_sums.h"
+#include "worker/session/session.h"
 
 namespace capstan::sim {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/coordinator_log.h"
+#include "server/storage/coordinator_log.h"
 #include "server/storage/log_record_codec.h"
 #include "server/storage/manifests.h"
 #include "tests/sim/mutants.h"

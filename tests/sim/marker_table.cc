@@ -1,6 +1,6 @@
 #include "tests/sim/marker_table.h"
 
-#include "server/admission.h"
+#include "server/shard/admission.h"
 
 namespace capstan::sim {
 

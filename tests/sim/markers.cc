@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "common/messages.h"
-#include "server/admission.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/wire/messages.h"
+#include "server/coordinator/coordinator.h"
+#include "server/shard/admission.h"
+#include "server/shard/shard.h"
 #include "tests/sim/addresses.h"
 
 namespace capstan::sim {

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/reduction_tree.h"
+#include "common/data/reduction_tree.h"
 #include "server/storage/push_log.h"
 #include "server/storage/shard_disk.h"
 #include "tests/sim/cluster.h"

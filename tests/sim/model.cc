@@ -3,20 +3,20 @@
 #include <limits>
 #include <span>
 
-#include "common/hash.h"
-#include "common/job/allreduce_section.h"
-#include "common/job/cluster_section.h"
-#include "common/job/data_section.h"
-#include "common/job/job_section.h"
-#include "common/job/limits_section.h"
-#include "common/job/model_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job/schedule_section.h"
-#include "common/job/snapshot_section.h"
-#include "common/job/worker_section.h"
-#include "common/job_config.h"
-#include "common/random.h"
-#include "server/admission.h"
+#include "common/base/hash.h"
+#include "common/base/random.h"
+#include "common/config/job/allreduce_section.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/data_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job/schedule_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job/worker_section.h"
+#include "common/config/job_config.h"
+#include "server/shard/admission.h"
 
 namespace capstan::sim {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/job_config.h"
+#include "common/config/job_config.h"
+#include "common/data/catalog.h"
 #include "tests/sim/cluster.h"
 
 namespace capstan::sim {

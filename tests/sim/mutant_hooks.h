@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "common/hash.h"
-#include "common/messages.h"
-#include "server/coordinator.h"
-#include "server/shard.h"
+#include "common/base/hash.h"
+#include "common/wire/messages.h"
+#include "server/coordinator/coordinator.h"
+#include "server/shard/shard.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/mutant_hooks.h"
 

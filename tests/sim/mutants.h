@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/job/mode.h"
-#include "common/message.h"
+#include "common/config/job/mode.h"
+#include "common/wire/message.h"
 #include "tests/sim/addresses.h"
 
 namespace capstan::server {

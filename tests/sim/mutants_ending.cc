@@ -1,6 +1,6 @@
 // Broken rules of the end of a job.
-#include "common/messages/view.h"
-#include "server/coordinator.h"
+#include "common/wire/messages/view.h"
+#include "server/coordinator/coordinator.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"
 

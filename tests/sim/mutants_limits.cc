@@ -1,14 +1,14 @@
 // Broken rules of limits, stops and readers, and of what a job may send again.
 #include <cmath>
 
-#include "common/messages/hello.h"
-#include "common/messages/prepared.h"
-#include "common/messages/pull.h"
-#include "common/messages/push.h"
-#include "common/messages/staged.h"
-#include "common/messages/view.h"
-#include "common/messages/weights.h"
-#include "server/coordinator.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/staged.h"
+#include "common/wire/messages/view.h"
+#include "common/wire/messages/weights.h"
+#include "server/coordinator/coordinator.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"
 

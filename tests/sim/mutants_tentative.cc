@@ -1,5 +1,5 @@
 // Broken rules of tentative weights.
-#include "common/messages/weights.h"
+#include "common/wire/messages/weights.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"
 

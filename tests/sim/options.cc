@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include "common/random.h"
+#include "common/base/random.h"
 
 namespace capstan::sim {
 

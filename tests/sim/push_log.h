@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "server/storage/memory_push_log.h"
 #include "tests/sim/mutants.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/messages/commit.h"
-#include "server/shard.h"
+#include "common/wire/messages/commit.h"
+#include "server/shard/shard.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {

@@ -14,7 +14,7 @@
 
 #include "tests/sim/cluster.h"
 #include "tests/sim/ring_board.h"
-#include "worker/train/replica/replica.h"
+#include "worker/allreduce/replica.h"
 
 namespace capstan::server {
 class Shard;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/job_config.h"
-#include "common/messages/group.h"
-#include "common/messages/group_state.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/group.h"
+#include "common/wire/messages/group_state.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/ring_board.h"
-#include "worker/client/session.h"
-#include "worker/train/replica/replica.h"
-#include "worker/train/replica/replica_version.h"
+#include "worker/allreduce/replica.h"
+#include "worker/allreduce/replica_version.h"
+#include "worker/session/session.h"
 
 namespace capstan::sim {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/messages/group.h"
+#include "common/wire/messages/group.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/catalog.h"
+#include "common/data/catalog.h"
 #include "tests/sim/cluster.h"
 
 namespace capstan {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "common/header_seal.h"
-#include "common/wire_codec.h"
+#include "common/wire/header_seal.h"
+#include "common/wire/wire_codec.h"
 
 namespace capstan::sim {
 

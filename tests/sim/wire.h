@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/hash.h"
-#include "common/message.h"
-#include "common/transport.h"
+#include "common/base/hash.h"
+#include "common/wire/message.h"
+#include "common/wire/transport.h"
 
 namespace capstan::sim {
 

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <span>
 
-#include "common/encoding.h"
-#include "common/hash.h"
-#include "common/job/limits_section.h"
-#include "common/job_config.h"
-#include "common/messages/group.h"
+#include "common/base/hash.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job_config.h"
+#include "common/data/encoding.h"
+#include "common/wire/messages/group.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/local_worker.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/replica_worker.h"
-#include "worker/client/session.h"
 #include "worker/client/slot_sums.h"
+#include "worker/session/session.h"
 
 namespace capstan::sim {
 

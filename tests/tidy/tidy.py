@@ -13,63 +13,75 @@ import sys
 
 # ---------------------------------------------------------------------------------------------------------- the rules
 
-# Who may include whom. A folder belongs to the longest name that is a prefix of its path and sees itself and these.
+# The folders that a folder may include from. A file belongs to the longest name that is a prefix of its path. It sees its
+# own folder and these, with the folders in them.
 LAYERS = {
     "schema": [],
-    "common": ["schema"],
-    "kernels": ["common"],
+    "common/include": [],
+    "common/base": ["common/include"],
+    "common/data": ["common/include", "common/base"],
+    "common/config": ["common/base"],
+    "common/wire": ["schema", "common/include", "common/base", "common/data"],
+    "kernels": ["common/base", "common/data"],
     "monitoring": ["common"],
     "update": ["common", "kernels"],
-    "server": ["common", "kernels", "monitoring", "update"],
-    "worker/client": ["common", "monitoring"],
-    "worker/collective": ["common", "kernels", "monitoring"],
-    "worker/nn": ["common", "kernels", "monitoring"],
-    "worker/train": ["common", "kernels", "monitoring", "update", "worker/client", "worker/collective", "worker/nn"],
+    "server/storage": ["common", "monitoring"],
+    "server/net": ["common", "monitoring"],
+    "server/shard": ["common", "kernels", "monitoring", "update", "server/storage", "server/net"],
+    "server/coordinator": ["common", "monitoring", "update", "server/storage", "server/net"],
+    "worker/session": ["common"],
+    "worker/client": ["common", "worker/session"],
+    "worker/collective": ["common", "kernels"],
+    "worker/data": ["common"],
+    "worker/nn": ["common", "kernels"],
+    "worker/machine": ["common", "update", "worker/client", "worker/session", "worker/collective"],
+    "worker/device": ["common", "kernels", "worker/collective", "worker/data", "worker/machine", "worker/nn"],
+    "worker/allreduce": ["common", "update", "worker/client", "worker/session", "worker/collective", "worker/device"],
+    "worker/train": ["common", "kernels", "monitoring", "update", "worker"],
     "worker/python": ["worker/client"],
-    "bench": ["common", "kernels", "monitoring", "update", "server", "worker/client", "worker/collective", "worker/nn", "worker/train"],
-    "cli": ["common", "kernels", "monitoring", "update", "server", "worker/client", "worker/collective", "worker/nn", "worker/train",
-            "bench"],
-    "examples": ["worker/client", "worker/train"],
-    "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker/client", "worker/collective", "worker/nn",
-              "worker/train", "bench", "cli", "examples", "tests"],
+    "bench": ["common", "kernels", "monitoring", "update", "server", "worker"],
+    "cli": ["common", "kernels", "monitoring", "update", "server", "worker", "bench"],
+    "examples": ["common/include", "worker/client", "worker/train"],
+    "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker", "bench", "cli", "examples"],
 }
 
 # Where an outside library's headers may appear: name, pattern of its headers, files. A header that is neither here nor
 # of the language or the operating system is a violation too, so a new library begins with a line in this table.
 LIBRARIES = [
-    ("zmq", r"zmq(\.h|\.hpp|_addon\.hpp)", ["common/zmq_transport.cc", "common/watched_socket.cc", "bench/*", "tests/*"]),
-    ("capnp", r"(capnp|kj)/.*", ["common/wire_codec.cc"]),
+    ("zmq", r"zmq(\.h|\.hpp|_addon\.hpp)", ["common/wire/zmq_transport.cc", "common/wire/watched_socket.cc", "bench/*", "tests/*"]),
+    ("capnp", r"(capnp|kj)/.*", ["common/wire/wire_codec.cc"]),
     ("prometheus", r"prometheus/.*", ["monitoring/exporter.cc"]),
     ("civetweb", r"(civetweb\.h|CivetServer\.h)", ["monitoring/exporter.cc"]),
-    ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/toml_document.cc"]),
-    ("zlib", r"zlib\.h", ["worker/train/data/*.cc", "tests/*"]),
+    ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/config/toml_document.cc"]),
+    ("zlib", r"zlib\.h", ["worker/data/*.cc", "tests/*"]),
     ("CLI11", r"CLI/.*", ["cli/command_line.cc"]),
     ("nlohmann", r"nlohmann/.*", ["cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "bench/device_*", "tests/*"]),
-    ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server_storage/rocks_*"]),
+    ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server/storage/rocks_*"]),
     ("openssl", r"openssl/.*", ["cli/report/sha256_file.cc"]),
-    ("xxhash", r"xxhash\.h", ["common/hash.cc"]),
+    ("xxhash", r"xxhash\.h", ["common/base/hash.cc"]),
     ("catch2", r"catch2/.*\.hpp", ["tests/catch.h"]),
-    ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/emulation/*", "worker/train/device/*", "tests/kernels_cuda/*", "tests/worker_device/*", "bench/device_*"]),
+    ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/*_cuda_parts.h", "kernels/emulation/*", "worker/device/*", "tests/kernels/cuda/*", "tests/worker/device/*", "bench/device_*"]),
     ("cublaslt", r"cublasLt\.h", ["kernels/cuda/cublaslt.h"]),
     ("cudnn", r"cudnn\.h", ["kernels/cuda/cudnn.h"]),
     ("nccl", r"nccl\.h", ["kernels/cuda/nccl.h", "tests/nccl_stand_in/*"]),
     ("gloo", r"gloo/.*", ["worker/collective/gloo_mesh.cc", "bench/gloo_allreduce.cc"]),
     ("boost.context", r"boost/context/.*", ["kernels/emulation/fiber.cc", "kernels/emulation/fiber.h"]),
     ("sanitizer", r"sanitizer/.*", ["kernels/emulation/race_detector_tsan.cc"]),
-    ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/number16.cc"]),
+    ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/data/number16.cc"]),
 ]
 
 # Headers that the build makes.
-GENERATED = {"schema/wire.capnp.h": ["common/wire_codec.cc"]}
+GENERATED = {"schema/wire.capnp.h": ["common/wire/wire_codec.cc"]}
 
 # The folders of public headers, which are included as <capstan/...>.
 PUBLIC = ["common/include", "worker/client/include"]
 
 # The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
-CORES = ["server/shard.*", "server/coordinator*", "update/verdict.*", "server/membership.*", "server/admission.*",
-         "server/staged_block.*", "server/block_store.*", "server/log_queue.*", "server/followers.*",
-         "common/weights_reader.*", "worker/client/session.*", "worker/client/reader_core.*"]
-NOT_CORES = ["server/coordinator_loop.*"]  # what gives a core its thread
+CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weights_reader.*", "worker/session/*",
+         "worker/client/reader_core.*"]
+# The files of these folders that give a core its thread, its disk or its sockets.
+NOT_CORES = ["server/*/*_loop.*", "server/coordinator/final_weights.*", "server/coordinator/step_log.*",
+             "worker/session/session_loop.*", "worker/session/shard_connections.*"]
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
                        r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")
 
@@ -81,25 +93,45 @@ WORDS = [
      "wait for an event with a deadline instead of sleeping"),
     ("environment", r"\b(secure_)?getenv\b|\benviron\b", PRODUCT, ["bench/device_bench.cc", "cli/*", "kernels/emulation/*"], "only main reads the environment"),
     ("mutex", r"\b(std::(\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)|pthread_mutex\w*)\b",
-     PRODUCT, ["common/mailbox.h", "common/mailbox.cc", "monitoring/registry.h", "monitoring/registry.cc"],
+     PRODUCT, ["common/base/mailbox.h", "monitoring/registry.h", "monitoring/registry.cc"],
      "objects have one owner and talk by message; mutexes live in two files"),
     ("detach", r"\.detach\s*\(\s*\)", PRODUCT + ["tests/*"], [], "a thread is joined by its owner"),
     ("throw", r"\bthrow\b", PRODUCT, [], "our code returns Status"),
     ("singleton", r"\bthread_local\b", PRODUCT, ["kernels/emulation/*"], "pass it in by constructor"),
     ("random", r"\b(random_device|s?rand|mt19937\w*|default_random_engine)\b", PRODUCT + ["tests/*"],
-     ["cli/*", "tests/tier.h"], "draw from common/random.h, keyed by the seed"),
+     ["cli/*", "tests/tier.h"], "draw from common/base/random.h, keyed by the seed"),
     ("core clock", r"\b(steady_clock|system_clock|high_resolution_clock)::now\b|\bclock_gettime\b|\btime\s*\(\s*(NULL|nullptr|0)\s*\)",
      CORES, NOT_CORES, "a core is handed the time"),
 ]
 
 # Conditional compilation: the files that may.
-CONDITIONALS = ["worker/client/include/capstan/capstan.h", "common/toml_document.cc", "tests/catch.h"]
+CONDITIONALS = ["worker/client/include/capstan/capstan.h", "common/config/toml_document.cc", "tests/catch.h"]
 
 # Compiler flags that would let a compiler, a machine or a scheduler choose the bits of a weight.
 FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsafe-math\S*|-fassociative-math|-ffp-contract=(fast|on)"
 
 LINES_MAX = 600
-LINES_FREE = ["common/wire_codec.cc"]  # one line for each field of the protocol, out and in
+LINES_FREE = ["common/wire/wire_codec.cc"]  # one line for each field of the protocol, out and in
+
+# A class that grows beyond this becomes several.
+FIELDS_MAX = 20
+METHODS_MAX = 45
+# Classes that are larger, with what they have: these numbers may only fall.
+LARGE_CLASSES = {
+    ("cli/launch/launcher.h", "Launcher"): (20, 50),
+    ("server/coordinator/coordinator.h", "Coordinator"): (61, 152),
+    ("server/coordinator/coordinator_loop.h", "CoordinatorLoop"): (26, 23),
+    ("server/coordinator/membership.h", "Worker"): (23, 0),
+    ("server/shard/shard.h", "Shard"): (69, 138),
+    ("server/shard/shard_loop.h", "ShardLoop"): (22, 22),
+    ("server/shard/shard_options.h", "ShardOptions"): (22, 0),
+    ("worker/allreduce/replica_client.cc", "ReplicaClient"): (31, 40),
+    ("worker/client/network_client.cc", "NetworkClient"): (26, 26),
+    ("worker/client/reader_core.h", "ReaderCore"): (28, 27),
+    ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
+    ("worker/session/session.h", "Session"): (50, 80),
+    ("worker/session/session_loop.h", "SessionLoop"): (22, 16),
+}
 
 # ---------------------------------------------------------------------------------------------------- reading sources
 
@@ -189,6 +221,10 @@ def resolve(sources, name, quoted):
 # ------------------------------------------------------------------------------------------------------------- checks
 # Each takes all sources and yields (path, line, rule, message).
 
+def sees(own, other):
+    return any(other == layer or other.startswith(layer + "/") for layer in LAYERS[own])
+
+
 def check_layers(sources):
     for source in sources.values():
         own = layer_of(source.path)
@@ -202,7 +238,7 @@ def check_layers(sources):
                 continue
             target = resolve(sources, name, quoted)
             other = layer_of(target) if target else None
-            if own is None or other is None or own == other or other in LAYERS[own]:
+            if own is None or other is None or own == other or sees(own, other):
                 continue
             yield source.path, line, "layer", f"{own} must not see {other} ({name})"
         if source.is_cpp and own is None:
@@ -236,7 +272,7 @@ def check_cores(sources):
     for source in sources.values():
         if source.one_of(CORES) and not source.one_of(NOT_CORES):
             for line, name, _ in source.includes:
-                if re.fullmatch(CORE_HEADERS_BANNED, name) or re.fullmatch(r"common/(zmq_transport|watched_socket|clock|mailbox)\.h", name):
+                if re.fullmatch(CORE_HEADERS_BANNED, name) or re.fullmatch(r"common/(base/(clock|mailbox)|wire/(zmq_transport|watched_socket))\.h", name):
                     yield source.path, line, "core", f"{name}: a core has no thread, clock, disk or socket"
 
 
@@ -265,6 +301,82 @@ def check_cycles(sources):
     for path in graph:
         if path not in done:
             yield from visit(path)
+
+
+def check_folders(sources):
+    """Product folders that include each other, one line for each pair."""
+    pairs = {}
+    for path, source in sources.items():
+        if source.is_cpp and source.one_of(PRODUCT):
+            for line, name, quoted in source.includes:
+                target = resolve(sources, name, quoted)
+                folders = os.path.dirname(path), os.path.dirname(target or path)
+                if folders[0] != folders[1]:
+                    pairs.setdefault(folders, (path, line))
+    for (own, other), (path, line) in pairs.items():
+        if (other, own) in pairs and own < other:
+            yield path, line, "folder", f"{own} and {other} include each other; {pairs[other, own][0]} includes the other way"
+
+
+CLASS = re.compile(r"\b(?:class|struct)\b(?:\s*\[\[[^\]]*\]\])*\s+([\w:]+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{")
+NO_MEMBER = re.compile(r"(?:using|typedef|friend|static_assert|enum|class|struct|union|public|private|protected|namespace)\b")
+
+
+def members(code, start):
+    """The statements of a class body that begins at `start`, without what is inside of braces."""
+    depth, statement, end = 0, "", start
+    for end in range(start, len(code)):
+        character = code[end]
+        if character == "}":
+            depth -= 1
+            if depth < 0:
+                return
+            if depth == 0 and re.search(r"\)[\w\s&]*(?:->.*)?(?::[^:].*)?$", statement, re.S):  # the body of a method
+                yield statement
+                statement = ""
+        elif character == "{":
+            depth += 1
+        elif depth == 0 and character == ";":
+            yield statement
+            statement = ""
+        elif depth == 0:
+            statement += character
+
+
+def class_size(code, start):
+    fields = methods = 0
+    for statement in members(code, start):
+        text = re.sub(r"\b(?:public|private|protected)\s*:(?!:)|\[\[[^\]]*\]\]|\btemplate\s*<[^>]*>", " ", statement).strip()
+        if not text or NO_MEMBER.match(text) or text.startswith("#"):
+            continue
+        while (shorter := re.sub(r"<[^<>()]*(?:\([^()]*\)[^<>()]*)*>", " ", text)) != text:  # arguments of templates
+            text = shorter
+        declarator = re.split(r"(?<![=!<>])=(?!=)", text)[0]
+        if "(" in declarator or "operator" in text:
+            methods += 1
+        elif not re.match(r"(?:inline\s+)?(?:static|constexpr)\b", text):
+            fields += 1 + declarator.count(",")
+    return fields, methods
+
+
+def check_classes(sources):
+    left = dict(LARGE_CLASSES)
+    for source in sources.values():
+        if source.is_cpp and source.one_of(PRODUCT):
+            for match in CLASS.finditer(source.code):
+                name = match.group(1)
+                fields, methods = class_size(source.code, match.end())
+                most = left.pop((source.path, name), (FIELDS_MAX, METHODS_MAX))
+                if LARGE_CLASSES.get((source.path, name), (fields, methods)) > (fields, methods):
+                    yield (source.path, source.line(match.start()), "class size",
+                           f"{name} has {fields} fields and {methods} methods: its line in LARGE_CLASSES can say so, or go")
+                if fields > most[0] or methods > most[1]:
+                    yield (source.path, source.line(match.start()), "class size",
+                           f"{name} has {fields} fields and {methods} methods; at most {most[0]} and {most[1]}: "
+                           "a part of it can be a class of its own")
+    for path, name in left:
+        if path in sources:
+            yield path, 1, "class size", f"{name} is not here: its line in LARGE_CLASSES can go"
 
 
 def check_words(sources):
@@ -322,7 +434,7 @@ def check_cmake(sources):
             yield path, 1, "unlisted", "no CMakeLists.txt names this source"
 
 
-CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_words, check_files, check_cmake]
+CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_folders, check_classes, check_words, check_files, check_cmake]
 
 
 def violations(root):

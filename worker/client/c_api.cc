@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/catalog.h"
+#include "common/data/catalog.h"
 #include "worker/client/c_border.h"
 
 struct capstan_client : capstan::client::Handle<capstan::Client> {

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "common/messages/slot_report.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/slot_report.h"
 
 namespace capstan::client {
 

@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "common/job/forward.h"
-#include "worker/client/session.h"
+#include "common/config/job/forward.h"
+#include "worker/session/session.h"
 
 namespace capstan::client {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/catalog.h"
+#include "common/data/catalog.h"
 
 namespace capstan::client {
 

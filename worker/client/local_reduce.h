@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "worker/client/session_loop.h"
 #include "worker/client/slot_sums.h"
+#include "worker/session/session_loop.h"
 
 namespace capstan::client {
 

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 namespace capstan {
 

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "common/host_port.h"
-#include "common/zmq_transport.h"
+#include "common/base/host_port.h"
+#include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/reader_core.h"
-#include "worker/client/shard_connections.h"
+#include "worker/session/shard_connections.h"
 
 namespace capstan {
 

@@ -5,11 +5,11 @@
 #include <new>
 #include <utility>
 
-#include "common/job/limits_section.h"
-#include "common/job/optimizer_section.h"
-#include "common/job_config.h"
-#include "common/messages/error.h"
-#include "common/messages/membership.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/membership.h"
 
 namespace capstan::client {
 

@@ -23,11 +23,11 @@
 #include <string>
 #include <vector>
 
-#include "common/actor.h"
-#include "common/catalog.h"
-#include "common/job/optimizer_kind.h"
-#include "common/messages/view.h"
-#include "common/weights_reader.h"
+#include "common/config/job/optimizer_kind.h"
+#include "common/data/catalog.h"
+#include "common/wire/actor.h"
+#include "common/wire/messages/view.h"
+#include "common/wire/weights_reader.h"
 
 namespace capstan::client {
 

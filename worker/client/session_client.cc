@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "common/host_port.h"
+#include "common/base/host_port.h"
 #include "worker/client/fork_guard.h"
 
 namespace capstan::client {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "worker/client/local_reduce.h"
-#include "worker/client/session_loop.h"
+#include "worker/session/session_loop.h"
 
 namespace capstan::client {
 

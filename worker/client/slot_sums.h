@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/buffer.h"
-#include "common/reduction_tree.h"
+#include "common/base/buffer.h"
+#include "common/data/reduction_tree.h"
 
 namespace capstan::client {
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "common/mailbox.h"
+#include "common/base/mailbox.h"
 #include "worker/collective/group.h"
 
 namespace capstan::collective {

@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "kernels/cuda/library_search.h"
 #include "worker/collective/mesh.h"
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "worker/collective/mesh.h"
 
 namespace capstan::collective {

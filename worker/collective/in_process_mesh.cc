@@ -6,7 +6,7 @@
 #include <optional>
 #include <tuple>
 
-#include "common/mailbox.h"
+#include "common/base/mailbox.h"
 #include "worker/collective/verdict.h"
 
 namespace capstan::collective {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mailbox.h"
+#include "common/base/mailbox.h"
 #include "worker/collective/verdict.h"
 
 namespace capstan::collective {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/encoding.h"
+#include "common/data/encoding.h"
 
 namespace capstan::collective {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/hash.h"
+#include "common/base/hash.h"
 #include "worker/collective/chain.h"
 
 namespace capstan::collective {

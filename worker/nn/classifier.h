@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "common/number16.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/data/number16.h"
 #include "kernels/cast.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "worker/nn/model.h"

@@ -1,7 +1,7 @@
 // The key of a layer's dropout mask: a pure function of (seed, step, slot, micro-batch, layer).
 #pragma once
 
-#include "common/random.h"
+#include "common/base/random.h"
 #include "kernels/dropout.h"
 #include "worker/nn/model.h"
 

@@ -16,11 +16,11 @@
 #include <variant>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/number16.h"
-#include "common/status.h"
-#include "common/types.h"
-#include "kernels/context.h"
+#include "common/base/status.h"
+#include "common/base/types.h"
+#include "common/data/catalog.h"
+#include "common/data/number16.h"
+#include "kernels/base/context.h"
 #include "kernels/conv2d.h"
 
 namespace capstan::nn {

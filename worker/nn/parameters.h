@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/catalog.h"
-#include "common/types.h"
+#include "common/base/types.h"
+#include "common/data/catalog.h"
 #include "worker/nn/model.h"
 
 namespace capstan::nn {

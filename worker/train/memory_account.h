@@ -11,11 +11,11 @@
 #include <optional>
 #include <string>
 
-#include "common/job/forward.h"
-#include "common/status.h"
-#include "worker/train/data/dataset.h"
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
+#include "worker/data/dataset.h"
+#include "worker/device/job_model.h"
 #include "worker/train/free_memory.h"
-#include "worker/train/job_model.h"
 
 namespace capstan::train {
 

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <vector>
 
-#include "common/job/data_section.h"
-#include "common/job/model_section.h"
-#include "common/job_config.h"
-#include "common/random.h"
-#include "kernels/context.h"
-#include "worker/train/model_factory.h"
+#include "common/base/random.h"
+#include "common/config/job/data_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job_config.h"
+#include "kernels/base/context.h"
+#include "worker/device/model_factory.h"
 
 namespace capstan::train {
 

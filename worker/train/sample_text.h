@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/job/forward.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
 
 namespace capstan::train {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/job/job_section.h"
-#include "common/job/worker_section.h"
-#include "common/job_config.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/worker_section.h"
+#include "common/config/job_config.h"
 
 namespace capstan::train {
 

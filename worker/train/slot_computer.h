@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/job/forward.h"
+#include "common/config/job/forward.h"
 #include "monitoring/trace.h"
-#include "worker/train/data/dataset.h"
-#include "worker/train/data/sampler.h"
-#include "worker/train/job_model.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/device/job_model.h"
 
 namespace capstan::train {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "kernels/cuda/library_search.h"
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"

@@ -1,7 +1,7 @@
 // What capstan uses of CUDA's header of that name; see cuda_runtime.h.
 #pragma once
 
-#include "common/number16.h"
+#include "common/data/number16.h"
 #include "kernels/emulation/cuda/cuda_runtime.h"
 
 // NOLINTBEGIN: the names are CUDA's.

@@ -1,0 +1,59 @@
+#include "cli/run/job_request.h"
+
+#include <sys/random.h>
+
+#include <chrono>
+#include <optional>
+
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/view.h"
+#include "common/wire/zmq_transport.h"
+#include "server/net/coordinator_watch.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr Instant kLookEvery = std::chrono::milliseconds(100);
+constexpr Instant kAskEvery = std::chrono::milliseconds(500);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
+Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals) {
+  Join question;  // without a catalog: it asks for the job file, and joins nothing
+  question.worker = request.name;
+  if (getrandom(&question.nonce, sizeof question.nonce, 0) != sizeof question.nonce) {
+    return Unsupported("the system gives no random numbers (getrandom)");
+  }
+  const std::unique_ptr<Transport> transport = CreateZmqTransport({});
+  CAPSTAN_ASSIGN_OR_RETURN(const PeerId coordinator, transport->Connect("tcp://" + request.coordinator));
+  server::CoordinatorWatch::Options watching;
+  watching.address = request.coordinator;
+  watching.said_in = "--join";
+  watching.join_seconds = request.seconds;
+  server::CoordinatorWatch watch(std::move(watching), Now());
+  std::optional<Result<std::string>> answer;
+  Instant next_question{};
+  while (!answer) {
+    const Instant now = Now();
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string line, watch.Look(now));
+    if (!line.empty()) Say(Severity::kInfo, line);
+    if (signals->stop_signal() != 0) return Refused("stopped while it waited for the coordinator's job file");
+    if (now >= next_question) {
+      next_question = now + kAskEvery;
+      (void)transport->Send(coordinator, {question, {}}).ok();  // one that is lost is repeated
+    }
+    transport->Poll(kLookEvery, [&](PeerId, const Message& message) {
+      if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {
+        answer = view->job_file;
+      } else if (const auto* error = message.header.As<Error>()) {
+        answer = Refused("the coordinator at " + request.coordinator + " gives no job file: " + error->message);
+      }
+    });
+  }
+  return std::move(*answer);
+}
+
+}  // namespace capstan::cli

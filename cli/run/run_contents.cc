@@ -1,0 +1,183 @@
+#include "cli/run/run_contents.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/base/rotated_file.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
+#include "server/storage/file_coordinator_log.h"
+
+namespace capstan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using server::LogRecord;
+
+constexpr std::size_t kPidCharactersMax = 20;
+// Files that a job replaces when it begins.
+constexpr std::array kReplaced = {"job.toml", "endpoints.json", "go-on.txt"};
+
+struct Found {
+  RunContents contents = RunContents::kNothing;
+  std::string what;  // for people; empty for kNothing
+};
+
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
+
+bool HasBytes(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  return !error && size > 0;
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool AcknowledgesDurably(const std::vector<LogRecord>& records) {
+  return std::any_of(records.begin(), records.end(), [](const LogRecord& record) {
+    const auto* const job = std::get_if<server::JobRecord>(&record);
+    if (job == nullptr) return false;
+    const Result<JobConfig> config = ParseJobConfig(job->job_file, "the job file in the log");
+    return !config.ok() || config->job.acknowledge == Acknowledge::kDurable;
+  });
+}
+
+Found InLog(const std::vector<LogRecord>& records) {
+  Found found;
+  for (const LogRecord& record : records) {
+    if (const auto* const manifest = std::get_if<server::ManifestRecord>(&record)) {
+      return {RunContents::kKept, "the snapshot of version " + std::to_string(manifest->id.version.value)};
+    }
+    if (std::holds_alternative<server::DoneRecord>(record)) return {RunContents::kKept, "a run that is done"};
+    if (const auto* const recover = std::get_if<server::RecoverRecord>(&record)) {
+      found = {RunContents::kBegun, "a job that began, in generation " + std::to_string(recover->generation.value)};
+    }
+  }
+  if (found.contents == RunContents::kBegun && AcknowledgesDurably(records)) found.contents = RunContents::kKept;
+  return found;
+}
+
+// A log that cannot be read says nothing here; ClearFailedStart refuses it.
+Found Look(const std::string& run_dir) {
+  if (IsThere(run_dir + kImportedMark)) return {RunContents::kKept, "imported weights, in snapshots/"};
+  const std::string metrics = run_dir + "/metrics.jsonl";
+  if (HasBytes(metrics) || !FormerFiles(metrics).empty()) return {RunContents::kKept, "steps, in metrics.jsonl"};
+  if (HasBytes(run_dir + "/final.safetensors")) return {RunContents::kKept, "weights, in final.safetensors"};
+  const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
+  Found found = records.ok() ? InLog(*records) : Found();
+  if (!found.what.empty()) found.what += ", by snapshots/coordinator.log";
+  return found;
+}
+
+Status HoldsRunAlready(const std::string& run_dir, const std::string& what) {
+  return Invalid("the run directory " + run_dir + " holds a run already (" + what +
+                 "); give another --run-dir, remove it, or go on with it by --resume");
+}
+
+Status InTheWay(const std::string& path, const std::string& why) {
+  return Invalid(path + " is in the way of a run directory: " + why + "; give another --run-dir, or move it elsewhere");
+}
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// A shard's folder has been made by a server, or is an empty one for it, perhaps on another disk.
+bool IsShardFolder(const fs::path& path) {
+  constexpr std::string_view kPrefix = "shard-";
+  const std::string name = path.filename();
+  std::error_code error;
+  if (!name.starts_with(kPrefix) || !IsNumber(std::string_view(name).substr(kPrefix.size()))) return false;
+  return fs::is_directory(path, error) && (IsThere(path / "OWNER") || fs::is_empty(path, error));
+}
+
+bool IsOurs(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename();
+  std::error_code error;
+  const bool is_file = fs::is_regular_file(entry.symlink_status(error));
+  if (name == "coordinator.log" || name == "coordinator.log.partial" || name == "imported") return is_file;
+  return IsShardFolder(entry.path());
+}
+
+Status CheckSnapshotFolder(const std::string& folder) {
+  std::error_code error;
+  if (!IsThere(folder)) return {};
+  if (!fs::is_directory(folder, error)) return InTheWay(folder, "it is no folder");
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!IsOurs(*entry))
+      return InTheWay(entry->path(), "a job keeps its snapshots in this folder, and did not make it");
+  }
+  return error ? Unreachable("cannot read " + folder + ": " + error.message()) : Status();
+}
+
+// The file that a former run directory's job was printed into has no comments that could be lost.
+bool IsPrintedJob(const std::string& path) {
+  const std::string text = ReadText(path);
+  if (text.empty()) return true;
+  const Result<JobConfig> config = ParseJobConfig(text, path);
+  return config.ok() && PrintJobConfig(*config) == text;
+}
+
+// A file named lock that holds the id of a process, or nothing, is that of a start before this one.
+Status CheckReplacedFiles(const std::string& run_dir) {
+  const std::string lock = run_dir + "/lock", job = run_dir + "/job.toml";
+  std::error_code error;
+  const bool had_start = fs::is_regular_file(fs::symlink_status(lock, error));
+  if (!had_start && IsThere(lock)) return InTheWay(lock, "it is no file of capstan's");
+  if (had_start) {
+    const std::string holder = ReadText(lock);
+    if (holder.size() > kPidCharactersMax || !(holder.empty() || IsNumber(holder))) {
+      return InTheWay(lock, "it is no file of capstan's");
+    }
+    return IsPrintedJob(job) ? Status() : InTheWay(job, "it would be replaced, and is not as capstan prints it");
+  }
+  for (const char* name : kReplaced) {
+    const std::string path = run_dir + "/" + name;
+    if (IsThere(path)) return InTheWay(path, "it would be replaced, and no job has run in this folder");
+  }
+  return {};
+}
+
+}  // namespace
+
+RunContents FindRunContents(const std::string& run_dir) { return Look(run_dir).contents; }
+
+bool HoldsRun(const std::string& run_dir) { return FindRunContents(run_dir) != RunContents::kNothing; }
+
+Status CheckNothingForeign(const std::string& run_dir) {
+  if (const Found found = Look(run_dir); found.contents != RunContents::kNothing) {
+    const bool held_before = IsThere(run_dir + "/lock");  // then whoever takes the lock says what is there
+    return held_before ? Status() : HoldsRunAlready(run_dir, found.what);
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckReplacedFiles(run_dir));
+  return CheckSnapshotFolder(run_dir + "/snapshots");
+}
+
+Status ClearFailedStart(const std::string& run_dir) {
+  if (const Found found = Look(run_dir); found.contents != RunContents::kNothing) {
+    return HoldsRunAlready(run_dir, found.what);
+  }
+  const std::string log = run_dir + "/snapshots/coordinator.log";
+  if (!IsThere(log)) return {};
+  if (const Status status = server::FileCoordinatorLog::Look(log).status(); !status.ok()) {
+    return Invalid("the run directory " + run_dir + " may hold a run, and its log cannot be read: " + status.message() +
+                   "; give another --run-dir, or move this one away");
+  }
+  std::error_code error;
+  fs::remove(log, error);
+  return error ? Unreachable("cannot remove " + log + ": " + error.message()) : Status();
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,145 @@
+#include "cli/run/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "cli/run/run_contents.h"
+#include "common/base/durable_file.h"
+
+namespace capstan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLockWaitSeconds = 10;  // for the processes of a former life to end
+constexpr double kLookSeconds = 0.5;     // of `capstan status`, which has the lock for a moment
+
+constexpr int kSameSecondMax = 1000;
+
+std::string DefaultPath(const std::string& job_name) {
+  const std::time_t now = std::time(nullptr);
+  tm day{};
+  localtime_r(&now, &day);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &day);
+  return "runs/" + job_name + "-" + text.data();
+}
+
+Status MakeRunFolder(const std::string& path) {
+  const Status made = MakeFolders(path);
+  return made.ok() ? made : Status(made.code(), made.message() + "; give another --run-dir");
+}
+
+std::string Holder(const std::string& lock) {
+  std::ifstream in(lock);
+  std::string pid;
+  return in >> pid ? " (process " + pid + ")" : "";
+}
+
+// A folder that nobody else has: jobs may start within one second.
+Result<std::string> MakeDefaultFolder(const std::string& job_name) {
+  const std::string first = DefaultPath(job_name);
+  CAPSTAN_RETURN_IF_ERROR(MakeRunFolder("runs"));
+  std::error_code error;
+  for (int number = 1; number <= kSameSecondMax; ++number) {
+    std::string path = number == 1 ? first : first + "-" + std::to_string(number);
+    if (fs::create_directory(path, error)) {
+      CAPSTAN_RETURN_IF_ERROR(SyncFolder("runs"));
+      return path;
+    }
+    if (error) break;
+  }
+  return Unreachable("cannot make the folder " + first + ": " +
+                     (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
+}
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& job_name) {
+  const bool is_default = path.empty();
+  if (is_default) {
+    CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(CheckNothingForeign(path));  // before a lock is made in somebody's folder
+    CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLookSeconds));
+  CAPSTAN_RETURN_IF_ERROR(ClearFailedStart(path));
+  CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
+  directory.is_default_ = is_default;
+  return directory;
+}
+
+bool RunDirectory::Discard() const {
+  if (!is_default_ || FindRunContents(path_) == RunContents::kKept) return false;
+  std::error_code error;
+  fs::remove_all(path_, error);
+  return !fs::exists(path_, error);
+}
+
+Result<RunDirectory> RunDirectory::Open(const std::string& path) {
+  if (path.empty()) return Invalid("--resume goes on with a run: say which by --run-dir");
+  if (std::error_code error; !fs::exists(path + "/snapshots/coordinator.log", error)) {
+    return Invalid("the run directory " + path +
+                   (HoldsRun(path)
+                        ? " has lost snapshots/coordinator.log: bring it back from a copy, or begin a new run elsewhere"
+                        : " holds no run that could be resumed; start one without --resume"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLockWaitSeconds));
+  CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
+  return directory;
+}
+
+Result<RunDirectory> RunDirectory::Take(const std::string& path, const std::string& job_name, RunBegin begin) {
+  return begin == RunBegin::kNew ? Create(path, job_name) : Open(path);
+}
+
+Result<RunDirectory> RunDirectory::Lock(const std::string& path, double wait_seconds) {
+  Result<FileLock> lock = FileLock::Acquire(path + "/lock", wait_seconds);
+  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+    return Invalid("the run directory " + path + " is in use by another job" + Holder(path + "/lock") +
+                   "; give another --run-dir");
+  }
+  if (!lock.ok()) return Unreachable("cannot write into the run directory " + path + ": " + lock.status().message());
+  return RunDirectory(path, std::move(*lock));
+}
+
+Result<RunDirectory> RunDirectory::Hold(const std::string& path) {
+  Result<FileLock> lock = FileLock::Acquire(path + "/lock", 0);
+  if (!lock.ok() && lock.status().code() == Code::kBusy) {
+    return Refused("the job in " + path + " is running" + Holder(path + "/lock") + "; end it first");
+  }
+  if (!lock.ok()) return Unreachable("cannot write into the run directory " + path + ": " + lock.status().message());
+  RunDirectory directory(path, std::move(*lock));
+  CAPSTAN_RETURN_IF_ERROR(directory.WriteHolder());
+  return directory;
+}
+
+Status RunDirectory::WriteHolder() const {
+  (void)fchmod(lock_.descriptor(), 0644);  // other users may look whether a job runs
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_.descriptor(), 0) == 0 && pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) >= 0) return {};
+  return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));
+}
+
+Status RunDirectory::Prepare() const {
+  CAPSTAN_RETURN_IF_ERROR(WriteHolder());
+  for (const char* folder : {"/logs", "/pids", "/snapshots"}) CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path_ + folder));
+  return {};
+}
+
+Status WritePid(const std::string& run_dir, const std::string& process, int pid) {
+  CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(run_dir + "/pids"));
+  return WriteFileDurably(run_dir + "/pids/" + process, std::to_string(pid) + "\n");
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,44 @@
+// Backoff: when to repeat a request whose effect has not been seen: 100 ms doubling to 5 s, with jitter.
+//
+// Kind:   value.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/base/random.h"
+#include "common/base/types.h"
+
+namespace capstan {
+
+class Backoff {
+ public:
+  static constexpr Instant kFirst = std::chrono::milliseconds(100);
+  static constexpr Instant kLongest = std::chrono::seconds(5);
+
+  // `key` separates the jitter of different requesters; `first` is the shortest wait.
+  explicit Backoff(std::uint64_t key = 0, Instant first = kFirst)
+      : random_(key, 0xBAC0FF), first_(first), wait_(first) {}
+
+  bool Due(Instant now) const { return now >= next_; }
+  Instant next() const { return next_; }
+  // The request was just sent.
+  void Sent(Instant now) {
+    const auto jitter = static_cast<std::int64_t>(random_.Below(static_cast<std::uint64_t>(wait_.count() / 4) + 1));
+    next_ = now + wait_ + Instant(jitter);
+    wait_ = std::min(wait_ * 2, std::max(kLongest, first_));
+  }
+  // There was progress: the next request goes out at once, and waits start small again.
+  void Restart() {
+    next_ = Instant::min();
+    wait_ = first_;
+  }
+
+ private:
+  RandomStream random_;
+  Instant next_ = Instant::min();
+  Instant first_ = kFirst;
+  Instant wait_ = kFirst;
+};
+
+}  // namespace capstan

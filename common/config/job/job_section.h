@@ -1,0 +1,29 @@
+// JobSection: what [job] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/config/job/mode.h"
+
+namespace capstan {
+
+enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
+
+struct JobSection {
+  std::string name = "job";
+  Mode mode = Mode::kSync;
+  std::uint64_t steps = 0;  // required; global batches in sync, sequence numbers of each slot in async
+  std::uint64_t seed = 1;
+  std::uint32_t global_batch = 0;  // required; samples of all slots together
+  std::uint32_t slots = 0;         // 0 in the file: DefaultSlots; after reading never 0
+  std::uint64_t staleness = 1;     // bounded: how many of its own steps a slot may be ahead of the slowest one
+  Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
+  std::uint64_t eval_every = 0;                      // steps between validations; 0: never
+  NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
+  bool operator==(const JobSection&) const = default;
+};
+
+}  // namespace capstan

@@ -1,0 +1,34 @@
+// OptimizerSection: what [optimizer] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/config/job/optimizer_kind.h"
+
+namespace capstan {
+
+// The defaults are PyTorch's for each kind, and those of its paper where PyTorch has none (lars, lamb); `momentum`
+// defaults to 0.9 where PyTorch has 0.
+struct OptimizerSection {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double lr = 1e-3;    // adagrad: 1e-2; lars: 0.1
+  double beta1 = 0.9;  // adam, adamw, lamb: betas = [beta1, beta2]
+  double beta2 = 0.999;
+  double eps = 1e-8;                  // adam, adamw; adagrad: 1e-10; lamb: 1e-6
+  double momentum = 0.9;              // momentum, lars
+  bool nesterov = false;              // momentum
+  double weight_decay = 0.0;          // adamw, lamb (decoupled): 0.01; the others: L2
+  double trust_coefficient = 1e-3;    // lars
+  std::vector<std::string> no_decay;  // shell patterns of tensor names without weight decay
+  double clip_norm = 0.0;             // 0: no clipping
+  bool operator==(const OptimizerSection&) const = default;
+};
+
+// Whether weight decay applies to the tensor of this name.
+bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name);
+
+}  // namespace capstan

@@ -1,0 +1,21 @@
+// WorkerSection: what [worker] of the job file holds.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+
+#include "common/config/job/device.h"
+
+namespace capstan {
+
+struct WorkerSection {
+  Device device;
+  Precision precision = Precision::kFp32;
+  std::uint32_t accumulate = 1;  // micro-batches of a slot
+  std::uint32_t threads = 0;     // 0: the worker chooses
+  bool recompute = false;        // gpt, resnet: compute layers again in the backward pass, in less memory
+  bool operator==(const WorkerSection&) const = default;
+};
+
+}  // namespace capstan

@@ -1,0 +1,21 @@
+// FindProblem: what no single key can say is wrong with a job.
+//
+// Kind:   internal to common/config/job_config.cc; a pure function.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/config/job/forward.h"
+
+namespace capstan::job_config {
+
+struct Problem {
+  std::string_view section, key;  // where to point
+  std::string message;
+};
+
+std::optional<Problem> FindProblem(const JobConfig& config);
+
+}  // namespace capstan::job_config

@@ -1,0 +1,72 @@
+// TomlDocument: a TOML text of sections with keys, each value with the place it stands at.
+//
+// Kind:   values; immutable once made.
+// Limits: kTomlBytesMax bytes of text; nesting as the library limits it, and by the dots of a line.
+// Fails:  kInvalid, in the form of Message().
+// Why:    the one file that knows the TOML library; what is read from it can say where it stands.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace capstan {
+
+inline constexpr std::size_t kTomlBytesMax = std::size_t{1} << 20;
+
+// In the file (line and column from 1, in characters), or in override `override_index`, or nowhere (both unset).
+struct TomlPlace {
+  std::uint32_t line = 0, column = 0, length = 1;
+  int override_index = -1;
+};
+
+struct TomlValue {
+  // monostate: a date, a time or a table, none of which we use.
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<TomlValue>> data;
+  TomlPlace place;
+  std::string bare;  // the text of an override as it was given
+};
+
+struct TomlEntry {
+  std::string key;
+  TomlPlace place;  // of the key
+  TomlValue value;
+};
+
+struct TomlSection {
+  std::string name;
+  TomlPlace place;
+  std::vector<TomlEntry> entries;
+};
+
+class TomlDocument {
+ public:
+  // An override is "section.key=value"; it replaces or adds that entry.
+  static Result<TomlDocument> Parse(std::string_view text, std::string_view file_name,
+                                    const std::vector<std::string>& overrides);
+
+  const std::vector<TomlSection>& sections() const { return sections_; }
+  const std::vector<TomlEntry>& loose() const { return loose_; }  // keys before the first section
+  const TomlSection* FindSection(std::string_view name) const;
+  const TomlEntry* Find(std::string_view section, std::string_view key) const;
+
+  // "job.toml:3:1: <text>", then the line, or a piece of a long one, with a caret under the place.
+  std::string Message(const TomlPlace& place, std::string_view text) const;
+
+ private:
+  TomlDocument() = default;
+  Status CheckDepth() const;
+  Status ApplyOverride(int index);
+
+  std::string file_name_;
+  std::vector<std::string> lines_;
+  std::vector<std::string> overrides_;
+  std::vector<TomlSection> sections_;
+  std::vector<TomlEntry> loose_;
+};
+
+}  // namespace capstan

@@ -1,0 +1,84 @@
+#include "common/data/hyper_parameters.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "common/base/hash.h"
+
+namespace capstan {
+
+namespace {
+
+constexpr double kNoLimit = HUGE_VAL;
+
+struct Field {
+  const char* name;
+  double HyperParameters::*value;
+  double below;  // what it must stay below
+};
+constexpr Field kFields[] = {
+    {"learning_rate", &HyperParameters::learning_rate, kNoLimit},
+    {"momentum", &HyperParameters::momentum, kNoLimit},
+    {"beta1", &HyperParameters::beta1, 1.0},
+    {"beta2", &HyperParameters::beta2, 1.0},
+    {"eps", &HyperParameters::eps, kNoLimit},
+    {"weight_decay", &HyperParameters::weight_decay, kNoLimit},
+};
+
+// So that two values that differ are written differently.
+std::string TextOf(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+}  // namespace
+
+Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uint32_t group_count) {
+  if (groups.size() != group_count) {
+    if (group_count == 0) {
+      return Invalid("hyper-parameters of " + std::to_string(groups.size()) +
+                     " groups, and no tensor is declared with a group: the job file owns them");
+    }
+    return Invalid("hyper-parameters of " + std::to_string(groups.size()) +
+                   " groups, and the tensors are declared with " + std::to_string(group_count) +
+                   "; there is one entry for each");
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    for (const Field& field : kFields) {
+      const double value = groups[i].*field.value;
+      // Not -0 either: it equals 0 and may give other bits.
+      if (!std::signbit(value) && value < field.below) continue;
+      const std::string range = field.below == kNoLimit ? "a finite number of at least 0" : "in [0, 1)";
+      return Invalid("hyper-parameters of group " + std::to_string(i + 1) + ": " + field.name + " is " + TextOf(value) +
+                     "; it must be " + range);
+    }
+  }
+  return {};
+}
+
+HyperDifference FindDifference(const std::vector<HyperParameters>& kept, const std::vector<HyperParameters>& other) {
+  for (std::size_t i = 0; i < kept.size() && i < other.size(); ++i) {
+    const auto group = static_cast<std::uint32_t>(i + 1);
+    for (const Field& field : kFields) {
+      const double a = kept[i].*field.value, b = other[i].*field.value;
+      if (a != b) return {group, field.name, TextOf(a), TextOf(b)};
+    }
+    if (kept[i].nesterov != other[i].nesterov) {
+      return {group, "nesterov", kept[i].nesterov ? "true" : "false", other[i].nesterov ? "true" : "false"};
+    }
+  }
+  return {};
+}
+
+std::uint64_t HashOf(const std::vector<HyperParameters>& groups) {
+  Hasher hasher;
+  for (const HyperParameters& group : groups) {
+    for (const Field& field : kFields) hasher.Add(std::bit_cast<std::uint64_t>(group.*field.value));
+    hasher.Add(group.nesterov ? 1 : 0);
+  }
+  return hasher.Digest();
+}
+
+}  // namespace capstan

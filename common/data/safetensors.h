@@ -1,0 +1,72 @@
+// SafetensorsWriter, ReadSafetensors: fp32 tensors in the safetensors format.
+//
+// Kind:   a writer is owned by one thread; reading is a pure function.
+// Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
+// Fails:  Write, Commit: kUnreachable when the disk refuses. Reading: kInvalid (no such file), kCorrupt.
+// Why:    the bytes follow from names, shapes and weights alone, so that two runs can be compared by their sha256.
+// Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/data/catalog.h"
+
+namespace capstan {
+
+inline constexpr std::size_t kSafetensorsHeaderMax = 100'000'000;
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;  // "F32", "BF16", ...
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // bytes behind the header
+};
+
+struct SafetensorsFile {
+  std::vector<SafetensorsEntry> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+  std::vector<std::byte> data;
+};
+
+// What a file says of itself beside its format.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// The length and the header, padded to a multiple of 8 bytes; tensors in the order given, one behind the other.
+std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata = {});
+
+// Takes the header text alone, without its length. `data_bytes`: what follows it in the file.
+Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
+Result<SafetensorsFile> ReadSafetensors(const std::string& path);
+
+// Takes the whole file's room on the disk at once (kBusy: there is none), writes PATH.partial, and renames it, durably,
+// when everything is there.
+class SafetensorsWriter {
+ public:
+  static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors,
+                                          const SafetensorsMetadata& metadata = {});
+  ~SafetensorsWriter();  // an uncommitted file is removed
+  SafetensorsWriter(SafetensorsWriter&& other) noexcept;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
+
+  // `element`: where the values lie in flat space (catalog.h). Any order, each once.
+  Status Write(std::uint64_t element, std::span<const std::byte> values);
+  Status Commit();
+
+ private:
+  SafetensorsWriter(std::string path, int fd, std::uint64_t data_offset)
+      : path_(std::move(path)), fd_(fd), data_offset_(data_offset) {}
+  Status Failure(const char* what) const;
+
+  std::string path_;
+  int fd_;
+  std::uint64_t data_offset_;
+};
+
+}  // namespace capstan

@@ -1,0 +1,67 @@
+// Every message of the protocol, as plain structs: what the cores exchange, whatever carries it.
+//
+// Kind:   values.
+// Limits: the codec (wire_codec.h) bounds every list and text.
+// Why:    PROTOCOL.md 3 and 4. A push is named by (generation, step, node, block), never by who sent it; a shard's word
+//         carries its incarnation, a coordinator's its term, so that nothing from another life is believed.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <variant>
+
+#include "common/wire/message.h"
+#include "common/wire/messages/assign.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/fetch.h"
+#include "common/wire/messages/fetched.h"
+#include "common/wire/messages/group.h"
+#include "common/wire/messages/group_state.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/limits.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_address.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/messages/snapshot_done.h"
+#include "common/wire/messages/snapshot_id.h"
+#include "common/wire/messages/staged.h"
+#include "common/wire/messages/step_parameters.h"
+#include "common/wire/messages/view.h"
+#include "common/wire/messages/weights.h"
+
+namespace capstan {
+
+template <class... Ts>
+struct TypeList {
+  template <class T>
+  static constexpr bool kHas = (std::is_same_v<T, Ts> || ...);
+  template <class T>
+  static constexpr std::size_t IndexOf() {
+    std::size_t index = 0;
+    (void)((std::is_same_v<T, Ts> || (++index, false)) || ...);
+    return index;
+  }
+  template <template <class...> class Template>
+  using In = Template<Ts...>;
+};
+
+using MessageTypes =
+    TypeList<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello, ResetDone,
+             ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull,
+             Weights, Assign, Assigned, Published, Fetch, Fetched, Error>;
+
+using MessageVariant = MessageTypes::In<std::variant>;
+
+struct AnyMessage : MessageVariant {
+  using MessageVariant::variant;
+};
+
+}  // namespace capstan

@@ -1,0 +1,32 @@
+// Push: a worker gives a shard a block's gradient.
+//
+// Kind:   values.
+#pragma once
+
+#include <capstan/hyper_parameters.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/data/reduction_tree.h"
+
+namespace capstan {
+
+// Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves'
+// values. samples = 0: no payload, the node contributes nothing.
+struct Push {
+  Generation generation;
+  Incarnation incarnation;  // of the shard it was meant for
+  SessionId session;
+  Step step;  // async: sequence number of the slot, 1 for its first push
+  Node node;
+  BlockIndex block = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t payload_hash = 0;       // XXH3-64
+  Encoding encoding = Encoding::kFp32;  // the job's own for leaves, kFp32 for sums and for statistics
+  std::vector<HyperParameters> hyper;   // of every group, where the worker owns them; else empty
+  float loss_scale = 1.0F;              // of the payload; sync: the step's, else the slot's own
+};
+
+}  // namespace capstan

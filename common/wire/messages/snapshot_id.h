@@ -1,0 +1,29 @@
+// SnapshotId, SnapshotPart: the names of a snapshot and of what one shard wrote of it.
+//
+// Kind:   values.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "common/base/types.h"
+
+namespace capstan {
+
+// A snapshot is named by the generation that took it and the version it holds; generation 0 is none.
+struct SnapshotId {
+  Generation generation;
+  Version version;
+  auto operator<=>(const SnapshotId&) const = default;
+  bool IsNone() const { return generation.value == 0; }
+};
+
+// One shard's part of a snapshot, whole and verified, in some process's directory.
+struct SnapshotPart {
+  SnapshotId id;
+  ShardIndex part = 0;  // the index of the shard that wrote it
+  std::uint64_t digest = 0;
+  bool operator==(const SnapshotPart&) const = default;
+};
+
+}  // namespace capstan

@@ -1,0 +1,59 @@
+// RoutingId: the name that a connection has at libzmq, and the PeerId that stands for it.
+//
+// Kind:   values.
+#pragma once
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/status.h"
+#include "common/base/types.h"
+
+namespace capstan {
+
+// PeerIds are of three kinds, told apart by their size:
+//   below 2^32        a peer we call: the number of its socket;
+//   2^40 + 32 bits    a peer that calls us without a routing id: the five bytes that libzmq chose for it;
+//   2^63 and above    a peer that calls us with a routing id of ours: eight random bytes, the first one above 127.
+struct RoutingId {
+  std::array<unsigned char, 8> bytes{};
+  std::size_t size = 0;
+};
+inline constexpr std::uint64_t kUnnamedPeer = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t kNamedPeer = std::uint64_t{1} << 63;
+inline constexpr std::size_t kUnnamedSize = 5;
+
+inline bool CallsUs(PeerId peer) { return peer.value >= kUnnamedPeer; }
+
+inline RoutingId RoutingIdOf(PeerId peer) {
+  RoutingId id;
+  id.size = peer.value >= kNamedPeer ? id.bytes.size() : kUnnamedSize;
+  for (std::size_t i = 0; i < id.size; ++i) {
+    id.bytes[id.size - 1 - i] = static_cast<unsigned char>(peer.value >> (8 * i));
+  }
+  if (id.size == kUnnamedSize) id.bytes[0] = 0;
+  return id;
+}
+
+// Nobody when no peer of ours would have that routing id.
+inline PeerId PeerOf(std::span<const std::byte> id) {
+  std::uint64_t value = 0;
+  for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))
+    value = value << 8 | static_cast<unsigned char>(byte);
+  if (id.size() == 8 && value >= kNamedPeer) return {value};
+  if (id.size() == kUnnamedSize && id[0] == std::byte{0}) return {kUnnamedPeer | value};
+  return {};
+}
+
+inline RoutingId RandomRoutingId() {
+  std::uint64_t value = 0;
+  CAPSTAN_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
+  return RoutingIdOf({value | kNamedPeer});
+}
+
+}  // namespace capstan

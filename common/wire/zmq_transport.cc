@@ -1,0 +1,573 @@
+#include "common/wire/zmq_transport.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "common/wire/header_seal.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/routing_id.h"
+#include "common/wire/watched_socket.h"
+#include "common/wire/wire_codec.h"
+
+namespace capstan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq hands out parts of its receive buffer of this size: a frame
+                                                   // that fits into it would keep all of it
+constexpr std::size_t kSendCopiedBelow = 1024;     // cheaper than the bookkeeping of a shared frame
+constexpr int kMessagesPerSocketMax = 32;          // in one round over all sockets
+constexpr int kLingerMs = 250;
+constexpr int kHandshakeMs = 3000;
+constexpr int kConnectMs = 5000;
+constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
+// An answer to a heartbeat waits for the frame before it: on a thin line (40 KB/s) one of 1 MiB takes 26 s. What has
+// failed is noticed sooner, by bytes that nobody takes.
+constexpr int kHeartbeatsMissed = 20;  // before a connection is given up
+constexpr int kUntakenMs = 15'000;     // bytes sent and not acknowledged by the other machine
+// By who calls and gets no answer, before it connects anew: the handshake, which says who calls, may have been damaged.
+constexpr int kHeartbeatsUnheard = 40;
+constexpr std::string_view kZapDomain = "capstan";
+constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
+constexpr auto kTendEvery = std::chrono::milliseconds(50);
+constexpr int kReadyAtOnce = 256;
+// Of a context: 4,096 connections and the coordinator's, each a socket, libzmq's end of what watches it, and ours.
+constexpr int kSocketsMax = 3 * (4096 + 64);
+// What a descriptor that is ready belongs to: a dealer by its PeerId, which is below 2^32, and these.
+constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
+constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: what watches the socket
+
+struct ContextCloser {
+  void operator()(void* context) const {
+    while (zmq_ctx_term(context) != 0 && errno == EINTR) {
+    }
+  }
+};
+using Context = std::unique_ptr<void, ContextCloser>;
+
+// ---- endpoints -----------------------------------------------------------------------------------------------------
+
+// libzmq would take port 99999 for 34463.
+bool IsPort(std::string_view text) {
+  if (text == "*") return true;
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port <= 65535;
+}
+
+Status CheckAddress(const std::string& endpoint) {
+  if (endpoint.starts_with("ipc://")) return {};
+  const std::string_view port = std::string_view(endpoint).substr(endpoint.rfind(':') + 1);
+  if (endpoint.starts_with("tcp://") && IsPort(port)) return {};
+  return Invalid("\"" + endpoint + "\" is not an address; write tcp://HOST:PORT or ipc://PATH");
+}
+
+std::string WhyNot(int error, bool is_tcp) {
+  switch (error) {
+    case EADDRINUSE: return "address already in use; stop the process that holds it or choose another port";
+    case EADDRNOTAVAIL:
+    case ENODEV: return "this machine has no such address; use one of its own in numbers, or 0.0.0.0 for all of them";
+    case EACCES: return is_tcp ? "not permitted; choose a port of 1024 or above" : "no permission to create that file";
+    case EINVAL: return "not an address; write tcp://HOST:PORT or ipc://PATH";
+    case ENAMETOOLONG: return "the path is too long for a socket; choose one of at most 100 bytes";
+    case ENOENT: return "its folder does not exist";
+    case EMFILE: return "too many sockets or open files; raise the limit (ulimit -n)";
+    default: return zmq_strerror(error);
+  }
+}
+
+Status EndpointFailure(const char* what, const std::string& endpoint, int error) {
+  return Invalid(std::string("cannot ") + what + " " + endpoint + ": " + WhyNot(error, endpoint.starts_with("tcp://")));
+}
+
+// ---- frames --------------------------------------------------------------------------------------------------------
+
+// One received frame.
+class Frame {
+ public:
+  Frame() { zmq_msg_init(&message_); }
+  ~Frame() { zmq_msg_close(&message_); }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  bool Receive(void* socket) {
+    int size;
+    do {
+      size = zmq_msg_recv(&message_, socket, ZMQ_DONTWAIT);
+    } while (size < 0 && errno == EINTR);
+    return size >= 0;
+  }
+  bool more() const { return zmq_msg_more(&message_) != 0; }
+  std::span<const std::byte> bytes() { return {data(), zmq_msg_size(&message_)}; }
+
+  // Its contents as a payload: large ones stay where they are and live on without this frame or its socket.
+  Slice Take() {
+    const std::size_t size = zmq_msg_size(&message_);
+    if (size == 0) return {};
+    if (size < kPayloadCopiedBelow) {
+      auto* copy = static_cast<std::byte*>(std::malloc(size));
+      CAPSTAN_CHECK(copy != nullptr);
+      std::memcpy(copy, data(), size);
+      return Whole(WrapForeign(copy, size, &std::free, copy), size);
+    }
+    auto* kept = new zmq_msg_t;
+    zmq_msg_init(kept);
+    zmq_msg_move(kept, &message_);
+    auto* contents = static_cast<std::byte*>(zmq_msg_data(kept));
+    return Whole(WrapForeign(contents, size, &CloseKept, kept), size);
+  }
+
+ private:
+  std::byte* data() { return static_cast<std::byte*>(zmq_msg_data(&message_)); }
+  static Slice Whole(BufferRef owner, std::size_t size) {
+    const std::byte* start = owner->data();
+    return {std::move(owner), start, size};
+  }
+  static void CloseKept(void* context) {
+    auto* kept = static_cast<zmq_msg_t*>(context);
+    zmq_msg_close(kept);
+    delete kept;
+  }
+
+  zmq_msg_t message_;
+};
+
+void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
+
+// False, with errno, when the queue is full or the peer is gone; only the first frame of a message can be refused.
+bool SendFrame(void* socket, std::span<const std::byte> bytes, int flags) {
+  int rc;
+  do {
+    rc = zmq_send(socket, bytes.data(), bytes.size(), flags | ZMQ_DONTWAIT);
+  } while (rc < 0 && errno == EINTR);
+  return rc >= 0;
+}
+
+bool SendPayload(void* socket, const Slice& payload) {
+  if (payload.size < kSendCopiedBelow || !payload.owner) return SendFrame(socket, payload.bytes(), 0);
+  zmq_msg_t message;
+  Buffer* owner = BufferRef(payload.owner).Detach();
+  if (zmq_msg_init_data(&message, const_cast<std::byte*>(payload.data), payload.size, &ReleasePayload, owner) != 0) {
+    BufferRef::Adopt(owner);
+    return false;
+  }
+  int rc;
+  do {
+    rc = zmq_msg_send(&message, socket, ZMQ_DONTWAIT);
+  } while (rc < 0 && errno == EINTR);
+  if (rc < 0) zmq_msg_close(&message);
+  return rc >= 0;
+}
+
+Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payload_bytes) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> header, OpenHeader(sealed, payload_bytes));
+  return DecodeHeader(header);
+}
+
+// Becomes readable when the socket may have something to receive.
+int DescriptorOf(void* socket) {
+  int descriptor = -1;
+  std::size_t size = sizeof descriptor;
+  CAPSTAN_CHECK(zmq_getsockopt(socket, ZMQ_FD, &descriptor, &size) == 0);
+  return descriptor;
+}
+
+// ---- the transport -------------------------------------------------------------------------------------------------
+
+class ZmqTransport final : public Transport {
+ public:
+  ZmqTransport(const TransportOptions& options, TransportCounters* counters)
+      : options_(options),
+        counters_(counters != nullptr ? counters : &own_counters_),
+        wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        ready_fd_(epoll_create1(EPOLL_CLOEXEC)),
+        context_(zmq_ctx_new()) {
+    if (context_) zmq_ctx_set(context_.get(), ZMQ_IO_THREADS, options_.io_threads);
+    if (context_) zmq_ctx_set(context_.get(), ZMQ_MAX_SOCKETS, kSocketsMax);
+    Watch(wake_fd_, kWakeReady);
+  }
+  ~ZmqTransport() override {
+    dealers_.clear();
+    closing_.clear();
+    router_ = {};
+    context_.reset();
+    if (ready_fd_ >= 0) close(ready_fd_);
+    if (wake_fd_ >= 0) close(wake_fd_);
+  }
+  ZmqTransport(const ZmqTransport&) = delete;
+  ZmqTransport& operator=(const ZmqTransport&) = delete;
+
+  Result<std::string> Bind(const std::string& endpoint) override;
+  Result<PeerId> Connect(const std::string& endpoint) override;
+  void Disconnect(PeerId peer) override;
+  Status Send(PeerId to, const Message& message) override;
+  int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) override;
+  void Wake() override;
+
+ private:
+  struct Dealer {
+    WatchedSocket socket;
+    std::string endpoint;
+    std::optional<Clock::time_point> unanswered_since;
+    bool due = false;  // it is in due_
+  };
+
+  Result<WatchedSocket> Open(int type);
+  Status SendFailure(PeerId to, int error);
+  std::string Describe(PeerId peer) const;
+
+  void Watch(int descriptor, std::uint64_t what);
+  void Watch(const WatchedSocket& socket, std::uint64_t what);
+  void Unwatch(const WatchedSocket& socket);
+  // Every call of libzmq may take the word of what has arrived from the socket's descriptor: it is to be looked at.
+  void MakeDue(std::uint64_t peer, Dealer* dealer);
+  // Waits for descriptors; their sockets become due, and what happened to connections is taken.
+  void AwaitReady(std::chrono::nanoseconds timeout);
+  // One look at every socket that is due; the number of messages delivered.
+  int Drain(const OnMessage& on_message);
+  int DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message);
+  // The message that begins with what is to be read next from `socket`; false when there is none.
+  bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
+  void Reject(PeerId from, const Status& why);
+  void TendConnections();
+  bool TakeWake();
+
+  const TransportOptions options_;
+  TransportCounters own_counters_;
+  TransportCounters* const counters_;
+
+  // Wake's, from any thread: the flag spares a system call when nobody woke us.
+  const int wake_fd_;
+  const int ready_fd_;  // the owner's: an epoll of all descriptors
+  std::atomic<bool> wake_pending_{false};
+
+  // The owner's thread alone.
+  Context context_;
+  WatchedSocket router_;                     // made by the first Bind
+  std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
+  std::vector<WatchedSocket> closing_;       // disconnected while their messages were being delivered
+  std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
+  std::vector<std::uint64_t> due_;  // dealers that may have something to read
+  Clock::time_point next_tend_{};
+  std::vector<std::byte> header_;  // reused by Send
+  bool draining_ = false;
+  Clock::time_point error_second_{};
+  int error_replies_ = 0;  // since error_second_
+};
+
+Result<WatchedSocket> ZmqTransport::Open(int type) {
+  if (wake_fd_ < 0 || ready_fd_ < 0 || !context_)
+    return Unreachable("no socket can be made: too many open files; raise ulimit -n");
+  Socket socket(zmq_socket(context_.get(), type));
+  if (!socket) return Unreachable(std::string("no socket can be made: ") + WhyNot(errno, true));
+  const auto set = [&](int option, int value) {
+    CAPSTAN_CHECK(zmq_setsockopt(socket.get(), option, &value, sizeof value) == 0);
+  };
+  const auto frame_max = static_cast<std::int64_t>(options_.frame_bytes_max);
+  CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max) == 0);
+  const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, 2'000'000));
+  set(ZMQ_LINGER, kLingerMs);
+  set(ZMQ_SNDHWM, options_.queue_messages_max);
+  set(ZMQ_RCVHWM, options_.queue_messages_max);
+  set(ZMQ_HANDSHAKE_IVL, kHandshakeMs);
+  set(ZMQ_HEARTBEAT_IVL, heartbeat);
+  set(ZMQ_HEARTBEAT_TIMEOUT, heartbeat * kHeartbeatsMissed);
+  set(ZMQ_HEARTBEAT_TTL, heartbeat * kHeartbeatsMissed);
+  set(ZMQ_TCP_MAXRT, kUntakenMs);
+  set(ZMQ_RECONNECT_IVL, kReconnectMs);
+  set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
+  set(ZMQ_CONNECT_TIMEOUT, kConnectMs);
+  // With a domain set libzmq refuses ZMTP 1 and 2. It aborts when such a greeting meets a socket that is being closed
+  // (4.3.4, process_routing_id_msg). Nobody answers for the domain, so it changes nothing else.
+  CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ZAP_DOMAIN, kZapDomain.data(), kZapDomain.size()) == 0);
+  if (type == ZMQ_ROUTER) {
+    set(ZMQ_ROUTER_MANDATORY, 1);  // errors instead of silent loss
+    set(ZMQ_ROUTER_HANDOVER, 1);   // a remade connection is not locked out by its half-dead predecessor
+  } else {
+    const RoutingId id = RandomRoutingId();
+    CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ROUTING_ID, id.bytes.data(), id.size) == 0);
+  }
+  return WatchedSocket(context_.get(), std::move(socket), "connections-" + std::to_string(++sockets_made_));
+}
+
+Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
+  CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
+  if (!router_) {
+    CAPSTAN_ASSIGN_OR_RETURN(router_, Open(ZMQ_ROUTER));
+    Watch(router_, kRouterReady);
+  }
+  std::string address = endpoint;
+  if (address.starts_with("tcp://") && address.ends_with(":0")) address.back() = '*';
+  if (zmq_bind(router_.get(), address.c_str()) != 0) return EndpointFailure("listen on", endpoint, errno);
+  std::array<char, 512> bound{};
+  std::size_t size = bound.size();
+  CAPSTAN_CHECK(zmq_getsockopt(router_.get(), ZMQ_LAST_ENDPOINT, bound.data(), &size) == 0);
+  return std::string(bound.data());
+}
+
+Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
+  CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
+  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(ZMQ_DEALER));
+  if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return EndpointFailure("connect to", endpoint, errno);
+  const PeerId peer{++dealers_made_};
+  CAPSTAN_CHECK(!CallsUs(peer));
+  Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}, false}).first->second;
+  Watch(dealer.socket, peer.value);
+  MakeDue(peer.value, &dealer);
+  return peer;
+}
+
+void ZmqTransport::Disconnect(PeerId peer) {
+  const auto found = dealers_.find(peer.value);
+  if (found == dealers_.end()) return;
+  Unwatch(found->second.socket);
+  if (draining_) closing_.push_back(std::move(found->second.socket));
+  dealers_.erase(found);
+}
+
+std::string ZmqTransport::Describe(PeerId peer) const {
+  const auto found = dealers_.find(peer.value);
+  return found == dealers_.end() ? "peer " + std::to_string(peer.value) : found->second.endpoint;
+}
+
+Status ZmqTransport::SendFailure(PeerId to, int error) {
+  if (error == EAGAIN) {
+    ++counters_->sends_blocked;
+    return {Code::kBusy, "the queue to " + Describe(to) + " is full"};
+  }
+  ++counters_->sends_unreachable;
+  return Unreachable(Describe(to) + " is not connected");
+}
+
+Status ZmqTransport::Send(PeerId to, const Message& message) {
+  void* socket = router_.get();
+  if (!CallsUs(to)) {
+    const auto dealer = dealers_.find(to.value);
+    socket = dealer == dealers_.end() ? nullptr : dealer->second.socket.get();
+    if (socket != nullptr && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
+    if (socket != nullptr) MakeDue(to.value, &dealer->second);
+  }
+  if (socket == nullptr) return SendFailure(to, EHOSTUNREACH);
+  CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
+  SealHeader(message.payload.size, &header_);
+  if (std::max(header_.size(), message.payload.size) > options_.frame_bytes_max) {
+    return Invalid("a message of " + std::to_string(header_.size()) + " + " + std::to_string(message.payload.size) +
+                   " bytes; each part may have " + std::to_string(options_.frame_bytes_max));
+  }
+  if (CallsUs(to)) {
+    const RoutingId id = RoutingIdOf(to);
+    if (!SendFrame(socket, std::as_bytes(std::span(id.bytes.data(), id.size)), ZMQ_SNDMORE)) {
+      return SendFailure(to, errno);
+    }
+  }
+  const bool has_payload = !message.payload.empty();
+  if (!SendFrame(socket, header_, has_payload ? ZMQ_SNDMORE : 0)) return SendFailure(to, errno);
+  if (has_payload && !SendPayload(socket, message.payload)) return SendFailure(to, errno);
+  ++counters_->messages_out;
+  counters_->header_bytes_out += header_.size();
+  counters_->payload_messages_out += has_payload ? 1 : 0;
+  counters_->payload_bytes_out += message.payload.size;
+  return {};
+}
+
+void ZmqTransport::TendConnections() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_tend_) return;
+  next_tend_ = now + kTendEvery;
+  const auto unheard_max = kHeartbeatsUnheard * options_.heartbeat;
+  for (auto& [peer, dealer] : dealers_) {
+    const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
+    if (!dealer.socket.IsGivenUp() && !unheard) continue;
+    dealer.socket.ConnectAgain(dealer.endpoint);
+    dealer.unanswered_since.reset();
+    MakeDue(peer, &dealer);
+  }
+}
+
+int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
+  TendConnections();
+  AwaitReady({});
+  int delivered = Drain(on_message);
+  if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
+  const Clock::time_point start = Clock::now();
+  const Clock::time_point deadline = start + std::min(timeout, kPollMax);
+  const Clock::time_point sleep_at = std::min(deadline, start + options_.spin);
+  for (Clock::time_point now = start; now < deadline; now = Clock::now()) {
+    if (now < sleep_at) std::this_thread::yield();  // libzmq's threads may need this core to bring what we look for
+    AwaitReady(now < sleep_at ? std::chrono::nanoseconds(0) : deadline - now);
+    TendConnections();
+    delivered = Drain(on_message);
+    if (delivered > 0 || TakeWake()) return delivered;
+  }
+  return 0;
+}
+
+int ZmqTransport::Drain(const OnMessage& on_message) {
+  CAPSTAN_CHECK(!draining_);  // Poll from within on_message
+  draining_ = true;
+  int delivered = 0;
+  if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
+  // on_message may send, connect and disconnect: what becomes due meanwhile is for the next time.
+  for (const std::uint64_t peer : std::exchange(due_, {})) {
+    auto dealer = dealers_.find(peer);
+    if (dealer == dealers_.end()) continue;
+    dealer->second.due = false;
+    const int received = DrainSocket(dealer->second.socket.get(), {peer}, on_message);
+    delivered += received;
+    dealer = dealers_.find(peer);
+    if (received == 0 || dealer == dealers_.end()) continue;
+    dealer->second.unanswered_since.reset();
+    MakeDue(peer, &dealer->second);  // there may be more
+  }
+  draining_ = false;
+  closing_.clear();
+  return delivered;
+}
+
+int ZmqTransport::DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message) {
+  int delivered = 0;
+  for (int i = 0; i < kMessagesPerSocketMax; ++i) {
+    if (!ReceiveMessage(socket, dealer, on_message, &delivered)) break;
+    if (dealer.value != 0 && !dealers_.contains(dealer.value)) break;  // disconnected by on_message
+  }
+  return delivered;
+}
+
+bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
+  Frame first, second, payload;
+  if (!first.Receive(socket)) return false;
+  PeerId from = dealer;
+  Frame* header = &first;
+  bool more = first.more();
+  if (dealer.value == 0) {  // a ROUTER puts the sender's routing id in front
+    from = PeerOf(first.bytes());
+    header = &second;
+    more = more && second.Receive(socket) && second.more();
+  }
+  const bool has_payload = more && payload.Receive(socket);
+  more = has_payload && payload.more();
+  const bool too_many = more;
+  while (more) {
+    Frame extra;
+    more = extra.Receive(socket) && extra.more();
+    ++counters_->extra_frames;
+  }
+  if (from.value == 0) {
+    ++counters_->foreign_peers;
+    return true;
+  }
+  if (too_many) {
+    Reject(from, Corrupt("a message has one or two frames"));
+    return true;
+  }
+  Result<Header> decoded = OpenAndDecode(header->bytes(), has_payload ? payload.bytes().size() : 0);
+  if (!decoded.ok()) {
+    Reject(from, decoded.status());
+    return true;
+  }
+  Message message{std::move(*decoded), has_payload ? payload.Take() : Slice{}};
+  ++counters_->messages_in;
+  counters_->header_bytes_in += header->bytes().size();
+  counters_->payload_messages_in += has_payload ? 1 : 0;
+  counters_->payload_bytes_in += message.payload.size;
+  ++*delivered;
+  on_message(from, std::move(message));
+  return true;
+}
+
+void ZmqTransport::Reject(PeerId from, const Status& why) {
+  ++counters_->decode_errors;
+  if (!CallsUs(from)) return;  // answering an answer could go on for ever
+  const Clock::time_point now = Clock::now();
+  if (now - error_second_ >= std::chrono::seconds(1)) {
+    error_second_ = now;
+    error_replies_ = 0;
+  }
+  if (error_replies_++ >= kErrorRepliesPerSecond) return;
+  Error error;
+  error.code = why.code();
+  error.message = why.message();
+  (void)Send(from, {std::move(error), {}});  // a peer that does not read goes without
+}
+
+void ZmqTransport::Watch(int descriptor, std::uint64_t what) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = what;
+  if (ready_fd_ >= 0 && descriptor >= 0) CAPSTAN_CHECK(epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event) == 0);
+}
+
+void ZmqTransport::Watch(const WatchedSocket& socket, std::uint64_t what) {
+  Watch(DescriptorOf(socket.get()), what);
+  if (socket.events() != nullptr) Watch(DescriptorOf(socket.events()), what | kEventsReady);
+}
+
+// libzmq closes descriptors some time later.
+void ZmqTransport::Unwatch(const WatchedSocket& socket) {
+  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.get()), nullptr);
+  if (socket.events() != nullptr) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.events()), nullptr);
+}
+
+void ZmqTransport::MakeDue(std::uint64_t peer, Dealer* dealer) {
+  if (!std::exchange(dealer->due, true)) due_.push_back(peer);
+}
+
+void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
+  std::array<epoll_event, kReadyAtOnce> ready;
+  const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, due_.empty() ? static_cast<int>(timeout_ms) : 0);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t what = ready[i].data.u64;
+    if (what == kWakeReady) {  // Wake may have written after TakeWake had already seen its flag
+      wake_pending_.store(true, std::memory_order_release);
+    } else if (what == (kRouterReady | kEventsReady)) {
+      router_.TakeEvents();
+    } else if (const auto dealer = dealers_.find(what & ~kEventsReady); dealer != dealers_.end()) {
+      if ((what & kEventsReady) != 0) {
+        dealer->second.socket.TakeEvents();
+      } else {
+        MakeDue(what, &dealer->second);
+      }
+    }
+  }
+}
+
+void ZmqTransport::Wake() {
+  if (wake_pending_.exchange(true, std::memory_order_acq_rel)) return;
+  const std::uint64_t one = 1;
+  const ssize_t written = write(wake_fd_, &one, sizeof one);
+  (void)written;  // fails only when the counter is full, and then it is awake
+}
+
+bool ZmqTransport::TakeWake() {
+  if (!wake_pending_.load(std::memory_order_acquire)) return false;
+  std::uint64_t count = 0;
+  const ssize_t got = read(wake_fd_, &count, sizeof count);
+  (void)got;  // nothing when Wake has set the flag and not written yet
+  wake_pending_.exchange(false, std::memory_order_acq_rel);
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> CreateZmqTransport(const TransportOptions& options, TransportCounters* counters) {
+  return std::make_unique<ZmqTransport>(options, counters);
+}
+
+}  // namespace capstan

@@ -1,0 +1,63 @@
+// What both ways of attention on a device have in common: where a head lies, and which probabilities are dropped.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "kernels/attention.h"
+
+namespace capstan::kernels {
+
+inline constexpr float kLog2OfE = 1.44269504088896340736F;
+inline constexpr float kLn2 = 0.693147180559945309417F;
+
+// As Dropout does it for a [rows, stride] array.
+struct DroppedElements {
+  DroppedElements(const DropoutMask& mask, std::int64_t length)
+      : key(mask.key),
+        stride((length + 63) / 64 * 64),
+        threshold(static_cast<std::uint32_t>(mask.probability * 0x1p32)),
+        scale(static_cast<float>(1.0 / (1.0 - mask.probability))) {
+    CAPSTAN_CHECK(mask.probability >= 0 && mask.probability < 1);
+  }
+
+  // One bit for each of columns [column, column + 4) of a row; `column` is a multiple of 4.
+  __device__ __forceinline__ unsigned OfFour(std::int64_t row, std::int64_t column) const {
+    const Random4 bits = Philox(key, static_cast<std::uint64_t>(row * stride + column) / 4, 0);
+    return (bits[0] < threshold ? 1U : 0U) | (bits[1] < threshold ? 2U : 0U) | (bits[2] < threshold ? 4U : 0U) |
+           (bits[3] < threshold ? 8U : 0U);
+  }
+
+  std::uint64_t key;
+  std::int64_t stride;
+  std::uint32_t threshold;  // 0: nothing is dropped
+  float scale;              // of what stays
+};
+
+// One head of one sequence: where its parts start and how far apart its rows are.
+struct DeviceHead {
+  __device__ __forceinline__ DeviceHead(const AttentionShape& shape, std::int64_t index)
+      : qkv_stride(3 * shape.heads * shape.head_width),
+        out_stride(shape.heads * shape.head_width),
+        qkv(index / shape.heads * shape.length * qkv_stride + index % shape.heads * shape.head_width),
+        out(index / shape.heads * shape.length * out_stride + index % shape.heads * shape.head_width),
+        row(index * shape.length) {}
+
+  std::int64_t qkv_stride, out_stride;
+  std::int64_t qkv, out, row;  // offsets in qkv, out and log_sum
+};
+
+inline float ScoreScaleOf(const AttentionShape& shape) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
+}
+
+// Blocks for tiles of so many rows of each head of each sequence.
+inline std::int64_t TilesOf(const AttentionShape& shape, std::int64_t rows) {
+  return shape.sequences * shape.heads * ((shape.length + rows - 1) / rows);
+}
+
+}  // namespace capstan::kernels

@@ -1,0 +1,505 @@
+#include "server/coordinator/coordinator.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/model_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/shard_orders.h"
+#include "server/coordinator/coordinator_shard.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/storage/manifests.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kPingEvery = std::chrono::seconds(1);
+constexpr std::size_t kStepsMeasured = 64;
+constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
+constexpr Instant kSnapshotAfterStart = std::chrono::seconds(1);
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; a loop calls it ten times a second
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
+                         std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
+    : options_(std::move(options)),
+      log_(log),
+      metrics_(std::move(metrics)),
+      slot_count_(options_.config.job.slots),
+      config_hash_(HashJobConfig(options_.config)),
+      shards_(options_.config.shard_count()),
+      equal_slots_(options_.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
+      clocks_(std::vector<std::uint64_t>(options_.config.shard_count())),
+      started_(now),
+      last_progress_(now),
+      last_commit_(now),
+      next_report_(now + Seconds(options_.config.limits.report)),
+      last_tick_(now) {
+  CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
+  const std::uint64_t steps_before = Replay();
+  // How long ago the newest one was taken, the log does not say: in a job that has begun, one is due soon.
+  last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
+  if (state_ != State::kFailed && steps_before != options_.config.job.steps) {
+    Append(JobRecord{job_.IsNull() ? options_.job : job_, options_.job_file});
+  }
+  Append(TermRecord{term_.Next()});
+  if (ReducesLocally(options_.config)) local_groups_.emplace(term_);
+  metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
+  metrics_->slots.Set(static_cast<double>(slot_count_));
+  metrics_->term.Set(static_cast<double>(term_.value));
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+  if (manifests_.empty()) return;
+  metrics_->snapshot_version.Set(static_cast<double>(manifests_.back().id.version.value));
+  metrics_->snapshot_bytes.Set(static_cast<double>(manifests_.back().bytes));
+}
+
+Instant Coordinator::Seconds(double seconds) {
+  return std::chrono::duration_cast<Instant>(std::chrono::duration<double>(seconds));
+}
+
+std::uint64_t Coordinator::Replay() {
+  const std::vector<LogRecord> records = log_->records();
+  std::uint64_t steps = 0;
+  manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
+  for (const LogRecord& record : records) {
+    std::visit(
+        [&](const auto& body) {
+          using Body = std::decay_t<decltype(body)>;
+          if constexpr (std::is_same_v<Body, JobRecord>) steps = TakeJobRecord(body);
+          if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
+          if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = sessions_logged_ = body.session.value;
+          if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
+          if constexpr (std::is_same_v<Body, RecoverRecord>) {
+            recover_ = body;
+            generation_ = body.generation;
+            running_.reset();
+          }
+          if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
+          if constexpr (std::is_same_v<Body, DoneRecord>) concluded_ = true;
+        },
+        record);
+  }
+  RenewParameters();
+  if (options_.config.steps() > steps) concluded_ = false;
+  if (concluded_ && state_ != State::kFailed) state_ = State::kFinished;
+  return steps;
+}
+
+// Returns its number of steps. Whatever was done before it is gone on with by it.
+std::uint64_t Coordinator::TakeJobRecord(const JobRecord& record) {
+  job_ = record.job;
+  concluded_ = false;
+  const Result<JobConfig> begun = ParseJobConfig(record.job_file, "the job file in the log");
+  if (!begun.ok()) {
+    Refuse(begun.status());
+    return 0;
+  }
+  if (const std::string difference = DescribeDifference(*begun, options_.config); !difference.empty()) {
+    Refuse(Refused("this job cannot be continued with other settings, " + difference +
+                   "; take the job file of the run directory, or begin a new run"));
+  }
+  return begun->steps();
+}
+
+void Coordinator::Refuse(Status why) {
+  state_ = State::kFailed;
+  failure_ = std::move(why);
+}
+
+// The job file may have other rates, and another end, than the one by which the log's parameters were written.
+void Coordinator::RenewParameters() {
+  for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
+  if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
+  const std::uint64_t done = newest_snapshot().version.value;
+  if (done <= options_.config.steps()) return;
+  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) +
+                 ", and the run's newest snapshot is of version " + std::to_string(done) +
+                 " already: set it to that or more, or begin a new run"));
+}
+
+StepParameters Coordinator::Renewed(StepParameters parameters, Version version) const {
+  const StepParameters now = ParametersOf(options_.config, Step{version.value}, parameters.updates);
+  parameters.learning_rate = now.learning_rate;
+  parameters.stop = now.stop;
+  return parameters;
+}
+
+void Coordinator::Append(LogRecord record) {
+  if (const auto* job = std::get_if<JobRecord>(&record)) job_ = job->job;
+  if (const auto* term = std::get_if<TermRecord>(&record)) term_ = term->term;
+  if (const auto* session = std::get_if<SessionRecord>(&record)) sessions_logged_ = session->session.value;
+  if (Status status = log_->Append(std::move(record)); !status.ok()) {
+    state_ = State::kFailed;
+    failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};
+  }
+}
+
+void Coordinator::InstallCatalog(const CatalogRecord& record) {
+  Result<Catalog> catalog = Catalog::Create(record.tensors, options_.block_elements);
+  CAPSTAN_CHECK(catalog.ok());  // it was checked before it was logged
+  catalog_record_ = record;
+  catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+  order_ = std::make_unique<SegmentOrder>(*catalog_, options_.config.shard_count());
+}
+
+void Coordinator::Fail(Status reason, Outbox* out) {
+  if (state_ == State::kFailed) return;
+  state_ = State::kFailed;
+  failure_ = std::move(reason);
+  out->Say(Severity::kError, failure_.message());
+  SendViews(out);
+}
+
+Coordinator::~Coordinator() = default;
+
+bool Coordinator::IsShard(PeerId from, ShardIndex shard) const {
+  return shard < shards_.size() && shards_[shard].peer == from;
+}
+
+void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
+  const auto take = [&](const auto& body) { On(from, body, now, out); };
+  const Header& header = message.header;
+  if (header.VisitAs<Hello, Join, Beat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take)) return;
+  if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
+  if (header.Is<Error>()) return;
+  RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
+}
+
+void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life) const {
+  Error error;
+  error.incarnation = life;
+  error.code = code;
+  error.generation = generation_;
+  error.step = step_;
+  error.message = std::move(message);
+  out->Send(to, std::move(error));
+}
+
+// ---- the course of a job -------------------------------------------------------------------------------------------
+
+void Coordinator::Advance(Instant now, Outbox* out) {
+  if (state_ == State::kCollecting) LeaveCollecting(now, out);
+  if (state_ == State::kRunning) KeepFounder(now, out);
+  if (state_ == State::kRunning && regroup_) FormGroupAnew(now, out);
+  if (state_ == State::kResetting) {
+    const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.reset_done; });
+    if (all) EnterRunning(now, out);
+    if (!all) SendResets(now, out);
+  }
+  if (state_ == State::kRunning) DecideStep(now, out);
+  AdvanceSnapshots(now, out);
+}
+
+Instant Coordinator::lease() const { return Seconds(options_.config.limits.lease); }
+
+bool Coordinator::AcknowledgesDurably() const { return options_.config.job.acknowledge == Acknowledge::kDurable; }
+
+bool Coordinator::EnoughMembers(Instant now) const {
+  if (members_.size() >= options_.config.cluster.workers) return true;
+  return members_.size() >= options_.config.cluster.min_workers &&
+         now - started_ >= Seconds(options_.config.limits.join / 2);
+}
+
+void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
+  const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
+  if (!all || !catalog_) return;
+  if (overruled_) {
+    if (AcknowledgesDurably()) SayLost("the rollback was accepted", out);
+    StartRecovery(Recovery::kGoBack, now, out);
+  } else if (running_ && ShardsLiveOn()) {
+    ResumeRunning(now, out);
+  } else if (recover_ && !running_) {
+    state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: go on with it
+  } else if (EnoughMembers(now) || recover_) {
+    StartRecovery(Recovery::kGoOn, now, out);
+  }
+}
+
+// Whether every shard still holds the running generation.
+bool Coordinator::ShardsLiveOn() const {
+  if (AwaitsFirstWeights()) return false;  // whose they have, and how many, this coordinator does not know
+  if (running_->incarnations.size() != shards_.size()) return false;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    const Hello& hello = *shards_[i].hello;
+    if (!hello.serving || hello.generation != generation_ || hello.incarnation != running_->incarnations[i])
+      return false;
+  }
+  return true;
+}
+
+// A new coordinator takes a running generation over. Some shards may have published one step more than others: that
+// step's Commit is sent again, verbatim but for the term.
+void Coordinator::ResumeRunning(Instant now, Outbox* out) {
+  state_ = State::kRunning;
+  last_progress_ = last_commit_ = now;
+  const ShardState* newest = &shards_.front();
+  for (const ShardState& shard : shards_) {
+    if (shard.hello->version > newest->hello->version) newest = &shard;
+  }
+  step_ = Step{newest->hello->version.value};
+  parameters_ = recover_->parameters;
+  if (!HasGlobalSteps(options_.config.mode())) parameters_ = ParametersOf(options_.config, step_, step_.value);
+  attempt_ = 0;  // shards may stand at different attempts; the verdict is pure, so a Redo is simply decided again
+  pending_.reset();
+  if (newest->hello->last_commit) {
+    Commit commit = *newest->hello->last_commit;
+    commit.term = term_;
+    parameters_ = commit.next;
+    pending_ = commit;
+  }
+  for (ShardState& shard : shards_) {
+    if (shard.hello->version.value > 0) shard.committed = Step{shard.hello->version.value - 1};
+    shard.prepared = shard.hello->prepared;
+    if (shard.prepared && shard.prepared->step != step_) shard.prepared.reset();
+  }
+  prepared_count_.reset();
+  pending_backoff_.Restart();
+  SendPending(now, out);
+  held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
+  // Who has which slots and ranks in the group, only the coordinator before knew.
+  if (WorkersUpdate(options_.config.mode())) {
+    return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
+  }
+  DealSlots(out);
+  SendViews(out);
+}
+
+void Coordinator::DecideStep(Instant now, Outbox* out) {
+  if (parameters_.stop) return FinishWhenCommitted(out);
+  if (stop_requested_ && parameters_.held) return;
+  if (regroup_) return;
+  // A shard that a former coordinator asked to redo may already stand at a later attempt.
+  const std::vector<const Prepared*> prepared = AllPrepared();
+  if (prepared.empty()) return;
+  Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
+  pending_backoff_.Restart();
+  switch (verdict.kind) {
+    case Verdict::Kind::kStop: Fail(Refused(verdict.reason + NameSuspects(verdict.suspects)), out); return;
+    case Verdict::Kind::kRedo:
+      ++attempt_;
+      metrics_->steps_redone.Add(1);
+      pending_ = Redo{term_, generation_, step_, attempt_, verdict.clip, std::move(verdict.trust_ratios)};
+      SendPending(now, out);
+      DecideStep(now, out);
+      return;
+    case Verdict::Kind::kCommit: break;
+  }
+  (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
+  if (WorkersUpdate(options_.config.mode())) {
+    verdict.next.held = parameters_.keep;
+    verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
+    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), verdict.next.snapshot ? now : last_snapshot_, now);
+  } else {
+    verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), last_snapshot_, now);
+  }
+  if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
+  pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
+  Record(std::move(verdict.record), now);
+  if (equal_slots_.See(generation_, step_, prepared, members_)) out->Say(Severity::kWarning, equal_slots_.text());
+  step_ = step_.Next();
+  if (verdict.next.held) held_ = step_;
+  ForgetBackups();
+  attempt_ = 0;
+  parameters_ = verdict.next;
+  NoteProgress(now);
+  if (stop_requested_) stop_since_ = now;  // the one after it has its time too
+  SendPending(now, out);
+}
+
+std::string Coordinator::NameSuspects(const std::vector<SlotIndex>& slots) const {
+  std::string names;
+  for (SlotIndex slot : slots) {
+    std::string name = "slot " + std::to_string(slot);
+    for (const auto& [session, worker] : members_.workers()) {
+      for (SlotIndex held : worker.slots) {
+        if (held == slot) name += " (worker \"" + worker.name + "\")";
+      }
+    }
+    AddName(&names, name);
+  }
+  return names.empty() ? "" : ". The loss itself was not finite in " + names;
+}
+
+void Coordinator::SendPending(Instant now, Outbox* out) {
+  if (!pending_ || !pending_backoff_.Due(now)) return;
+  bool sent = false;
+  for (const ShardState& shard : shards_) {
+    const auto* commit = pending_->As<Commit>();
+    const auto* redo = pending_->As<Redo>();
+    const bool answered = commit != nullptr ? shard.committed && *shard.committed >= commit->step
+                                            : HasPrepared(shard, redo->step, redo->attempt);
+    if (answered || shard.peer.value == 0) continue;
+    out->Send(shard.peer, *pending_);
+    sent = true;
+  }
+  if (sent) pending_backoff_.Sent(now);
+}
+
+// Whether every shard has published the version that step_ begins with.
+bool Coordinator::AllCommitted() const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const ShardState& shard) {
+    return step_.value == recover_->snapshot.version.value ||
+           (shard.committed && shard.committed->value + 1 == step_.value);
+  });
+}
+
+// The last step is on every shard: the job is done.
+void Coordinator::FinishWhenCommitted(Outbox* out) {
+  if (!AllCommitted()) return;
+  state_ = State::kFinished;
+  last_snapshot_failed_ = false;
+  ++view_sequence_;
+  SendViews(out);
+}
+
+void Coordinator::Record(StepRecord record, Instant now) {
+  record.seconds = ToSeconds(now - last_commit_);
+  last_commit_ = now;
+  if (step_seconds_.size() < kStepsMeasured) step_seconds_.resize(step_seconds_.size() + 1);
+  step_seconds_[next_step_second_++ % kStepsMeasured] = record.seconds;
+  metrics_->step.Set(static_cast<double>(record.step.value));
+  metrics_->samples.Add(record.samples);
+  metrics_->step_seconds.Observe(record.seconds);
+  metrics_->loss.Set(record.loss);
+  metrics_->learning_rate.Set(record.learning_rate);
+  metrics_->gradient_norm.Set(record.gradient_norm);
+  if (record.validation_loss) metrics_->validation_loss.Set(*record.validation_loss);
+  records_.push_back(std::move(record));
+}
+
+std::vector<StepRecord> Coordinator::TakeRecords() { return std::exchange(records_, {}); }
+
+// ---- modes without global steps ------------------------------------------------------------------------------------
+
+void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox* out) {
+  if (state_ != State::kRunning || !IsShard(from, progress.shard) || progress.generation != generation_) return;
+  if (progress.incarnation != running_->incarnations[progress.shard]) return;
+  if (progress.clocks.size() != slot_count_) return;
+  const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slot_count_; };
+  if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return;
+  ShardState& shard = shards_[progress.shard];
+  shard.last_heard = now;
+  const auto slowest = std::min_element(progress.clocks.begin(), progress.clocks.end());
+  clocks_.Set(progress.shard, *slowest);
+  const bool all = progress.reports.size() < Progress::kReportsMax;
+  const StepReport last = all ? StepReport() : progress.reports.back();
+  shard.reports_to = all ? ShardState::kAllReports : std::pair(last.step, last.report.slot);
+  for (const Progress::Entry& entry : progress.reports) {
+    if (entry.step <= step_) continue;
+    async_reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
+  }
+  AdvanceClock(now, out);
+}
+
+// Whether no report of `step` is still to come, all slots having ended it. A shard sends the oldest that it holds, in
+// order: one that is not among those, although they are all or go further, has been dropped there (Shard::KeepReport),
+// and counts as absent.
+bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const {
+  if (reports.size() == slot_count_) return true;
+  for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
+    if (reports.contains(slot)) continue;
+    if (shards_[slot % shards_.size()].reports_to < std::pair(step, slot)) return false;
+  }
+  return true;
+}
+
+// step_ is the slowest slot's clock: all slots have step_ pushes in the weights of every shard.
+void Coordinator::AdvanceClock(Instant now, Outbox* out) {
+  if (stop_requested_) return;
+  const std::uint64_t clock = std::min(options_.config.job.steps, clocks_.least());
+  const Step before = step_;
+  while (step_.value < clock) {
+    const std::map<SlotIndex, SlotReport>& reports = async_reports_[step_.value + 1];
+    if (!ReportsAreIn(step_.Next(), reports)) break;
+    StepRecord record;
+    record.generation = generation_;
+    record.step = step_;
+    record.learning_rate = static_cast<double>(parameters_.learning_rate);
+    record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // there is no gradient of all slots together
+    std::vector<SlotReport> all;
+    for (const auto& [slot, report] : reports) all.push_back(report);
+    AddSlotReports(std::move(all), &record);
+    Record(std::move(record), now);
+    metrics_->steps_applied.Add(1);
+    async_reports_.erase(step_.value + 1);
+    step_ = step_.Next();
+    parameters_ = ParametersOf(options_.config, step_, step_.value);
+  }
+  if (step_ != before) {
+    NoteProgress(now);
+    for (const ShardState& shard : shards_) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
+  }
+  if (parameters_.stop && clock >= step_.value) {
+    state_ = State::kFinished;
+    last_snapshot_failed_ = false;
+    ++view_sequence_;
+    SendViews(out);
+  }
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+// A pause of ours is nobody's silence, and no time of the job: what arrived meanwhile has not been read yet.
+void Coordinator::ForgivePause(Instant now) {
+  const Instant pause = now - std::exchange(last_tick_, now);
+  if (pause < kPauseLeast) return;
+  members_.RenewAll(now);
+  for (ShardState& shard : shards_) shard.last_heard += pause;
+  last_progress_ += pause;
+}
+
+void Coordinator::Tick(Instant now, Outbox* out) {
+  ForgivePause(now);
+  if (now >= next_ping_) {
+    next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
+    const bool by_slot = !HasGlobalSteps(options_.config.mode());
+    const bool running = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
+    for (const ShardState& shard : shards_) {
+      if (shard.peer.value == 0) continue;
+      if (shutting_down_) {
+        out->Send(shard.peer, capstan::Shutdown{term_, generation_});
+      } else {
+        out->Send(shard.peer, Ping{term_, generation_});
+        if (by_slot && running) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
+      }
+    }
+  }
+  if (state_ != State::kFinished) followers_.ForgetBefore(now - lease());  // then the job's end gives them a lease
+  for (const Worker& lost : members_.RemoveSilent(now, lease())) {
+    metrics_->leases_lost.Add(1);
+    out->Say(Severity::kWarning,
+             "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
+    Reassign(out);
+  }
+  RenewLocalGroups(now, out);
+  Advance(now, out);
+  SendPending(now, out);
+  BackUpSlowWorkers(now, out);
+  PassBarrierWhenComplete(out);  // whoever was missing may have left
+  CheckDeadlines(now, out);
+  const bool waits = state_ != State::kFinished || AwaitsLastSnapshot();
+  metrics_->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);
+  metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
+  const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
+  const auto seen =
+      std::count_if(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.hello.has_value(); });
+  const auto alive = std::count_if(shards_.begin(), shards_.end(), heard);
+  metrics_->shards[monitoring::MemberState::kAlive].Set(alive);
+  metrics_->shards[monitoring::MemberState::kLost].Set(seen - alive);
+}
+
+void Coordinator::Shutdown() {
+  shutting_down_ = true;
+  next_ping_ = Instant{};
+}
+
+}  // namespace capstan::server

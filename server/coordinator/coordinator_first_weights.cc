@@ -1,0 +1,60 @@
+// How a job begins whose first weights come from a worker. One member at a time is the founder; version 0 is kept
+// before anything follows from it. A founder that is lost before that takes its generation along, so that the weights
+// of two workers never meet.
+#include "common/config/job/cluster_section.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/coordinator_shard.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/natural_order.h"
+
+namespace capstan::server {
+
+bool Coordinator::AwaitsFirstWeights() const { return catalog_ && catalog_->is_given() && manifests_.empty(); }
+
+// Where workers have ranks, the first of them, and nobody until it is there. Else the one whose name comes first among
+// those that are there: the order in which they came decides nothing.
+void Coordinator::ChooseFounder() {
+  founder_.reset();
+  if (!AwaitsFirstWeights()) return;
+  const Worker* first = nullptr;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (ranks_.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name)) first = &worker;
+  }
+  if (first != nullptr) founder_ = Founder{first->session, first->name};
+}
+
+void Coordinator::KeepFounder(Instant now, Outbox* out) {
+  if (!AwaitsFirstWeights() || stop_requested_) return;
+  if (!founder_) {
+    ChooseFounder();
+    if (!founder_) return;
+    ++view_sequence_;
+    return SendViews(out);
+  }
+  if (members_.Find(founder_->session) != nullptr) return;
+  out->Say(Severity::kWarning, "\"" + founder_->name + "\" is gone before its first weights were kept; what came of " +
+                                   "them is forgotten, and the next worker gives its own");
+  StartRecovery(Recovery::kGoBack, now, out);
+}
+
+// "first weights from "worker-0" (not kept yet by server 1)"
+std::string Coordinator::WaitingForFirstWeights() const {
+  if (!founder_ && ranks_.in_use()) return "rank 0, which gives the first weights";
+  if (!founder_) return "a worker that gives the first weights (none is left)";
+  std::string missing;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    const bool kept = snapshot_ && snapshot_->parts[i].has_value();
+    if (!kept) AddName(&missing, ShardName(i, options_.config.cluster.shards_per_server));
+  }
+  return "first weights from \"" + founder_->name + "\" (not kept yet by " + missing + ")";
+}
+
+// There is nothing older to go on with.
+void Coordinator::FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out) {
+  Fail(Refused("the first weights cannot be kept, so the job cannot begin: " +
+               ShardName(shard, options_.config.cluster.shards_per_server) + ": " + why +
+               "; put right what is wrong with that directory, and begin again"),
+       out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,154 @@
+// Mode allreduce: who forms the group of a generation. Its members do not change: whoever comes or goes, and a group
+// that breaks, begin another generation, in which the shards stay where they are and the workers go on from the step
+// that was committed last, if one of them has it.
+#include <algorithm>
+
+#include "common/config/job/cluster_section.h"
+#include "common/wire/messages/group.h"
+#include "common/wire/messages/group_state.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/coordinator_shard.h"
+#include "server/coordinator/coordinator_text.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least: one that breaks at once breaks again
+
+}  // namespace
+
+// Whether the slots would be dealt in another way now.
+bool Coordinator::GroupChanges() const {
+  Membership after = members_;
+  after.Assign(slot_count_);
+  std::size_t held = 0;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (after.Find(session)->slots != worker.slots) return true;
+    held += worker.slots.size();
+  }
+  return held != slot_count_;
+}
+
+void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out) {
+  if (regroup_ && regroup_->recovery == Recovery::kGoBack) return;
+  if (!regroup_) {
+    out->Say(Severity::kWarning, "the group of generation " + std::to_string(generation_.value) +
+                                     " is given up at step " + std::to_string(step_.value) + ": " + reason);
+  }
+  regroup_ = GroupWish{std::move(reason), recovery};
+}
+
+// A Commit that is on its way arrives first, so that all shards stand at one version. Right after a start of ours the
+// members of before are still on their way.
+void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
+  if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
+  const bool all = members_.size() >= options_.config.cluster.workers;
+  if ((!all && now - started_ < lease()) || now - last_group_ < kGroupLasts) return;
+  const bool back = regroup_->recovery == Recovery::kGoBack;
+  const Step lost = step_;
+  const std::string reason = std::move(regroup_->reason);
+  attempts_.cause = reason;
+  StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
+  const std::string next = "generation " + std::to_string(generation_.value);
+  if (!back) {
+    out->Say(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
+                                  ", the last that all had finished");
+  } else {
+    out->Say(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
+                                     "); the job goes back to version " +
+                                     std::to_string(recover_->snapshot.version.value));
+  }
+}
+
+void Coordinator::BeginGroup() {
+  regroup_.reset();
+  for (auto& [session, worker] : members_.workers()) {
+    worker.group = GroupState::kNone;
+    worker.group_text.clear();
+  }
+}
+
+void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
+  if (state_ != State::kRunning) return;
+  switch (worker.group) {
+    case GroupState::kNone: return;
+    case GroupState::kOffered:
+      if (!GroupOffered()) return;
+      ++view_sequence_;
+      return SendViews(out);
+    case GroupState::kFormed: return;
+    case GroupState::kBroken:
+      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + NotInGroup(), Recovery::kRegroup, out);
+    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kGoBack, out);
+  }
+}
+
+// For people: who has not answered the generation's call for a group; empty: all have.
+std::string Coordinator::NotInGroup() const {
+  std::string names;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (!worker.slots.empty() && worker.group == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
+  }
+  return names.empty() ? names : " (not there yet: " + names + ")";
+}
+
+bool Coordinator::GroupOffered() const {
+  return std::all_of(members_.workers().begin(), members_.workers().end(), [](const auto& entry) {
+    const Worker& worker = entry.second;
+    return worker.slots.empty() || worker.group == GroupState::kOffered || worker.group == GroupState::kFormed;
+  });
+}
+
+// Ranks are in the order of sessions. Addresses go to those who have not formed it yet.
+std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
+  std::vector<GroupMember> group;
+  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
+    return group;
+  }
+  const bool tell = worker.group == GroupState::kOffered && GroupOffered();
+  for (const auto& [session, member] : members_.workers()) {
+    if (member.slots.empty()) continue;
+    group.push_back({session, member.name, tell ? member.group_text : std::string()});
+  }
+  return group;
+}
+
+// Groups of a machine that are in trouble are made anew.
+void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
+  if (!local_groups_) return;
+  LeaveOutLateMembers(now, out);
+  if (!local_groups_->Update(members_, now)) return;
+  ++view_sequence_;
+  SendViews(out);
+}
+
+// Members of a group wait for each other as long as they live, so somebody else has to see who hangs.
+void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
+  if (state_ != State::kRunning) return;
+  const Instant limit = SlowAfter();
+  for (auto& [session, worker] : members_.workers()) {
+    if (worker.late && HasDoneStep(worker)) worker.late = false;
+    if (worker.late || !IsSlow(worker, now, limit)) continue;
+    if (local_groups_->Of(worker, members_).members.size() > 1) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
+                                       " for " + WholeSeconds(now - worker.since) +
+                                       "; the other workers of its machine add up without it until it has done a step");
+    }
+    worker.late = true;
+  }
+}
+
+void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out) {
+  if (!local_groups_ || !local_groups_->Hear(worker, members_, now)) return;
+  ++view_sequence_;
+  SendViews(out);
+}
+
+bool Coordinator::KeepDue(Step step, Instant newest_snapshot, Instant now) {
+  if (!WorkersUpdate(options_.config.mode())) return false;
+  return step.Next().value >= options_.config.steps() || stop_requested_ ||
+         SnapshotDue(step.Next(), newest_snapshot, now);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,110 @@
+// How the job is, for the status page: what the log and the terminal say, as JSON.
+#include <numeric>
+
+#include "common/base/utf8.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/coordinator_shard.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/step_log.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr std::size_t kRowsMax = 256;  // workers and shards, each
+
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : PrintableLine(text)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// "0-3, 6"
+std::string Ranges(const std::vector<SlotIndex>& slots) {
+  std::string text;
+  for (std::size_t i = 0; i < slots.size();) {
+    std::size_t last = i;
+    while (last + 1 < slots.size() && slots[last + 1] == slots[last] + 1) ++last;
+    AddName(&text, std::to_string(slots[i]) + (last > i ? "-" + std::to_string(slots[last]) : ""));
+    i = last + 1;
+  }
+  return text;
+}
+
+const char* Word(CoordinatorState state) {
+  switch (state) {
+    case CoordinatorState::kCollecting: return "gathering";
+    case CoordinatorState::kResetting: return "starting";
+    case CoordinatorState::kRunning: return "running";
+    case CoordinatorState::kFinished: return "finished";
+    case CoordinatorState::kStopped: return "stopped";
+    case CoordinatorState::kFailed: break;
+  }
+  return "failed";
+}
+
+void Add(std::string* json, const char* name, const std::string& value) {
+  *json += (json->size() > 1 ? ", \"" : "\"") + std::string(name) + "\": " + value;
+}
+
+}  // namespace
+
+std::string Coordinator::StatusJson(Instant now) const {
+  const JobConfig& config = options_.config;
+  const std::string waiting = WaitingLine(now);
+  std::string json = "{";
+  Add(&json, "role", "\"coordinator\"");
+  Add(&json, "job", Quoted(config.name()));
+  Add(&json, "state", waiting.empty() ? Quoted(Word(state_)) : "\"waiting\"");
+  if (!waiting.empty()) Add(&json, "waiting", Quoted(waiting));
+  if (!failure_.ok()) Add(&json, "failure", Quoted(failure_.message()));
+  Add(&json, "step", std::to_string(step_.value));
+  Add(&json, "steps", std::to_string(config.steps()));
+  if (metrics_->loss.value()) Add(&json, "loss", JsonNumber(*metrics_->loss.value()));
+  if (metrics_->validation_loss.value()) Add(&json, "validation_loss", JsonNumber(*metrics_->validation_loss.value()));
+  if (metrics_->learning_rate.value()) Add(&json, "learning_rate", JsonNumber(*metrics_->learning_rate.value()));
+  if (state_ == State::kRunning && waiting.empty() && !step_seconds_.empty() && config.steps() > step_.value) {
+    const double all = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+    const double each = all / static_cast<double>(step_seconds_.size());
+    Add(&json, "seconds_left",
+        std::to_string(
+            static_cast<std::uint64_t>(std::min(each * static_cast<double>(config.steps() - step_.value), 1e15))));
+  }
+  Add(&json, "slots", std::to_string(slot_count_));
+  Add(&json, "generation", std::to_string(generation_.value));
+  std::string rows;
+  std::size_t count = 0;
+  for (const auto& [session, worker] : members_.workers()) {
+    if (++count > kRowsMax) break;
+    const bool computing = worker.computing && worker.generation == generation_;
+    std::string row = "{";
+    Add(&row, "worker", Quoted(worker.name));
+    Add(&row, "state", worker.idle ? "\"no slot\"" : computing ? "\"computing\"" : "\"waiting\"");
+    Add(&row, "step", std::to_string(worker.step.value));
+    Add(&row, "slots", Quoted(Ranges(worker.slots)));
+    Add(&row, "last_heard", Quoted(WholeSeconds(now - worker.last_heard) + " ago"));
+    AddName(&rows, row + "}");
+  }
+  Add(&json, "worker_count", std::to_string(members_.size()));
+  Add(&json, "workers", "[" + rows + "]");
+  rows.clear();
+  for (ShardIndex i = 0; i < shards_.size() && i < kRowsMax; ++i) {
+    const ShardState& shard = shards_[i];
+    const bool silent = shard.hello && now - shard.last_heard >= kShardSilence;
+    const bool at_work = state_ != State::kResetting || shard.reset_done;
+    std::string row = "{";
+    Add(&row, "shard", Quoted(ShardName(i, config.cluster.shards_per_server)));
+    Add(&row, "state", !shard.hello ? "\"never seen\"" : silent ? "\"silent\"" : at_work ? "\"alive\"" : "\"loading\"");
+    Add(&row, "address", Quoted(shard.hello ? shard.hello->endpoint : ""));
+    AddName(&rows, row + "}");
+  }
+  Add(&json, "shard_count", std::to_string(shards_.size()));
+  Add(&json, "shards", "[" + rows + "]");
+  return json + "}";
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,402 @@
+// The coordinator and its workers: who may join, who has which slots, and what each is told.
+#include <algorithm>
+
+#include "common/base/host_port.h"
+#include "common/base/utf8.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/shard_address.h"
+#include "common/wire/messages/view.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/coordinator_shard.h"
+#include "server/coordinator/coordinator_text.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr std::size_t kEmptyNamed = 8;          // shards, in a line for people
+constexpr std::uint64_t kSessionsLogged = 256;  // ids that one record gives out: a worker that comes costs no fsync
+
+// How many have joined of those that the job begins with.
+std::string HowMany(std::size_t members, std::uint32_t wanted) {
+  if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
+  return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
+         " more than cluster.workers = " + std::to_string(wanted);
+}
+
+}  // namespace
+
+Status Coordinator::CheckJoin(const Join& join) const {
+  if (!join.job.IsNull() && join.job != job_) {
+    return Refused("worker \"" + PrintableLine(join.worker) +
+                   "\" belongs to another job, which ran here before or runs elsewhere: start it again, or check its "
+                   "--coordinator");
+  }
+  if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  if (PrintableLine(join.worker) != join.worker) {
+    return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
+  }
+  const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file, and may be a reader
+  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
+  if (!catalog_record_ || join.catalog.empty()) return {};
+  const CatalogRecord& job = *catalog_record_;
+  const std::string who = "worker \"" + join.worker + "\": ";
+  if (std::string difference = DescribeDifference(job.tensors, join.catalog); !difference.empty()) {
+    return Refused(who + difference + "; start it with the same build and job file");
+  }
+  if (job.numeric_class != join.numeric_class || job.numeric_fingerprint != join.numeric_fingerprint) {
+    return Refused(who + "computes with other bits: it is of class \"" + join.numeric_class + "\" (probe " +
+                   std::to_string(join.numeric_fingerprint) + "), the job's is \"" + job.numeric_class + "\" (probe " +
+                   std::to_string(job.numeric_fingerprint) + "); use machines of one kind and one build");
+  }
+  if (job.data_fingerprint != join.data_fingerprint) {
+    return Refused(who + "reads other data (fingerprint " + std::to_string(join.data_fingerprint) + ") than the job (" +
+                   std::to_string(job.data_fingerprint) + "); check data.path on that machine");
+  }
+  return {};
+}
+
+Status Coordinator::AdoptCatalog(const Join& join) {
+  if (catalog_record_) return {};
+  Result<Catalog> catalog = Catalog::Create(join.catalog, options_.block_elements);
+  if (!catalog.ok()) return catalog.status();
+  const CatalogRecord record{join.catalog, join.numeric_class, join.numeric_fingerprint, join.data_fingerprint};
+  Append(record);
+  InstallCatalog(record);
+  return {};
+}
+
+void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
+  Status status = CheckJoin(join);
+  const bool is_new = !catalog_record_;
+  if (status.ok() && !join.catalog.empty()) status = AdoptCatalog(join);
+  if (is_new && catalog_record_) NameEmptyShards(out);
+  if (!status.ok()) {
+    out->Say(Severity::kWarning, "refused: " + status.message());
+    metrics_->joins_refused.Add(1);
+    RefuseTo(from, Code::kRefused, status.message(), out);
+    return;
+  }
+  if (join.catalog.empty()) {
+    View view = MakeView(nullptr);
+    view.job_file = options_.job_file;
+    if (catalog_record_) view.catalog = catalog_record_->tensors;
+    out->Send(from, std::move(view));
+    return;
+  }
+  const Worker* same = members_.Find(join.worker);
+  if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
+    Worker* worker = members_.Find(same->session);
+    worker->peer = from;
+    worker->last_heard = now;
+    SendView(worker, out);
+    return;
+  }
+  if (members_.IsSuperseded(join.nonce)) {
+    RefuseTo(from, Code::kRefused,
+             "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    return;
+  }
+  if (same != nullptr) {
+    RefuseTo(same->peer, Code::kRefused,
+             "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    out->Say(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+    members_.Remove(same->session);
+  } else if (members_.full()) {
+    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
+    return;
+  }
+  if (sessions_ == sessions_logged_) Append(SessionRecord{SessionId{sessions_ + kSessionsLogged}});
+  Worker worker;
+  worker.session = SessionId{++sessions_};
+  worker.name = join.worker;
+  worker.nonce = join.nonce;
+  worker.peer = from;
+  worker.last_heard = now;
+  worker.rank = join.rank;
+  worker.machine = join.machine;
+  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
+  ranks_.Heard(worker, now);
+  members_.Add(std::move(worker));
+  metrics_->joins.Add(1);
+  out->Say(Severity::kInfo,
+           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
+  Reassign(out);
+  Advance(now, out);
+}
+
+void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
+  if (beat.session.value == 0) {  // of somebody who only reads
+    followers_.Heard(beat.nonce, now);
+    out->Send(from, MakeView(nullptr));
+    return;
+  }
+  Worker* worker = members_.Find(beat.session);
+  if (worker == nullptr || worker->nonce != beat.nonce) {
+    RefuseTo(from, Code::kStale, "unknown session; join again", out);
+    return;
+  }
+  worker->peer = from;
+  worker->last_heard = now;
+  ranks_.Heard(*worker, now);
+  const bool news =
+      worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
+  if (news) worker->since = now;
+  worker->generation = beat.generation;
+  worker->step = beat.step;
+  worker->computing = beat.computing;
+  worker->view_sequence = beat.view_sequence;
+  worker->missing = beat.missing;
+  const bool enters_barrier = worker->barrier != beat.barrier;  // else nothing of it has changed; Tick looks after it
+  worker->barrier = beat.barrier;
+  if (local_groups_ && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
+    worker->group_epoch = beat.group_epoch;
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    HearOfLocalGroup(*worker, now, out);
+  }
+  const bool replicated = WorkersUpdate(options_.config.mode());  // elsewhere nobody begins a generation for a group
+  const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
+  if (replicated && beat.generation == generation_ && news_of_group) {
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    HearOfGroup(*worker, out);
+    Advance(now, out);
+    worker = members_.Find(beat.session);
+  }
+  if (enters_barrier) PassBarrierWhenComplete(out);
+  SendView(worker, out);
+}
+
+void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
+  if (leave.session.value == 0) followers_.Left(leave.nonce);
+  const Worker* worker = members_.Find(leave.session);
+  if (worker == nullptr || worker->nonce != leave.nonce) return;
+  if (state_ != State::kFinished && state_ != State::kFailed) {
+    out->Say(Severity::kInfo,
+             "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
+  }
+  members_.Remove(leave.session);
+  Reassign(out);
+}
+
+void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
+  const Worker* worker = members_.Find(name);
+  if (worker == nullptr) return;
+  out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
+  members_.Remove(worker->session);
+  metrics_->leases_lost.Add(1);
+  Reassign(out);
+}
+
+void Coordinator::Reassign(Outbox* out) {
+  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning) {
+    DealSlots(out);
+    return SendNewSlots(out);
+  }
+  if (GroupChanges()) AskForGroup("its workers are others", Recovery::kRegroup, out);
+  ++view_sequence_;
+  SendViews(out);
+}
+
+void Coordinator::DealSlots(Outbox* out) {
+  const Dealing dealing = ReducesLocally(options_.config) ? Dealing::kByMachine : Dealing::kKeep;
+  metrics_->slots_moved.Add(members_.Assign(slot_count_, dealing));
+  NameIdleWorkers(out);
+  if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
+  metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
+  ++view_sequence_;
+}
+
+void Coordinator::SendNewSlots(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) {
+    if (worker.has_new_slots || local_groups_) SendView(&worker, out);
+  }
+}
+
+// Each once, while it has no slot.
+void Coordinator::NameIdleWorkers(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) {
+    const bool idle = worker.slots.empty() && members_.size() > slot_count_;
+    if (idle && !worker.idle) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle());
+    }
+    worker.idle = idle;
+  }
+}
+
+std::string Coordinator::WhyIdle() const {
+  return "other workers have the job's " + Count(slot_count_, "slot") +
+         ", and it stands by for one that is lost; a job with more slots (job.slots) would have work for it, and other "
+         "bits";
+}
+
+// A server without any is none that could speed anything up.
+void Coordinator::NameEmptyShards(Outbox* out) const {
+  const ClusterSection& cluster = options_.config.cluster;
+  std::vector<bool> has(shards_.size(), false);
+  for (const ShardIndex shard : PlaceBlocks(*catalog_, options_.config.shard_count())) has[shard] = true;
+  std::string names;
+  std::size_t empty = 0;
+  for (ShardIndex shard = 0; shard < shards_.size(); ++shard) {
+    if (has[shard]) continue;
+    if (++empty <= kEmptyNamed) AddName(&names, ShardName(shard, cluster.shards_per_server));
+  }
+  if (empty == 0) return;
+  if (empty > kEmptyNamed) AddName(&names, std::to_string(empty - kEmptyNamed) + " more");
+  const std::size_t enough = (shards_.size() - empty + cluster.shards_per_server - 1) / cluster.shards_per_server;
+  out->Say(Severity::kWarning, names + (empty == 1 ? " holds" : " hold") + " no parameters: the model is " +
+                                   Count(catalog_->blocks().size(), "block") + ", and there are " +
+                                   Count(shards_.size(), "shard") + "; set cluster.servers to " +
+                                   std::to_string(std::max<std::size_t>(enough, 1)) +
+                                   (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
+}
+
+// What nearly all steps of late took no longer than, four times over.
+Instant Coordinator::SlowAfter() const {
+  if (step_seconds_.empty()) return options_.slow_after;
+  std::vector<double> sorted = step_seconds_;
+  const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
+  std::nth_element(sorted.begin(), p95, sorted.end());
+  return std::max(options_.slow_after, Seconds(4 * *p95));
+}
+
+// One that has not got on for so long. It may hang in a step that others have done for it.
+bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
+  return worker.computing && worker.generation == generation_ && worker.step <= step_ && !worker.slots.empty() &&
+         now - worker.since >= limit;
+}
+
+// Whether it has done all its slots of the step under way. One without slots has none to do.
+bool Coordinator::HasDoneStep(const Worker& worker) const {
+  return worker.generation == generation_ && !worker.computing && (worker.step >= step_ || worker.slots.empty());
+}
+
+Worker* Coordinator::FindIdleWorker() {
+  Worker* idle = nullptr;
+  for (auto& [session, worker] : members_.workers()) {
+    if (!HasDoneStep(worker) || !worker.backup.empty()) continue;
+    if (idle == nullptr || worker.slots.size() < idle->slots.size()) idle = &worker;
+  }
+  return idle;
+}
+
+// Whoever is first counts; the other's push is compared and ignored.
+void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
+  const Mode mode = options_.config.mode();
+  if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
+  const Instant limit = SlowAfter();
+  for (auto& entry : members_.workers()) {
+    const Worker& slow = entry.second;
+    if (!IsSlow(slow, now, limit)) continue;
+    Worker* helper = FindIdleWorker();
+    if (helper == nullptr || helper == &slow) return;
+    const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& other) {
+      const auto& backup = other.second.backup;
+      return std::find(backup.begin(), backup.end(), slow.slots.front()) != backup.end();
+    });
+    if (backed) continue;
+    helper->backup = slow.slots;
+    metrics_->slots_backed_up.Add(slow.slots.size());
+    out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(slow.step.value) +
+                                     " for " + WholeSeconds(now - slow.since) + "; \"" + helper->name +
+                                     "\" computes its slots as well");
+    ++view_sequence_;
+    SendView(helper, out);
+  }
+}
+
+void Coordinator::ForgetBackups() {
+  for (auto& [session, worker] : members_.workers()) {
+    if (!worker.backup.empty()) ++view_sequence_;  // heard of with the next Beat
+    worker.backup.clear();
+  }
+}
+
+// Right after our start the members of before are still on their way: then all that the job asks for are waited for.
+std::string Coordinator::MissingInBarrier() const {
+  std::string who = barrier_.Missing(members_);
+  if (ranks_.in_use()) {
+    if (std::string ranks = ranks_.Missing(slot_count_, members_, last_tick_); !ranks.empty()) AddName(&who, ranks);
+    return who;
+  }
+  const ClusterSection& cluster = options_.config.cluster;
+  const std::size_t wanted = last_tick_ - started_ < lease() ? cluster.workers : cluster.min_workers;
+  if (members_.size() < wanted) {
+    AddName(&who, std::to_string(wanted - members_.size()) + " of " + Count(wanted, "worker") + " (not joined)");
+  }
+  return who;
+}
+
+void Coordinator::PassBarrierWhenComplete(Outbox* out) {
+  if (!barrier_.AnyWaiting(members_) || !MissingInBarrier().empty()) return;
+  barrier_.Pass(members_);
+  ++view_sequence_;
+  SendViews(out);
+}
+
+// Whether this worker, or a reader (null), may end once the last step is committed. A reader may: the last version is there. A shard that is
+// lost before the last snapshot exists takes steps back, for which workers are needed: they stay.
+bool Coordinator::IsOverFor(const Worker* worker) const { return worker == nullptr || concluded_ || shutting_down_; }
+
+View Coordinator::MakeView(const Worker* worker) const {
+  View view;
+  view.job = job_;
+  view.term = term_;
+  view.generation = generation_;
+  view.sequence = view_sequence_;
+  view.slot_count = slot_count_;
+  view.step = step_;
+  view.readable = WorkersUpdate(options_.config.mode()) ? held_ : step_;
+  switch (state_) {
+    case State::kRunning: view.phase = JobPhase::kRunning; break;
+    case State::kFinished: view.phase = IsOverFor(worker) ? JobPhase::kDone : JobPhase::kGathering; break;
+    case State::kFailed: view.phase = JobPhase::kFailed; break;
+    default: view.phase = JobPhase::kGathering;
+  }
+  view.message = failure_.message();
+  view.barrier = barrier_.passed();
+  if (worker != nullptr && failure_.ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
+  // A job that is done may be looked at by another number of servers than it ran with.
+  const bool served = running_ && running_->incarnations.size() == shards_.size();
+  // A worker that is in this generation was told, and is connected to its shards.
+  const bool knows = worker != nullptr && worker->generation == generation_;
+  if (served && !knows && (state_ == State::kRunning || state_ == State::kFinished)) {
+    for (ShardAddress& address : shards()) {
+      address.incarnation = running_->incarnations[address.shard];
+      view.shards.push_back(std::move(address));
+    }
+  }
+  if (worker != nullptr) {
+    view.session = worker->session;
+    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle() : equal_slots_.text();
+    view.founder =
+        state_ == State::kRunning && AwaitsFirstWeights() && founder_ && founder_->session == worker->session;
+    view.slots = worker->slots;
+    view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
+    std::sort(view.slots.begin(), view.slots.end());
+    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // one may be its own by now
+    view.group = GroupOf(*worker);
+    if (local_groups_ && state_ == State::kRunning) {
+      LocalGroups::Told told = local_groups_->Of(*worker, members_);
+      view.group = std::move(told.members);
+      view.group_epoch = told.epoch;
+    }
+  }
+  return view;
+}
+
+View Coordinator::ReaderView() const { return MakeView(nullptr); }
+
+void Coordinator::SendView(Worker* worker, Outbox* out) {
+  worker->has_new_slots = false;
+  out->Send(worker->peer, MakeView(worker));
+}
+
+void Coordinator::SendViews(Outbox* out) {
+  for (auto& [session, worker] : members_.workers()) SendView(&worker, out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,55 @@
+// FinalWeights: fetches a finished job's weights over the coordinator's own transport and writes final.safetensors.
+//
+// Kind:   owned by the coordinator loop's thread.
+// Limits: no block is kept: each goes to its place in the file as it arrives.
+// Fails:  outcome() says that the shards stopped answering, for limits.stall, or why the file cannot be written. A shard
+//         that is lost and comes back takes the job back instead: the coordinator ends this.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/job/limits_section.h"
+#include "common/data/safetensors.h"
+#include "common/wire/transport.h"
+#include "common/wire/weights_reader.h"
+
+namespace capstan {
+struct View;
+}  // namespace capstan
+
+namespace capstan::server {
+
+class FinalWeights {
+ public:
+  // `view`: of a finished job; `catalog` and `transport` outlive this.
+  static Result<std::unique_ptr<FinalWeights>> Create(const View& view, const Catalog* catalog, std::string path,
+                                                      const LimitsSection& limits, Transport* transport, Instant now);
+  ~FinalWeights();
+  FinalWeights(const FinalWeights&) = delete;
+  FinalWeights& operator=(const FinalWeights&) = delete;
+
+  // False: not from one of the shards it reads from.
+  bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  void Tick(Instant now, Outbox* out);
+  // Nothing while it is under way.
+  const std::optional<Status>& outcome() const { return outcome_; }
+
+ private:
+  FinalWeights(SafetensorsWriter writer, const LimitsSection& limits, Transport* transport)
+      : limits_(limits), writer_(std::move(writer)), transport_(transport) {}
+
+  void Wait(Instant now, Outbox* out);
+
+  const LimitsSection limits_;
+  SafetensorsWriter writer_;
+  Transport* const transport_;
+  std::unique_ptr<WeightsReader> reader_;
+  std::size_t missing_ = 0;
+  Instant last_arrival_{}, last_tick_{}, next_line_{};
+  std::optional<Status> outcome_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,94 @@
+#include "server/coordinator/membership.h"
+
+#include "server/coordinator/slot_assignment.h"
+
+namespace capstan::server {
+
+const Worker* Membership::Find(const std::string& name) const {
+  for (const auto& [session, worker] : workers_) {
+    if (worker.name == name) return &worker;
+  }
+  return nullptr;
+}
+
+Worker* Membership::Find(SessionId session) {
+  const auto found = workers_.find(session);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+Worker& Membership::Add(Worker worker) {
+  const auto known = newest_.find(worker.name);
+  if (known != newest_.end() && known->second != worker.nonce && superseded_.size() < kNamesMax) {
+    superseded_.insert(known->second);
+  }
+  if (known != newest_.end() || newest_.size() < kNamesMax) newest_[worker.name] = worker.nonce;
+  const SessionId session = worker.session;
+  return workers_.insert_or_assign(session, std::move(worker)).first->second;
+}
+
+void Membership::Remove(SessionId session) { workers_.erase(session); }
+
+std::vector<Worker> Membership::RemoveSilent(Instant now, Instant lease) {
+  std::vector<Worker> lost;
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    if (now - it->second.last_heard < lease) {
+      ++it;
+      continue;
+    }
+    lost.push_back(std::move(it->second));
+    it = workers_.erase(it);
+  }
+  return lost;
+}
+
+void Membership::RenewAll(Instant now) {
+  for (auto& [session, worker] : workers_) worker.last_heard = now;
+}
+
+// A slot whose rank is not there is nobody's.
+std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
+  std::vector<std::vector<SlotIndex>> slots;
+  for (const auto& [session, worker] : workers_) {
+    slots.emplace_back();
+    if (worker.rank != 0) slots.back().push_back(worker.rank - 1);
+  }
+  return slots;
+}
+
+// A worker whose machine is not known is a machine of its own.
+std::vector<std::vector<SlotIndex>> Membership::SlotsByMachine(SlotIndex slot_count) const {
+  std::map<std::string, std::size_t> machines;
+  std::vector<std::size_t> machine_of;
+  std::size_t next = 0;
+  for (const auto& [session, worker] : workers_) {
+    const std::size_t own = next++;
+    machine_of.push_back(worker.machine.empty() ? own : machines.try_emplace(worker.machine, own).first->second);
+  }
+  return DealInOrderOf(machine_of, slot_count);
+}
+
+std::size_t Membership::Assign(SlotIndex slot_count, Dealing dealing) {
+  std::vector<std::vector<SlotIndex>> held;
+  bool ranked = false;
+  for (const auto& [session, worker] : workers_) {
+    ranked = ranked || worker.rank != 0;
+    held.push_back(worker.slots);
+  }
+  std::vector<std::vector<SlotIndex>> assigned = ranked                           ? RankedSlots()
+                                                 : dealing == Dealing::kByMachine ? SlotsByMachine(slot_count)
+                                                                                  : AssignSlots(held, slot_count);
+  std::size_t moved = 0, index = 0;
+  for (auto& [session, worker] : workers_) {
+    std::vector<SlotIndex>& slots = assigned[index++];
+    for (SlotIndex slot : slots) {
+      bool had = false;
+      for (SlotIndex old : worker.slots) had = had || old == slot;
+      moved += had ? 0 : 1;
+    }
+    worker.has_new_slots = worker.has_new_slots || slots != worker.slots;
+    worker.slots = std::move(slots);
+  }
+  return moved;
+}
+
+}  // namespace capstan::server

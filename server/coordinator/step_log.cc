@@ -1,0 +1,138 @@
+#include "server/coordinator/step_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "common/base/durable_file.h"
+#include "common/base/rotated_file.h"
+
+namespace capstan::server {
+
+std::string JsonNumber(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 64> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+namespace {
+
+void Add(std::string* line, const char* name, double value) {
+  *line += std::string(", \"") + name + "\": " + JsonNumber(value);
+}
+
+void Add(std::string* line, const char* name, std::uint64_t value) {
+  *line += std::string(", \"") + name + "\": " + std::to_string(value);
+}
+
+}  // namespace
+
+std::string StepLine(const StepRecord& record) {
+  std::string line = "{\"step\": " + std::to_string(record.step.value);
+  Add(&line, "loss", record.loss);
+  Add(&line, "lr", record.learning_rate);
+  Add(&line, "grad_norm", record.gradient_norm);
+  Add(&line, "samples", record.samples);
+  Add(&line, "seconds", record.seconds);
+  line += std::string(", \"action\": ") + (record.action == StepAction::kApply ? "\"apply\"" : "\"skip\"");
+  Add(&line, "generation", record.generation.value);
+  if (record.loss_scale != 1.0) Add(&line, "loss_scale", record.loss_scale);
+  if (record.validation_loss) Add(&line, "validation_loss", *record.validation_loss);
+  if (record.validation_accuracy) Add(&line, "validation_accuracy", *record.validation_accuracy);
+  const char* before = ", \"metrics\": {";
+  for (const auto& [name, value] : record.metrics) {
+    line += before + ("\"" + name + "\": ") + JsonNumber(value);
+    before = ", ";
+  }
+  return line + (record.metrics.empty() ? "}" : "}}");
+}
+
+namespace {
+
+Result<int> OpenFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return DiskFailure("write", path, errno);
+  return fd;
+}
+
+}  // namespace
+
+Result<StepLog> StepLog::Open(std::string path, StepLogLimits limits) {
+  CAPSTAN_ASSIGN_OR_RETURN(const int fd, OpenFile(path));
+  StepLog log(std::move(path), limits, fd);
+  CAPSTAN_RETURN_IF_ERROR(log.CutTornLine());
+  return log;
+}
+
+StepLog::StepLog(StepLog&& other) noexcept
+    : path_(std::move(other.path_)),
+      limits_(other.limits_),
+      fd_(std::exchange(other.fd_, -1)),
+      unwritten_(std::move(other.unwritten_)) {}
+
+StepLog::~StepLog() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status StepLog::CutTornLine() {
+  off_t end = lseek(fd_, 0, SEEK_END);
+  const off_t size = end;
+  std::array<char, 4096> bytes{};
+  while (end > 0) {
+    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(bytes.size()));
+    const ssize_t got = pread(fd_, bytes.data(), static_cast<std::size_t>(end - begin), begin);
+    if (got != end - begin) return Unreachable("cannot read " + path_ + ": " + std::strerror(errno));
+    const std::size_t newline = std::string_view(bytes.data(), static_cast<std::size_t>(got)).rfind('\n');
+    end = newline == std::string_view::npos ? begin : begin + static_cast<off_t>(newline) + 1;
+    if (newline != std::string_view::npos) break;
+  }
+  if (end == size || ftruncate(fd_, end) == 0) return {};
+  return Unreachable("cannot cut half a line off " + path_ + ": " + std::strerror(errno));
+}
+
+Status StepLog::Append(const std::vector<StepRecord>& records) {
+  for (const StepRecord& record : records) unwritten_ += StepLine(record) + "\n";
+  return Flush();
+}
+
+Status StepLog::Flush() {
+  std::size_t done = 0;
+  Status failure;
+  while (done < unwritten_.size() && failure.ok()) {
+    const ssize_t written = write(fd_, unwritten_.data() + done, unwritten_.size() - done);
+    if (written > 0) done += static_cast<std::size_t>(written);
+    if (written == 0 || (written < 0 && errno != EINTR)) failure = DiskFailure("write", path_, errno);
+  }
+  if (failure.ok()) {
+    unwritten_.clear();
+    RotateIfLarge();
+    return {};
+  }
+  unwritten_.erase(0, unwritten_.rfind('\n', done == 0 ? 0 : done - 1) + 1);
+  const Status cut = CutTornLine();  // if that fails as well, the next start does it
+  if (cut.ok() && failure.code() == Code::kBusy) return failure;
+  unwritten_.clear();
+  return Unreachable(failure.message());
+}
+
+// A file that cannot be put aside goes on growing.
+void StepLog::RotateIfLarge() {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < limits_.file_bytes) return;
+  const bool is_aside = access(path_.c_str(), F_OK) != 0;
+  if (!is_aside && (fsync(fd_) != 0 || !RotateFile(path_, limits_.former_files).ok())) return;
+  const Result<int> next = OpenFile(path_);
+  if (!next.ok()) return;  // lines go on into the former file until there is another
+  close(std::exchange(fd_, *next));
+}
+
+}  // namespace capstan::server

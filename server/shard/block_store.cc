@@ -1,0 +1,214 @@
+#include "server/shard/block_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/hash.h"
+#include "common/data/encoding.h"
+#include "common/data/number16.h"
+#include "server/shard/initial_weights.h"
+
+namespace capstan::server {
+
+namespace {
+
+std::size_t LargestBlock(const Catalog& catalog) {
+  std::size_t largest = 1;
+  for (const Block& block : catalog.blocks()) largest = std::max<std::size_t>(largest, block.count);
+  return largest;
+}
+
+}  // namespace
+
+BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
+                       std::uint64_t seed, Begin begin, Encoding encoding)
+    : states_(StateCount(rule.kind)),
+      pool_(LargestBlock(catalog) * sizeof(float)),
+      narrow_pool_(LargestBlock(catalog) * sizeof(Bf16)),
+      indices_(std::move(blocks)) {
+  blocks_.resize(indices_.size());
+  std::uint64_t elements = 0;
+  for (std::size_t local = 0; local < indices_.size(); ++local) {
+    const Block& block = catalog.blocks()[indices_[local]];
+    Entry& entry = blocks_[local];
+    entry.count = block.count;
+    entry.encoding = block.EncodingIn(encoding);
+    entry.published = TakeVersion();
+    for (int i = 0; i < states_ && begin == Begin::kVersion0; ++i)
+      std::memset(entry.published.state[i]->data(), 0, entry.published.state[i]->size());
+    for (std::uint32_t s = 0; s < block.segment_count; ++s) {
+      const Segment& segment = catalog.segments()[block.first_segment + s];
+      const TensorSpec& tensor = catalog.tensors()[segment.tensor];
+      entry.segments.push_back({segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1,
+                                tensor.kind, segment.tensor});
+      if (begin == Begin::kToBeLoaded) continue;
+      InitialWeights(seed, tensor, segment.tensor_offset,
+                     std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
+    }
+    elements += block.count;
+  }
+  const int arrays = 2 * (1 + states_) + 1 + 2;  // two versions, the kept sum, two contributions
+  path_ = WritePathFor(elements * sizeof(float) * arrays);
+}
+
+BlockStore::BlockVersion BlockStore::TakeVersion() {
+  BlockVersion version;
+  version.weights = pool_.Take();
+  for (int i = 0; i < states_; ++i) version.state[i] = pool_.Take();
+  return version;
+}
+
+BlockIn BlockStore::In(const BlockVersion& version) const {
+  BlockIn in{version.weights.As<const float>(), {nullptr, nullptr}};
+  for (int i = 0; i < states_; ++i) in.state[i] = version.state[i].As<const float>();
+  return in;
+}
+
+BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) const {
+  BlockOut out{version.weights.As<float>(), {nullptr, nullptr}, sum ? sum.As<float>() : nullptr};
+  for (int i = 0; i < states_; ++i) out.state[i] = version.state[i].As<float>();
+  return out;
+}
+
+void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots,
+                         std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
+                         const TrustSquares& trust) {
+  Entry& entry = blocks_[local];
+  entry.next = TakeVersion();
+  if (!entry.sum) entry.sum = pool_.Take();
+  BlockOut out = Out(entry.next, entry.sum);
+  out.path = path_;
+  ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares, trust);
+  const bool is_last = trust.weights.empty();  // without its ratios nobody will pull it
+  if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
+}
+
+void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+                              const TrustSquares& trust) {
+  Entry& entry = blocks_[local];
+  CAPSTAN_CHECK(entry.next.weights && entry.sum);
+  if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // on its way to a worker
+  UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
+                Out(entry.next, BufferRef()), trust);
+  entry.next.weights_hash.reset();
+  entry.next.narrow = {};
+}
+
+bool BlockStore::PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values) {
+  Entry& entry = blocks_[local];
+  CAPSTAN_CHECK(array < array_count() && values.size() == entry.count * sizeof(float));
+  if (!entry.next.weights) entry.next = TakeVersion();
+  const std::uint32_t bit = 1U << array;
+  if ((entry.next_arrays & bit) == 0) {
+    BufferRef& place = array == 0 ? entry.next.weights : entry.next.state[array - 1];
+    std::memcpy(place->data(), values.data(), values.size());
+    entry.next_arrays |= bit;
+  }
+  return entry.next_arrays == (1U << array_count()) - 1;
+}
+
+void BlockStore::PublishPrepared() {
+  for (Entry& entry : blocks_) {
+    if (!entry.next.weights) continue;
+    entry.published = std::exchange(entry.next, {});
+    entry.next_arrays = 0;
+  }
+}
+
+void BlockStore::DropPrepared() {
+  for (Entry& entry : blocks_) {
+    entry.next = {};
+    entry.next_arrays = 0;
+  }
+}
+
+void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+                          const UpdateScalars& scalars, std::span<double> squares) {
+  Entry& entry = blocks_[local];
+  const BlockVersion source = entry.published;
+  BlockVersion target = source;
+  // Sent weights, and all arrays of a pinned version, have holders besides `published`, `source` and `target`.
+  if (source.weights->reference_count() > 3) target.weights = pool_.Take();
+  for (int i = 0; i < states_; ++i) {
+    if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
+  }
+  ReduceAndUpdate(rules, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
+                  squares);
+  target.weights_hash.reset();
+  target.narrow = {};
+  MakeSendable(entry, &target);
+  entry.published = std::move(target);
+}
+
+void BlockStore::MakeSendable(const Entry& entry, BlockVersion* version) {
+  if (entry.encoding == Encoding::kFp32) {
+    HashWeights(entry, version);
+  } else {
+    Narrow(entry, version);
+  }
+}
+
+void BlockStore::HashWeights(const Entry& entry, BlockVersion* version) {
+  version->weights_hash = Hash64({version->weights->data(), entry.count * sizeof(float)});
+}
+
+void BlockStore::Narrow(const Entry& entry, BlockVersion* version) {
+  version->narrow = narrow_pool_.Take();
+  Encode(entry.encoding, {version->weights.As<const float>(), entry.count}, version->narrow->data());
+  version->narrow_hash = Hash64({version->narrow->data(), entry.count * BytesPerNumber(entry.encoding)});
+}
+
+void BlockStore::SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values) {
+  BlockVersion& version = blocks_[local].published;
+  std::memcpy(version.weights.As<float>() + offset, values.data(), values.size());
+  version.weights_hash.reset();
+  version.narrow = {};
+}
+
+BlockStore::Sendable BlockStore::ToSend(std::size_t local, Encoding encoding) {
+  return ToSend(blocks_[local], &blocks_[local].published, encoding);
+}
+
+BlockStore::Sendable BlockStore::PreparedToSend(std::size_t local, Encoding encoding) {
+  return ToSend(blocks_[local], &blocks_[local].next, encoding);
+}
+
+BlockStore::Sendable BlockStore::ToSend(const Entry& entry, BlockVersion* version, Encoding encoding) {
+  if (encoding == Encoding::kFp32) {
+    if (!version->weights_hash) HashWeights(entry, version);
+    return {{version->weights, version->weights->data(), entry.count * sizeof(float)}, *version->weights_hash};
+  }
+  CAPSTAN_CHECK(encoding == entry.encoding);
+  if (!version->narrow) Narrow(entry, version);
+  return {{version->narrow, version->narrow->data(), entry.count * BytesPerNumber(encoding)}, version->narrow_hash};
+}
+
+std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {
+  const Entry& entry = blocks_[local];
+  const std::size_t bytes = entry.count * sizeof(float);
+  std::array<Slice, kBlockArraysMax> arrays;
+  arrays[0] = {entry.published.weights, entry.published.weights->data(), bytes};
+  for (int i = 0; i < states_; ++i) {
+    arrays[i + 1] = {entry.published.state[i], entry.published.state[i]->data(), bytes};
+  }
+  return arrays;
+}
+
+std::uint64_t BlockStore::parameter_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Entry& block : blocks_) bytes += block.count * sizeof(float);
+  return bytes;
+}
+
+std::uint64_t BlockStore::Digest() const {
+  Hasher hasher;
+  for (const Entry& entry : blocks_) {
+    const std::size_t bytes = entry.count * sizeof(float);
+    hasher.Add(std::span<const std::byte>(entry.published.weights->data(), bytes));
+    for (int i = 0; i < states_; ++i) hasher.Add(std::span<const std::byte>(entry.published.state[i]->data(), bytes));
+  }
+  return hasher.Digest();
+}
+
+}  // namespace capstan::server

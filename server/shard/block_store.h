@@ -1,0 +1,120 @@
+// BlockStore: the versions of a shard's blocks: weights and optimizer state, published and under construction.
+//
+// Kind:   owned by the Shard.
+// Limits: per parameter 4 * (1 + states) bytes published, as much under construction, 4 for the kept sum; where weights
+//         travel as 16-bit numbers, 2 more for each version.
+// Why:    a published version is never written again: replies, snapshots and replicas hold references to it. Step k
+//         builds version k+1 in other buffers and publishes it by swapping references.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/buffer.h"
+#include "common/data/catalog.h"
+#include "server/storage/block_arrays.h"
+#include "update/block_update.h"
+
+namespace capstan::server {
+
+class BlockStore {
+ public:
+  enum class Begin { kVersion0, kToBeLoaded };
+
+  // `blocks`: this shard's, in catalog order; `rule` says which states they have. Weights of version 0 follow from the
+  // seed; optimizer state is zero. What is to be loaded has no contents yet: Arrays() says where they go.
+  // `encoding`: how workers pull weights.
+  BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
+             Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32);
+
+  std::size_t size() const { return blocks_.size(); }
+  const std::vector<BlockIndex>& blocks() const { return indices_; }
+  std::uint32_t count(std::size_t local) const { return blocks_[local].count; }
+  // Segments of a block, for reports in catalog order.
+  std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
+
+  // Builds the next version of a block from its contributions; writes one sum of squares per segment, and what `trust`
+  // asks for. `rules`: one for each group of the catalog, or the one of all.
+  void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
+               const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
+  // Builds it again from the kept sum (clipping, trust ratios).
+  void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+                    const TrustSquares& trust = {});
+  // Makes the next version of every prepared block the published one.
+  void PublishPrepared();
+  // Drops what was prepared.
+  void DropPrepared();
+  bool is_prepared(std::size_t local) const { return static_cast<bool>(blocks_[local].next.weights); }
+  // Updates one block alone from one contribution; in place when nobody else holds its version.
+  void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+                const UpdateScalars& scalars, std::span<double> squares);
+
+  // An array of the next version that a worker made. Returns whether all arrays of the block are there; an array that
+  // was there before stays as it is.
+  bool PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values);
+
+  // Weights of version 0 that do not follow from the seed, before anybody has seen it: in place.
+  void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
+
+  // The job's encoding of a block's weights and of its leaves' gradients.
+  Encoding encoding(std::size_t local) const { return blocks_[local].encoding; }
+  // The published weights.
+  Slice Weights(std::size_t local) const { return Arrays(local)[0]; }
+  // The same to be sent without copying, and their XXH3-64. `encoding`: kFp32 or the block's own. Who holds prepared
+  // ones sees them unchanged, whatever comes of them.
+  struct Sendable {
+    Slice values;
+    std::uint64_t hash = 0;
+  };
+  Sendable ToSend(std::size_t local, Encoding encoding);
+  Sendable PreparedToSend(std::size_t local, Encoding encoding);
+  // The published weights and states of a block. Who holds a reference sees them unchanged by any later update.
+  std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
+  std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
+
+  // XXH3 over weights and state of all blocks.
+  std::uint64_t Digest() const;
+  BufferPool* pool() { return &pool_; }
+  std::uint64_t pool_bytes() const { return pool_.allocated_bytes() + narrow_pool_.allocated_bytes(); }
+  std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes() + narrow_pool_.in_use_bytes(); }
+  // Of the published version.
+  std::uint64_t parameter_bytes() const;
+  std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
+
+ private:
+  static constexpr int kStatesMax = kBlockArraysMax - 1;
+  struct BlockVersion {
+    BufferRef weights;
+    BufferRef state[kStatesMax];
+    std::optional<std::uint64_t> weights_hash;  // once it is known
+    BufferRef narrow;                           // the weights in the block's encoding, once they are made; kFp32: none
+    std::uint64_t narrow_hash = 0;
+  };
+  struct Entry {
+    std::uint32_t count = 0;
+    Encoding encoding = Encoding::kFp32;
+    std::vector<SegmentRange> segments;
+    BlockVersion published, next;
+    std::uint32_t next_arrays = 0;  // of `next`, that a worker gave, by bit
+    BufferRef sum;
+  };
+
+  BlockVersion TakeVersion();
+  // Somebody will pull what was just written: it is encoded and hashed while it is in the cache.
+  void MakeSendable(const Entry& entry, BlockVersion* version);
+  Sendable ToSend(const Entry& entry, BlockVersion* version, Encoding encoding);
+  static void HashWeights(const Entry& entry, BlockVersion* version);
+  void Narrow(const Entry& entry, BlockVersion* version);
+  BlockIn In(const BlockVersion& version) const;
+  BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
+
+  int states_;
+  WritePath path_ = WritePath::kCached;  // of a step's new version
+  BufferPool pool_, narrow_pool_;
+  std::vector<BlockIndex> indices_;
+  std::vector<Entry> blocks_;
+};
+
+}  // namespace capstan::server

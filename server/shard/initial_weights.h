@@ -1,0 +1,18 @@
+// InitialWeights: version 0 of a tensor's elements.
+//
+// Kind:   a pure function of (seed, the tensor's name and Init, element).
+// Why:    servers make version 0 block by block, each its own; how the model is cut into blocks and shards moves
+//         no bit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/data/catalog.h"
+
+namespace capstan::server {
+
+// out[j] becomes element first_element + j of the tensor, row-major.
+void InitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element, std::span<float> out);
+
+}  // namespace capstan::server

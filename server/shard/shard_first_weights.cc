@@ -1,0 +1,99 @@
+// How a shard gets the first weights that a worker gives: block by block, the first one counts, and nothing is seen of
+// them before version 0 is kept by all shards.
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "common/base/hash.h"
+#include "common/wire/messages/assign.h"
+#include "server/shard/parked_pull.h"
+#include "server/shard/shard.h"
+
+namespace capstan::server {
+
+namespace {
+
+// Calls visit(offset in the block, count) for each range of the block whose weights are given.
+template <class Visit>
+void ForEachGiven(const Catalog& catalog, BlockIndex block, const Visit& visit) {
+  const Block& place = catalog.blocks()[block];
+  for (std::uint32_t i = 0; i < place.segment_count; ++i) {
+    const Segment& segment = catalog.segments()[place.first_segment + i];
+    const TensorSpec& tensor = catalog.tensors()[segment.tensor];
+    if (tensor.init.kind == InitKind::kGiven) visit(tensor, segment);
+  }
+}
+
+// Bytes of a payload may lie anywhere.
+bool AllFinite(const std::byte* bytes, std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    float value = 0.0F;
+    std::memcpy(&value, bytes + std::size_t{i} * sizeof value, sizeof value);
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status Shard::CheckAssign(const Assign& assign, const Slice& payload) const {
+  const std::string block = "block " + std::to_string(assign.block);
+  const auto local = local_of_.find(assign.block);
+  if (local == local_of_.end()) return Invalid(block + " is not on shard " + std::to_string(options_.shard));
+  if (!first_weights_.is_given(assign.block)) return Invalid(block + " has no tensor whose first weights are given");
+  const std::size_t wanted = store_->count(local->second) * sizeof(float);
+  if (payload.size != wanted) {
+    return Invalid(block + " takes " + std::to_string(wanted) + " bytes, not " + std::to_string(payload.size));
+  }
+  if (Hash64(payload.bytes()) != assign.payload_hash) {
+    return Corrupt(block + ": the first weights do not match their hash");
+  }
+  Status status;
+  ForEachGiven(*catalog_, assign.block, [&](const TensorSpec& tensor, const Segment& segment) {
+    const std::byte* const bytes = payload.data + std::size_t{segment.block_offset} * sizeof(float);
+    if (!status.ok() || AllFinite(bytes, segment.count)) return;
+    status = Invalid(block + ": a first weight of tensor \"" + tensor.name + "\" is not finite");
+  });
+  return status;
+}
+
+void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out) {
+  if (WorkersUpdate(options_.mode)) return OnMade(from, assign, payload, now, out);
+  if (Status status = CheckAssign(assign, payload); !status.ok()) {
+    (status.code() == Code::kCorrupt ? metrics_->pushes_corrupt : metrics_->pushes_invalid).Add(1);
+    return Refuse(from, status.code(), status.message(), out, assign.block);
+  }
+  assigned_[{from, Step{0}}].push_back(assign.block);
+  if (!first_weights_.is_missing(assign.block)) return;
+  const std::size_t local = local_of_[assign.block];
+  ForEachGiven(*catalog_, assign.block, [&](const TensorSpec&, const Segment& segment) {
+    store_->SetFirstWeights(local, segment.block_offset,
+                            payload.bytes().subspan(std::size_t{segment.block_offset} * sizeof(float),
+                                                    std::size_t{segment.count} * sizeof(float)));
+  });
+  first_weights_.Arrived(assign.block);
+  PinFirstWeights(now, out);
+}
+
+// Version 0, once it is whole and the disk has let go of a former one.
+void Shard::PinFirstWeights(Instant now, Outbox* out) {
+  if (!first_pin_waits_ || !first_weights_.complete() || writing_) return;
+  first_pin_waits_ = false;
+  PinSnapshot({generation_, version_}, now, out);
+}
+
+// A manifest names version 0: what waited for it goes on.
+void Shard::FirstWeightsAreKept(Instant now, Outbox* out) {
+  if (first_weights_.kept()) return;
+  first_weights_.Keep();
+  AnswerParkedPulls(now, out);
+}
+
+void Shard::SendAssigned(Outbox* out) {
+  for (auto& [key, blocks] : assigned_) {
+    out->Send(key.first, Assigned{generation_, options_.incarnation, options_.shard, std::move(blocks), key.second});
+  }
+  assigned_.clear();
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,38 @@
+#include "server/shard/shard_memory.h"
+
+#include <algorithm>
+
+#include "common/data/encoding.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr std::uint32_t kAsyncBlocksMax = 1024;  // of all workers together, but one of each
+
+}  // namespace
+
+std::string ShardMemory::ToString() const {
+  return std::to_string(elements) + " parameters of " + std::to_string(bytes_per_element) +
+         " bytes each and a window of " + std::to_string(window >> 20) + " MiB" +
+         (log > 0 ? " and the log's " + std::to_string(log >> 20) + " MiB" : "") + ": " +
+         std::to_string(bytes() >> 20) + " MiB";
+}
+
+std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots) {
+  return std::clamp(kAsyncBlocksMax / std::max<SlotIndex>(slots, 1), 1U, options.window_blocks);
+}
+
+ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots) {
+  ShardMemory memory;
+  const std::uint64_t narrow = options.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options.encoding);
+  memory.elements = elements;
+  memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options.optimizer.kind))) + 4 + narrow;
+  const std::uint64_t window =
+      HasGlobalSteps(options.mode) ? options.window_blocks : std::uint64_t{AsyncCredit(options, slots)} * slots;
+  memory.window = window * options.block_elements * sizeof(float);
+  memory.log = options.acknowledge == Acknowledge::kDurable ? 2 * options.log_bytes_max : 0;
+  return memory;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,241 @@
+// How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
+// forgotten.
+#include "common/data/encoding.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/limits.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/snapshot_done.h"
+#include "common/wire/messages/staged.h"
+#include "server/shard/parked_pull.h"
+#include "server/shard/shard.h"
+#include "server/shard/shard_memory.h"
+#include "server/shard/snapshot_load.h"
+
+namespace capstan::server {
+
+void Shard::On(const Reset& reset, Instant now, Outbox* out) {
+  if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
+  if (reset.generation == generation_ && load_) {  // under way; whoever has the blocks may have come back elsewhere
+    load_->Redirect(reset.sources);
+    return;
+  }
+  if (reset.generation == generation_ && serving()) {
+    if (!going_on_) SendResetDone(out);
+    return;
+  }
+  if (GoesOn(reset)) return GoOn(reset);
+  if (Status status = Install(reset, now, out);
+      !status.ok()) {  // nothing was touched: what is served, or loaded, goes on
+    out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
+    return;
+  }
+  FinishReset(now, out);
+}
+
+// Takes the catalog, and asks for the blocks of the version named. Nothing is served until they are there.
+Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
+  if (reset.slot_count == 0 || reset.slot_count > kSlotsMax) {
+    return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
+  }
+  if (reset.history > reset.generation) return Invalid("a history begins with a generation of its own");
+  if (reset.history < reset.generation && !Durable()) return Invalid("this shard keeps no log to go on with");
+  if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
+  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, options_.block_elements));
+  const std::vector<ShardIndex> placement = PlaceBlocks(catalog, options_.shard_count);
+  std::vector<BlockIndex> mine;
+  std::uint64_t elements = 0;
+  for (BlockIndex block = 0; block < placement.size(); ++block) {
+    if (placement[block] != options_.shard) continue;
+    mine.push_back(block);
+    elements += catalog.blocks()[block].count;
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, reset.slot_count, out));
+  load_.reset();
+  store_.reset();  // before the new one is made: there is memory for one
+  if (writing_) writing_->cancelled->store(true);
+  snapshot_done_.reset();
+  catalog_ = std::make_unique<Catalog>(std::move(catalog));
+  const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
+  store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin, options_.encoding);
+  first_weights_ = FirstWeights(*catalog_, mine,
+                                reset.snapshot.IsNone() ? FirstWeights::Begin::kVersion0 : FirstWeights::Begin::kLater);
+  first_pin_waits_ = false;
+  generation_ = reset.generation;
+  version_ = reset.snapshot.version;
+  slot_count_ = reset.slot_count;
+  parameters_ = reset.parameters;
+  NoteHeld();
+  ForgetProgress();
+  RememberLifeNow(reset);
+  loaded_ = false;
+  going_on_ = false;
+  history_ = reset.history;
+  log_queue_.Forget();
+  log_begins_.clear();
+  next_record_ = 1;
+  log_ready_ = !Durable();
+  if (Durable() && history_ == generation_) BeginHistory(now);
+  load_ = MakeLoad(reset, mine);
+  if (auto load = load_->TakeWork()) work_.emplace_back(std::move(*load));
+  return {};
+}
+
+std::unique_ptr<SnapshotLoad> Shard::MakeLoad(const Reset& reset, const std::vector<BlockIndex>& mine) const {
+  SnapshotLoad::Options options;
+  options.reset = reset;
+  options.catalog_hash = catalog_->hash();
+  options.array_count = store_->array_count();
+  options.own_parts = parts_;
+  options.connect = options_.connect;
+  if (reset.snapshot.IsNone()) return std::make_unique<SnapshotLoad>(std::move(options));
+  options.part_of_block = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(reset.sources.size()));
+  for (std::size_t local = 0; local < mine.size(); ++local) {
+    LoadTarget target{mine[local], store_->count(local), {}};
+    const std::array<Slice, kBlockArraysMax> arrays = store_->Arrays(local);
+    for (std::size_t i = 0; i < arrays.size(); ++i) target.arrays[i] = arrays[i].owner;
+    options.targets.push_back(std::move(target));
+  }
+  return std::make_unique<SnapshotLoad>(std::move(options));
+}
+
+void Shard::FinishReset(Instant now, Outbox* out) {
+  if (going_on_ && life_remembered_) {
+    going_on_ = false;
+    SendResetDone(out);
+    PrepareStepWhenComplete(now, out);  // where no slot ends here, nothing else will ask
+  }
+  if (!load_) return;
+  if (!load_->status().ok()) return FailReset(load_->status().message(), out);
+  if (!load_->done()) return;
+  if (!std::exchange(loaded_, true)) {
+    TakeLoaded(*load_);
+    if (Status status = BeginReplay(*load_); !status.ok()) return FailReset(status.message(), out);
+  }
+  if (!life_remembered_ || !log_ready_) return;
+  load_.reset();
+  metrics_->parameter_bytes.Set(store_->parameter_bytes());
+  metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+  metrics_->version.Set(static_cast<double>(version_.value));
+  SendResetDone(out);
+  PrepareStepWhenComplete(now, out);
+}
+
+void Shard::SendResetDone(Outbox* out) {
+  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_});
+}
+
+void Shard::FailReset(const std::string& reason, Outbox* out) {
+  out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, generation_, reason});
+  load_.reset();
+  store_.reset();
+}
+
+void Shard::RememberLifeNow(const Reset& reset) {
+  life_.job = reset.job;
+  life_.shard = options_.shard;
+  life_.term = term_;
+  life_.generation = generation_;
+  life_remembered_ = false;
+  work_.emplace_back(RememberLife{life_});
+}
+
+// ---- another generation, the same history --------------------------------------------------------------------------
+
+bool Shard::GoesOn(const Reset& reset) const {
+  const bool can = Durable() || WorkersUpdate(options_.mode);
+  return can && serving() && reset.history < reset.generation && reset.history == history_;
+}
+
+// A shard was lost, not this one, or the workers form another group: nothing here goes back. What was asked in the
+// generation before is asked again; a step under way begins anew.
+void Shard::GoOn(const Reset& reset) {
+  generation_ = reset.generation;
+  going_on_ = true;
+  RememberLifeNow(reset);
+  if (Durable() || !first_weights_.kept()) {  // else the coordinator still wants what is being written
+    if (writing_) writing_->cancelled->store(true);
+    snapshot_done_.reset();
+  }
+  if (!reset.snapshot.IsNone()) first_weights_.Keep();  // the word of it may have been lost
+  parked_.clear();
+  answered_.clear();
+  acks_.clear();
+  assigned_.clear();
+  log_queue_.ForgetSenders();
+  if (HasGlobalSteps(options_.mode)) {
+    store_->DropPrepared();
+    next_reports_.clear();
+    next_program_state_ = {};
+    BeginStep();
+  }
+  progress_changed_ = true;
+  prepared_backoff_.Restart();
+  metrics_->generation.Set(static_cast<double>(generation_.value));
+}
+
+// The numbers beside the blocks. A slot's reports and its end were kept by the shard that was its home then.
+void Shard::TakeLoaded(const SnapshotLoad& load) {
+  for (std::size_t local = 0; local < progress_.size(); ++local) {
+    const SnapshotHeader::Block* entry = load.entry(local);
+    if (entry == nullptr) continue;
+    progress_[local].updates = entry->updates;
+    if (!entry->last.empty()) progress_[local].last = entry->last;
+  }
+  for (const SnapshotHeader& header : load.headers()) {
+    for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
+      if (slot % options_.shard_count == options_.shard) ended_[slot] = header.ended[slot];
+    }
+    for (const StepReport& entry : header.reports) {
+      if (entry.report.slot % options_.shard_count != options_.shard) continue;
+      KeepReport(entry.step, entry.report);
+    }
+  }
+  CountClocks();
+}
+
+Status Shard::CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const {
+  const ShardMemory memory = CountShardMemory(options_, elements, slots);
+  const std::uint64_t bytes = memory.bytes();
+  const std::string account = memory.ToString();
+  if (bytes > options_.memory_bytes_max) {
+    return Invalid(account + ", more than the " + std::to_string(options_.memory_bytes_max >> 20) +
+                   " MiB of this machine; use more servers or a smaller model");
+  }
+  const std::string held =
+      elements == 0 ? " holds no parameters" : " holds " + std::to_string(elements) + " parameters";
+  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + held + ", and needs up to " +
+                                std::to_string(bytes >> 20) + " MiB of memory");
+  return {};
+}
+
+// Everything about steps and pushes starts anew, for the blocks of store_.
+void Shard::ForgetProgress() {
+  local_of_.clear();
+  progress_.assign(store_->size(), BlockProgress{});
+  segment_start_.clear();
+  std::size_t segments = 0;
+  for (std::size_t local = 0; local < store_->size(); ++local) {
+    local_of_[store_->blocks()[local]] = local;
+    progress_[local].last.assign(slot_count_, 0);
+    segment_start_.push_back(segments);
+    segments += store_->segment_count(local);
+  }
+  squares_.assign(segments, 0.0);
+  const std::size_t trusted = TakesTrustRatio(options_.optimizer.kind) ? segments : 0;
+  weight_squares_.assign(trusted, 0.0);
+  direction_squares_.assign(trusted, 0.0);
+  async_reports_.clear();
+  next_reports_.clear();
+  next_program_state_ = {};
+  ended_.assign(slot_count_, 0);
+  CountClocks();
+  last_commit_.reset();
+  parked_.clear();
+  acks_.clear();
+  assigned_.clear();
+  progress_changed_ = true;
+  BeginStep();
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,123 @@
+// Tentative weights: prepared blocks that workers wait for cross the network while the verdict is still open.
+//
+// A worker's pull of the next version waits here and names blocks that it would hold. Each goes out once per attempt as
+// soon as it is prepared, kAheadMax at a time: the worker's next pull names what is still missing. When the version is
+// published, Published says which attempt it is; what else was sent is void. A repetition of the pull that crosses it
+// gets Published again, and no block twice: what was lost is asked for by a pull that waits for nothing.
+#include <algorithm>
+
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/weights.h"
+#include "server/shard/admission.h"
+#include "server/shard/parked_pull.h"
+#include "server/shard/shard.h"
+
+namespace capstan::server {
+
+namespace {
+
+bool Has(const std::vector<BlockIndex>& blocks, BlockIndex block) {
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
+}  // namespace
+
+// Else a Redo follows for sure, or most likely: who clipped the last step's gradient clips this one too.
+bool Shard::MayBePublished() const {
+  if (TakesTrustRatio(options_.optimizer.kind)) return !trust_ratios_.empty();
+  return attempt_ > 0 || !last_commit_ || last_commit_->attempt == 0;
+}
+
+void Shard::SendAhead(Outbox* out) {
+  for (auto& [peer, parked] : parked_) SendAhead(&parked, out);
+}
+
+void Shard::SendAhead(ParkedPull* parked, Outbox* out) {
+  const Pull& pull = parked->pull;
+  if (!HasGlobalSteps(options_.mode) || !pull.follows || pull.array != 0) return;
+  if (pull.version != version_.Next() || !MayBePublished()) return;
+  auto on_their_way = static_cast<std::size_t>(std::count_if(parked->sent.begin(), parked->sent.end(),
+                                                             [&](BlockIndex block) { return Has(pull.ahead, block); }));
+  for (BlockIndex block : pull.ahead) {
+    if (on_their_way >= kAheadMax) return;
+    const std::size_t local = local_of_[block];
+    if (!progress_[local].prepared || !store_->is_prepared(local) || Has(parked->sent, block)) continue;
+    SendTentative(parked->peer, pull, local, out);
+    parked->sent.push_back(block);
+    ++on_their_way;
+  }
+}
+
+void Shard::SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outbox* out) {
+  Weights weights;
+  weights.generation = generation_;
+  weights.incarnation = options_.incarnation;
+  weights.version = weights.asked = pull.version;
+  weights.attempt = attempt_;
+  weights.tentative = true;
+  weights.block = store_->blocks()[local];
+  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : store_->encoding(local);
+  BlockStore::Sendable sendable = store_->PreparedToSend(local, weights.encoding);
+  weights.payload_hash = sendable.hash;
+  out->Send(peer, std::move(weights), std::move(sendable.values));
+}
+
+// Another attempt begins: what went out of the one before is void, and goes out again.
+void Shard::TakeBackAhead() {
+  for (auto& [peer, parked] : parked_) {
+    for (BlockIndex block : std::exchange(parked.sent, {})) {
+      if (!Has(parked.pull.ahead, block)) parked.pull.ahead.push_back(block);
+    }
+  }
+}
+
+// It may have been given another slot of this step, and then holds nothing of the next version: it will ask anew.
+void Shard::StopAhead(PeerId peer) {
+  if (const auto parked = parked_.find(peer); parked != parked_.end()) {
+    parked->second.pull.ahead.clear();
+    parked->second.sent.clear();
+  }
+  answered_.erase(peer);
+}
+
+void Shard::SendPublished(PeerId peer, Outbox* out) const {
+  Published published;
+  published.generation = generation_;
+  published.incarnation = options_.incarnation;
+  published.version = version_;
+  published.attempt = last_commit_ ? last_commit_->attempt : 0;
+  published.action = last_commit_ ? last_commit_->action : StepAction::kApply;
+  published.stop = parameters_.stop;
+  published.loss_scale = parameters_.loss_scale;
+  published.updates = parameters_.updates;
+  if (local_of_.contains(0)) published.program_state = parameters_.program_state;
+  published.learning_rate = parameters_.learning_rate;
+  published.keep = parameters_.keep;
+  published.held = parameters_.held;
+  published.made_in = last_commit_ ? last_commit_->generation : Generation{};
+  out->Send(peer, std::move(published));
+}
+
+// With what did not go out tentatively. Where that is void, Published says so, and who holds it asks for it.
+void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
+  AnsweredPull answered{parked.pull.session, parked.sent};
+  Pull pull = parked.pull;
+  std::erase_if(pull.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
+  AnswerPull(parked.peer, pull, out);
+  if (!pull.follows || !HasGlobalSteps(options_.mode)) return;
+  answered.blocks.insert(answered.blocks.end(), pull.blocks.begin(), pull.blocks.end());
+  answered_.insert_or_assign(parked.peer, std::move(answered));
+}
+
+void Shard::AnswerLate(PeerId peer, const Pull& pull, Outbox* out) {
+  Pull rest = pull;
+  const auto answered = answered_.find(peer);
+  if (pull.follows && answered != answered_.end() && answered->second.session == pull.session) {
+    std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered->second.blocks, block); });
+    std::vector<BlockIndex>& told = answered->second.blocks;
+    told.insert(told.end(), rest.blocks.begin(), rest.blocks.end());  // the next one may cross too
+  }
+  AnswerPull(peer, rest, out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,122 @@
+// What a shard reports of a prepared step, and what it makes of the verdict.
+#include <utility>
+
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "server/shard/admission.h"
+#include "server/shard/parked_pull.h"
+#include "server/shard/shard.h"
+
+namespace capstan::server {
+
+TrustSquares Shard::TrustSquaresOf(std::size_t local) {
+  if (weight_squares_.empty()) return {};
+  const std::size_t start = segment_start_[local], count = store_->segment_count(local);
+  return {std::span(weight_squares_).subspan(start, count), std::span(direction_squares_).subspan(start, count)};
+}
+
+std::size_t Shard::home_slot_count() const {
+  const std::uint32_t count = options_.shard_count;
+  return slot_count_ / count + (options_.shard < slot_count_ % count ? 1 : 0);
+}
+
+void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
+  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || !BlocksComplete() ||
+      reports_.size() < home_slot_count())
+    return;
+  prepared_ = true;
+  prepared_backoff_.Restart();
+  prepared_backoff_.Sent(now);
+  out->Send(options_.coordinator, MakePrepared());
+}
+
+Prepared Shard::MakePrepared() const {
+  Prepared message{options_.shard, options_.incarnation, generation_, step(), attempt_, {}};
+  message.report.segment_squares = squares_;
+  message.report.weight_squares = weight_squares_;
+  message.report.direction_squares = direction_squares_;
+  for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
+  if (!WorkersUpdate(options_.mode)) {
+    for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
+  }
+  message.report.hyper_hash = hyper_parameters_.hash();
+  if (!hyper_parameters_.groups().empty()) {
+    message.report.learning_rate = hyper_parameters_.groups().front().learning_rate;
+  }
+  message.report.program_state = program_state_.state();
+  message.report.program_slot = program_state_.slot();
+  return message;
+}
+
+void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
+  CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == generation_);
+  const bool applied = commit.action == StepAction::kApply;
+  if (applied || WorkersUpdate(options_.mode)) {  // a version that workers made of a skipped step is the one before
+    store_->PublishPrepared();
+  } else {
+    store_->DropPrepared();
+  }
+  (applied ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
+  version_ = version_.Next();
+  parameters_ = commit.next;
+  NoteHeld();
+  last_commit_ = std::make_unique<const Commit>(commit);
+  BeginStep();
+  metrics_->version.Set(static_cast<double>(version_.value));
+  if (parameters_.snapshot) PinSnapshot({generation_, version_}, now, out);
+  AnswerParkedPulls(now, out);
+  PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots has nothing to wait for
+}
+
+void Shard::BeginStep() {
+  for (BlockProgress& block : progress_) {
+    block.staged.Clear();
+    block.prepared = false;
+  }
+  told_credit_.clear();
+  answered_.clear();
+  lowest_incomplete_ = 0;
+  attempt_ = 0;
+  clip_ = 1.0F;
+  trust_ratios_.clear();
+  prepared_ = false;
+  hyper_parameters_.Clear();
+  reports_ = std::exchange(next_reports_, {});
+  program_state_ = std::exchange(next_program_state_, {});
+}
+
+void Shard::On(const Commit& commit, Instant now, Outbox* out) {
+  if (!serving() || commit.generation != generation_) return;
+  if (commit.step > step()) return;  // cannot be: no commit before all have prepared
+  if (commit.step == step()) {
+    if (!prepared_ || commit.attempt != attempt_) return;  // our Prepared will be repeated and the Commit with it
+    Publish(commit, now, out);
+  }
+  out->Send(options_.coordinator, Committed{options_.shard, options_.incarnation, generation_, commit.step});
+}
+
+void Shard::On(const Redo& redo, Instant now, Outbox* out) {
+  if (!serving() || redo.generation != generation_ || redo.step != step() || !prepared_) return;
+  if (!redo.trust_ratios.empty() && redo.trust_ratios.size() != catalog_->tensors().size()) return;
+  if (redo.attempt > attempt_) {
+    attempt_ = redo.attempt;
+    clip_ = redo.clip;
+    trust_ratios_ = redo.trust_ratios;
+    metrics_->steps_redone.Add(1);
+    TakeBackAhead();
+    const std::vector<GroupRule> rules = Rules();
+    for (std::size_t local = 0; local < store_->size(); ++local) {
+      const std::uint64_t samples = progress_[local].staged.samples();
+      if (samples == 0) continue;
+      store_->PrepareAgain(local, rules, Scalars(parameters_.updates, samples), TrustSquaresOf(local));
+    }
+    prepared_backoff_.Restart();
+  }
+  prepared_backoff_.Sent(now);
+  out->Send(options_.coordinator, MakePrepared());
+  SendAhead(out);
+}
+
+}  // namespace capstan::server

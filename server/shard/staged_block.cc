@@ -1,0 +1,123 @@
+#include "server/shard/staged_block.h"
+
+#include <algorithm>
+
+namespace capstan::server {
+
+namespace {
+
+std::string NodeName(Node node) {
+  return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) + ")";
+}
+
+Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
+  return Invalid(NodeName(node) + " came with " + std::to_string(before) + " samples before and with " +
+                 std::to_string(now) + " now; workers disagree about the data");
+}
+
+}  // namespace
+
+Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
+                                              Slice payload, Encoding encoding, SlotIndex slot_count,
+                                              std::uint32_t count, BufferPool* sums) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
+  for (const Held& held : held_) {
+    if (held.node == node && held.samples != samples) return Disagreement(node, held.samples, samples);
+    if (held.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
+  }
+  if (complete_) {  // the root, when its children are held and perhaps summed already
+    if (this->samples() != samples) return Disagreement(node, this->samples(), samples);
+    return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
+  }
+  if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
+  std::erase_if(held_, [&](const Held& held) { return node.Contains(held.node); });
+  Insert({node, samples, std::move(payload), encoding, false});
+  MergeAround(node, slot_count, count, sums);
+  SlotIndex covered = 0;
+  for (const Held& held : held_) covered += held.node.end - held.node.begin;
+  complete_ = covered == slot_count;
+  return Outcome::kStaged;
+}
+
+Result<StagedBlock::Outcome> StagedBlock::CompareWithSeen(Node node, std::uint64_t samples,
+                                                          std::uint64_t payload_hash) const {
+  for (const Seen& seen : seen_) {
+    if (seen.node != node) continue;
+    if (seen.samples != samples) {
+      return Disagreement(node, seen.samples, samples);
+    }
+    return seen.payload_hash == payload_hash ? Outcome::kAlreadyHeld : Outcome::kMismatch;
+  }
+  return Outcome::kStaged;
+}
+
+void StagedBlock::Insert(Held held) {
+  const auto place = std::lower_bound(held_.begin(), held_.end(), held,
+                                      [](const Held& a, const Held& b) { return a.node.begin < b.node.begin; });
+  held_.insert(place, std::move(held));
+}
+
+// Adds siblings upwards from `node`. The last addition, at the root, is left to the fused update.
+void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums) {
+  const Node root{0, slot_count};
+  while (node != root) {
+    const Node parent = ParentOf(node, slot_count);
+    if (parent == root) return;
+    const Node sibling = SiblingOf(node, slot_count);
+    const Node left = std::min(node, sibling);
+    const auto at = std::find_if(held_.begin(), held_.end(), [&](const Held& held) { return held.node == left; });
+    if (at == held_.end() || at + 1 == held_.end() || (at + 1)->node != std::max(node, sibling)) return;
+    *at = Merge(*at, *(at + 1), count, sums);
+    held_.erase(at + 1);
+    node = parent;
+  }
+}
+
+StagedBlock::Held StagedBlock::Merge(const Held& left, const Held& right, std::uint32_t count, BufferPool* sums) {
+  const Node parent{left.node.begin, right.node.end};
+  const std::uint64_t samples = left.samples + right.samples;
+  if (samples == 0) return {parent, 0, {}, Encoding::kFp32, false};
+  // A sum of ours that nobody else holds is added into in place.
+  BufferRef out = left.pooled ? left.payload.owner : right.pooled ? right.payload.owner : sums->Take();
+  AddNodes(left.Input(), right.Input(), count, out.As<float>());
+  const std::byte* data = out->data();
+  return {parent, samples, Slice{std::move(out), data, count * sizeof(float)}, Encoding::kFp32, true};
+}
+
+std::uint64_t StagedBlock::samples() const {
+  std::uint64_t samples = 0;
+  for (const Held& held : held_) samples += held.samples;
+  return samples;
+}
+
+std::vector<StagedInput> StagedBlock::Inputs() const {
+  std::vector<StagedInput> inputs;
+  inputs.reserve(held_.size());
+  for (const Held& held : held_) inputs.push_back(held.Input());
+  return inputs;
+}
+
+std::vector<Node> StagedBlock::nodes() const {
+  std::vector<Node> nodes;
+  nodes.reserve(held_.size());
+  for (const Held& held : held_) nodes.push_back(held.node);
+  return nodes;
+}
+
+void StagedBlock::ReleasePayloads() {
+  for (Held& held : held_) held.payload = {};
+}
+
+void StagedBlock::Clear() {
+  held_.clear();
+  seen_.clear();
+  complete_ = false;
+}
+
+std::uint64_t StagedBlock::payload_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Held& held : held_) bytes += held.payload.size;
+  return bytes;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,134 @@
+// HostileMessages: well-formed messages of every kind that no sound peer would send.
+//
+// Kind:   pure functions of a random stream.
+// Why:    purely random numbers are turned away at the first check. Tamed ones get further: each number is, now and
+//         then, one that plays a part in the job under attack, and lists have lengths that do.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "common/base/hash.h"
+#include "tests/common/wire/message_fields.h"
+
+namespace capstan::testing {
+
+// Numbers of the job under attack.
+struct Plausible {
+  std::uint64_t number = 1;  // of terms, generations, steps, versions, sessions
+  std::vector<std::uint64_t> incarnations;
+  std::vector<std::size_t> lengths;   // of lists
+  std::vector<std::size_t> payloads;  // bytes
+  JobId job;
+};
+
+// Random: RandomStream, or another source of numbers with Below, Next and Next64.
+template <class Random>
+class HostileMessagesFrom {
+ public:
+  HostileMessagesFrom(Random random, Plausible plausible)
+      : random_(std::move(random)), plausible_(std::move(plausible)) {}
+
+  Random& random() { return random_; }
+  bool Chance(std::uint64_t percent) { return random_.Below(100) < percent; }
+  template <class T>
+  const T& Pick(const std::vector<T>& from) {
+    return from[random_.Below(from.size())];
+  }
+
+  // Any kind, all fields random, then tamed to a random degree.
+  Message Make() {
+    Header header = RandomHeader(random_.Below(std::variant_size_v<MessageVariant>), random_);
+    static constexpr std::uint64_t kDegrees[] = {0, 50, 90, 100};
+    percent_ = kDegrees[random_.Below(4)];
+    std::visit([&](auto& body) { Tame(body); }, header.any());
+    return WithPayload(std::move(header));
+  }
+  // A sound message with one field of it replaced.
+  Message Spoil(Header header) {
+    std::visit(
+        [&](auto& body) {
+          auto fields = Fields(body);
+          constexpr std::size_t kCount = std::tuple_size_v<decltype(fields)>;
+          const std::size_t chosen = random_.Below(kCount);
+          percent_ = random_.Below(2) * 90;
+          [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+            ((kIndex == chosen ? Replace(std::get<kIndex>(fields)) : void()), ...);
+          }
+          (std::make_index_sequence<kCount>());
+        },
+        header.any());
+    return WithPayload(std::move(header));
+  }
+  // With any payload; it mostly matches the hash.
+  Message WithPayload(Header header) {
+    Message message{std::move(header), {}};
+    const std::size_t size = Chance(80) ? Pick(plausible_.payloads) : random_.Below(100);
+    if (size > 0) {
+      BufferRef buffer = pool_.Take();
+      for (std::size_t i = 0; i < size; ++i) buffer->data()[i] = static_cast<std::byte>(random_.Next());
+      const std::byte* data = buffer->data();
+      message.payload = {std::move(buffer), data, size};
+    }
+    const std::uint64_t hash = Hash64(message.payload.bytes());
+    message.header.template VisitAs<Push, Assign, Weights, Fetched>([&](auto& body) {
+      if (Chance(90)) body.payload_hash = hash;
+    });
+    return message;
+  }
+
+ private:
+  template <class T>
+  void Replace(T& field) {
+    Fill(field, random_);
+    Tame(field);
+  }
+  void Tame(Incarnation& number) {
+    if (Chance(percent_)) number = {Pick(plausible_.incarnations)};
+  }
+  template <class Tag>
+  void Tame(Number<Tag>& number) {
+    if (Chance(percent_)) number = {plausible_.number + random_.Below(3) - 1};
+  }
+  void Tame(JobId& job) {
+    if (Chance(percent_)) job = Chance(50) ? plausible_.job : JobId{};
+  }
+  void Tame(std::string&) {}
+  template <class T>
+  void Tame(std::vector<T>& list) {
+    if (Chance(percent_)) {
+      const std::size_t before = list.size();
+      list.resize(Pick(plausible_.lengths));
+      for (std::size_t i = before; i < list.size(); ++i) Fill(list[i], random_);
+    }
+    for (T& element : list) Tame(element);
+  }
+  template <class T>
+  void Tame(std::optional<T>& value) {
+    if (value) Tame(*value);
+  }
+  template <class T>
+  void Tame(T& value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (Chance(percent_)) value = static_cast<T>(random_.Below(7));
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (Chance(percent_)) value = static_cast<T>(random_.Below(5));
+    } else if constexpr (std::is_class_v<T>) {
+      std::apply([&](auto&... field) { (Tame(field), ...); }, Fields(value));
+    }
+  }
+
+  Random random_;
+  const Plausible plausible_;
+  std::uint64_t percent_ = 0;
+  BufferPool pool_{128};
+};
+
+class HostileMessages : public HostileMessagesFrom<RandomStream> {
+ public:
+  HostileMessages(std::uint64_t seed, Plausible plausible)
+      : HostileMessagesFrom(RandomStream(seed, 77), std::move(plausible)) {}
+};
+
+}  // namespace capstan::testing

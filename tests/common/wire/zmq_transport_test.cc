@@ -1,0 +1,538 @@
+// What strangers can do to a ZeroMQ transport: bytes and frames that none of ours would send.
+#include "common/wire/zmq_transport.h"
+#include "common/wire/messages/push.h"
+
+#include <arpa/inet.h>
+#include <malloc.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <filesystem>
+#include <set>
+
+#include "common/wire/header_seal.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/wire_codec.h"
+#include "tests/catch.h"
+#include "tests/common/wire/transport_tools.h"
+
+namespace capstan {
+namespace {
+
+using testing::MakePayload;
+using testing::Recorder;
+using testing::RunUntil;
+using Frames = std::vector<std::vector<std::byte>>;
+
+// A server, an honest client, and the means to tell that the server still serves.
+struct Server {
+  explicit Server(const TransportOptions& options = {})
+      : transport(CreateZmqTransport(options, &counters)),
+        client(CreateZmqTransport({})),
+        endpoint(*transport->Bind("tcp://127.0.0.1:0")),
+        to_server(*client->Connect(endpoint)) {}
+
+  void CheckServes() {
+    Recorder requests, answers;
+    REQUIRE(client->Send(to_server, {Committed{42, {}, {}, {}}, MakePayload(10000, 1)}).ok());
+    RunUntil({{transport.get(), &requests}},
+             [&] { return !requests.messages.empty() && requests.messages.back().message.header.Is<Committed>(); });
+    REQUIRE(transport->Send(requests.messages.back().from, {Ping{}, {}}).ok());
+    RunUntil({{client.get(), &answers}}, [&] { return !answers.messages.empty(); });
+  }
+  void PollUntil(const std::function<bool()>& done) { RunUntil({{transport.get(), &received}}, done); }
+
+  TransportCounters counters;
+  std::unique_ptr<Transport> transport, client;
+  std::string endpoint;
+  PeerId to_server;
+  Recorder received;
+};
+
+// A ZeroMQ socket that says what it likes.
+class Stranger {
+ public:
+  Stranger(void* context, const std::string& endpoint, const std::string& routing_id = "")
+      : socket_(zmq_socket(context, ZMQ_DEALER)) {
+    const int linger = 0;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
+    if (!routing_id.empty()) zmq_setsockopt(socket_, ZMQ_ROUTING_ID, routing_id.data(), routing_id.size());
+    REQUIRE(zmq_connect(socket_, endpoint.c_str()) == 0);
+  }
+  ~Stranger() { zmq_close(socket_); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  void Send(const Frames& frames) {
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const int flags = i + 1 < frames.size() ? ZMQ_SNDMORE : 0;
+      REQUIRE(zmq_send(socket_, frames[i].data(), frames[i].size(), flags) >= 0);
+    }
+  }
+  // A message's first frame, or nothing when none is there yet.
+  std::vector<std::byte> TryReceive() {
+    std::vector<std::byte> frame(1 << 16);
+    const int size = zmq_recv(socket_, frame.data(), frame.size(), ZMQ_DONTWAIT);
+    frame.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+    return frame;
+  }
+
+ private:
+  void* socket_;
+};
+
+struct ZmqContext {
+  ~ZmqContext() { zmq_ctx_term(context); }
+  void* context = zmq_ctx_new();
+};
+
+std::vector<std::byte> Sealed(const Header& header, std::size_t payload_bytes = 0) {
+  std::vector<std::byte> bytes;
+  REQUIRE(EncodeHeader(header, &bytes).ok());
+  SealHeader(payload_bytes, &bytes);
+  return bytes;
+}
+
+std::vector<std::byte> Noise(std::size_t size, RandomStream& random) {
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next());
+  return bytes;
+}
+
+int PortOf(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
+
+// A connected TCP socket of this process.
+struct Connection {
+  int descriptor = 0, own_port = 0, other_port = 0;
+};
+
+// Those that touch the port of `endpoint`.
+std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
+  const int port = PortOf(endpoint);
+  std::vector<Connection> found;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    sockaddr_in own{}, other{};
+    socklen_t own_size = sizeof own, other_size = sizeof other;
+    if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) continue;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &other_size) != 0) continue;
+    const Connection connection{descriptor, ntohs(own.sin_port), ntohs(other.sin_port)};
+    const bool touches = connection.own_port == port || connection.other_port == port;
+    if (own.sin_family == AF_INET && touches) found.push_back(connection);
+  }
+  return found;
+}
+
+std::vector<std::string> CongestionControls(const std::string& endpoint) {
+  std::vector<std::string> names;
+  for (const Connection& connection : ConnectionsOf(endpoint)) {
+    std::array<char, 16> name{};
+    socklen_t size = name.size();
+    if (getsockopt(connection.descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0) {
+      names.emplace_back(name.data());
+    }
+  }
+  return names;
+}
+
+// From which ports this process calls `endpoint`.
+std::set<int> CallersOf(const std::string& endpoint) {
+  std::set<int> ports;
+  for (const Connection& connection : ConnectionsOf(endpoint)) {
+    if (connection.other_port == PortOf(endpoint)) ports.insert(connection.own_port);
+  }
+  return ports;
+}
+
+TEST_CASE("both ends of a connection within one machine are taken out of pacing", "[zmq]") {
+  Server server;
+  server.CheckServes();
+  Recorder received;
+  RunUntil({{server.transport.get(), &received}, {server.client.get(), &received}}, [&] {
+    return CongestionControls(server.endpoint) == std::vector<std::string>{"reno", "reno"};
+  });
+}
+
+TEST_CASE("a transport calls hundreds of peers, and each answers", "[common][transport]") {
+  constexpr std::size_t kPeers = 400;  // above libzmq's own limit of sockets in a context
+  Server server;
+  const auto client = CreateZmqTransport({});
+  std::vector<PeerId> peers;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    const Result<PeerId> peer = client->Connect(server.endpoint);
+    INFO(i << ": " << peer.status().message());
+    REQUIRE(peer.ok());
+    peers.push_back(*peer);
+  }
+  Recorder requests, answers;
+  for (const PeerId peer : peers) REQUIRE(client->Send(peer, {Committed{42, {}, {}, {}}, {}}).ok());
+  RunUntil({{server.transport.get(), &requests}}, [&] { return requests.messages.size() == kPeers; });
+  for (const auto& request : requests.messages) REQUIRE(server.transport->Send(request.from, {Ping{}, {}}).ok());
+  RunUntil({{client.get(), &answers}}, [&] { return answers.messages.size() == kPeers; });
+  std::set<std::uint64_t> answered;
+  for (const auto& answer : answers.messages) answered.insert(answer.from.value);
+  CHECK(answered.size() == kPeers);
+}
+
+TEST_CASE("a transport calls as many peers as a job has shards at most", "[common][transport]") {
+  constexpr rlim_t kShards = 4096, kDescriptors = 4 * kShards + 1000;
+  rlimit files{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlimit before = files;
+  files.rlim_cur = files.rlim_max;
+  if (files.rlim_max < kDescriptors || setrlimit(RLIMIT_NOFILE, &files) != 0) {
+    WARN("this machine allows " << files.rlim_max << " open files, and 4,096 connections need " << kDescriptors);
+    return;
+  }
+  {
+    const auto client = CreateZmqTransport({});
+    Result<PeerId> peer = client->Connect("ipc://nobody-is-here");
+    for (rlim_t i = 1; i < kShards && peer.ok(); ++i) peer = client->Connect("ipc://nobody-is-here");
+    INFO(peer.status().message());
+    CHECK(peer.ok());
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
+  Server server;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(server.endpoint)));
+  for (int i = 0; i < 1500; ++i) {
+    const int passing = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(connect(passing, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    close(passing);
+  }
+  server.CheckServes();
+}
+
+TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody", "[common][transport][hostile]") {
+  Server server;
+  ZmqContext zmq;
+  Stranger stranger(zmq.context, server.endpoint);
+  RandomStream random(30);
+  const std::vector<std::byte> good = Sealed(Ping{});
+  std::vector<std::byte> other = Sealed(Ping{Term{1}, {}});
+  other[32] ^= std::byte{2};  // of its term: still a header
+  std::vector<std::byte> other_opened(other.begin(), other.end() - 8);
+  REQUIRE(DecodeHeader(other_opened)->Get<Ping>().term != Term{1});
+  const std::vector<Frames> bad = {
+      {{}},
+      {Noise(3, random)},
+      {Noise(64, random)},
+      {Noise(100000, random)},
+      {{}, good},
+      {Noise(64, random), Noise(20000, random)},
+      {good, Noise(5, random), Noise(5, random)},
+      {good, {}, {}, {}, {}},
+      {other},
+      {good, Noise(20000, random)},  // it was sent without a payload
+  };
+  for (const Frames& frames : bad) stranger.Send(frames);
+  server.PollUntil([&] { return server.counters.decode_errors == bad.size(); });
+  CHECK(server.received.messages.empty());
+  CHECK(server.counters.extra_frames == 1 + 3);
+  server.CheckServes();
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    std::vector<std::byte> answer;
+    testing::Until([&] { return !(answer = stranger.TryReceive()).empty(); });
+    const Result<std::span<const std::byte>> header = OpenHeader(answer, 0);
+    REQUIRE(header.ok());
+    const Result<Header> decoded = DecodeHeader(*header);
+    REQUIRE(decoded.ok());
+    CHECK(decoded->Get<Error>().code == Code::kCorrupt);
+  }
+}
+
+TEST_CASE("a flood of noise is not answered with a flood", "[common][transport][hostile]") {
+  Server server;
+  ZmqContext zmq;
+  Stranger stranger(zmq.context, server.endpoint);
+  RandomStream random(31);
+  constexpr std::uint64_t kFlood = 900;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < kFlood; ++i) stranger.Send({Noise(random.Below(40), random)});
+  server.PollUntil([&] { return server.counters.decode_errors == kFlood; });
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
+  CHECK(server.counters.messages_out <= static_cast<std::uint64_t>(kErrorRepliesPerSecond * (seconds + 1)));
+  CHECK(server.counters.messages_out >= kErrorRepliesPerSecond);
+  server.CheckServes();
+}
+
+TEST_CASE("noise from a server is counted and not answered", "[common][transport][hostile]") {
+  ZmqContext zmq;
+  void* router = zmq_socket(zmq.context, ZMQ_ROUTER);
+  REQUIRE(zmq_bind(router, "tcp://127.0.0.1:*") == 0);
+  char endpoint[64];
+  std::size_t size = sizeof endpoint;
+  zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size);
+
+  TransportCounters counters;
+  const std::unique_ptr<Transport> client = CreateZmqTransport({}, &counters);
+  const PeerId to_server = *client->Connect(endpoint);
+  REQUIRE(client->Send(to_server, {Ping{}, {}}).ok());
+  char id[256], header[1024];
+  const int id_size = zmq_recv(router, id, sizeof id, 0);
+  REQUIRE(id_size == 8);
+  REQUIRE(zmq_recv(router, header, sizeof header, 0) > 0);
+  zmq_send(router, id, 8, ZMQ_SNDMORE);
+  zmq_send(router, "noise", 5, 0);
+  Recorder received;
+  RunUntil({{client.get(), &received}}, [&] { return counters.decode_errors == 1; });
+  CHECK(received.messages.empty());
+  CHECK(counters.messages_out == 1);
+  zmq_close(router);
+}
+
+TEST_CASE("a routing id that none of ours would choose is refused", "[common][transport][hostile]") {
+  Server server;
+  ZmqContext zmq;
+  std::uint64_t refused = 0;
+  for (const std::string& id : {std::string("worker-1"), std::string("w"), std::string(255, 'w')}) {
+    Stranger stranger(zmq.context, server.endpoint, id);
+    stranger.Send({Sealed(Ping{})});
+    ++refused;
+    server.PollUntil([&] { return server.counters.foreign_peers == refused; });
+  }
+  CHECK(server.received.messages.empty());
+  server.CheckServes();
+}
+
+TEST_CASE("a frame above the limit costs its sender the connection and nobody else anything",
+          "[common][transport][hostile]") {
+  TransportOptions options;
+  options.frame_bytes_max = 1 << 20;
+  Server server(options);
+  ZmqContext zmq;
+  Stranger stranger(zmq.context, server.endpoint);
+  RandomStream random(32);
+  stranger.Send({Sealed(Ping{}, (1 << 20) + 1), Noise((1 << 20) + 1, random)});
+  server.CheckServes();
+  server.PollUntil([&] {  // what was under way is lost with the connection; the next one is as good as any
+    stranger.Send({Sealed(Shutdown{}), {}});
+    return !server.received.messages.empty();
+  });
+  for (const testing::Received& received : server.received.messages) {
+    CHECK(received.message.header.Is<Shutdown>());
+  }
+}
+
+int ConnectRaw(const std::string& endpoint) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(endpoint)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  REQUIRE(fd >= 0);
+  REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+void Append(std::vector<std::byte>& bytes, const std::vector<std::byte>& more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+// A listening socket of a free port of this machine, which speaks no protocol yet.
+struct Listener {
+  Listener() {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(listen(fd, 8) == 0);
+    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    endpoint = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  ~Listener() { close(fd); }
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  std::string endpoint;
+};
+
+TEST_CASE("a connection that ended over another protocol is made again", "[common][transport][hostile]") {
+  const std::unique_ptr<Transport> client = CreateZmqTransport({});
+  auto listener = std::make_unique<Listener>();
+  const std::string endpoint = listener->endpoint;
+  const PeerId peer = *client->Connect(endpoint);
+  const int stranger = accept(listener->fd, nullptr, nullptr);
+  REQUIRE(stranger >= 0);
+  REQUIRE(write(stranger, "HTTP/1.1 400 Bad Request, and more than a greeting would have had, in any version", 80) ==
+          80);
+  char said[256];
+  while (read(stranger, said, sizeof said) > 0) {  // until the client hangs up
+  }
+  close(stranger);
+  listener.reset();
+
+  const std::unique_ptr<Transport> server = CreateZmqTransport({});
+  REQUIRE(server->Bind(endpoint).ok());
+  Recorder received, answers;
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
+    (void)client->Send(peer, {Ping{}, {}}).ok();
+    return !received.messages.empty();
+  });
+}
+
+TEST_CASE("who calls and is not answered connects anew, under its own name", "[common][transport]") {
+  const std::unique_ptr<Transport> server = CreateZmqTransport({});
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:0");
+  TransportOptions impatient;
+  impatient.heartbeat = std::chrono::milliseconds(20);
+  const std::unique_ptr<Transport> client = CreateZmqTransport(impatient);
+  const PeerId peer = *client->Connect(endpoint);
+  Recorder received, answers;
+  REQUIRE(client->Send(peer, {Ping{}, {}}).ok());
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
+  const std::set<int> first = CallersOf(endpoint);
+  REQUIRE(first.size() == 1);
+  // The server says nothing, but its libzmq answers every heartbeat, as its queue has room: ZeroMQ sees nothing amiss.
+  RunUntil({{client.get(), &answers}}, [&] { return CallersOf(endpoint) != first; });
+  RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
+    (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
+    return !answers.messages.empty();
+  });
+}
+
+// What a ZeroMQ peer of some version would say first, as far as `depth` goes, and noise after it.
+std::vector<std::byte> Opening(RandomStream& random) {
+  std::vector<std::byte> bytes;
+  const std::uint64_t depth = random.Below(5);
+  if (depth >= 1) {  // signature, version, mechanism
+    bytes = std::vector<std::byte>(10);
+    bytes[0] = std::byte{0xFF};
+    bytes[9] = std::byte{0x7F};
+    bytes.push_back(static_cast<std::byte>(random.Below(5)));
+  }
+  if (depth >= 2) {
+    std::vector<std::byte> rest(53);
+    std::memcpy(rest.data() + 1, "NULL", 4);
+    bytes[10] = std::byte{3};
+    rest[0] = static_cast<std::byte>(random.Below(2));
+    Append(bytes, rest);
+  }
+  if (depth >= 3) {
+    constexpr std::string_view ready(
+        "\x04\x1C\x05READY\x0BSocket-Type\0\0\0\x06"
+        "DEALER",
+        30);
+    const auto* first = reinterpret_cast<const std::byte*>(ready.data());
+    bytes.insert(bytes.end(), first, first + ready.size());
+  }
+  for (std::uint64_t frames = depth >= 4 ? random.Below(20) : 0; frames > 0; --frames) {
+    const std::vector<std::byte> body = Noise(random.Below(40), random);
+    bytes.push_back(static_cast<std::byte>(random.Below(6)));  // more, large, command
+    bytes.push_back(static_cast<std::byte>(body.size()));
+    if (random.Below(3) == 0) {
+      for (std::string_view name : {"\x04PING", "\x04PONG", "\x09SUBSCRIBE"}) {
+        if (random.Below(2) != 0 || name.size() > body.size()) continue;
+        bytes.back() = static_cast<std::byte>(body.size() + name.size());
+        const auto* first = reinterpret_cast<const std::byte*>(name.data());
+        bytes.insert(bytes.end(), first, first + name.size());
+        break;
+      }
+    }
+    Append(bytes, body);
+  }
+  Append(bytes, Noise(random.Below(200), random));
+  return bytes;
+}
+
+TEST_CASE("raw bytes on the port disturb nobody, also while it is being closed", "[common][transport][hostile]") {
+  RandomStream random(33);
+  for (int round = 0; round < 5; ++round) {
+    Server server;
+    std::vector<int> open;
+    for (int i = 0; i < 60; ++i) {
+      const int fd = ConnectRaw(server.endpoint);
+      const std::vector<std::byte> bytes = Opening(random);
+      (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (i % 2 == 0) {
+        open.push_back(fd);  // and then silence
+      } else {
+        close(fd);
+      }
+      if (i % 20 == 0) server.CheckServes();
+    }
+    CHECK(server.received.messages.empty());
+    server.transport.reset();
+    for (int fd : open) close(fd);
+  }
+}
+
+std::size_t OpenFiles() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing behind",
+          "[common][transport][hostile]") {
+  Server server;
+  server.CheckServes();
+  ZmqContext zmq;
+  std::size_t met = 0, files = 0, heap = 0;
+  const auto meet_hundred = [&] {
+    std::vector<std::unique_ptr<Stranger>> strangers;
+    for (int i = 0; i < 100; ++i) {
+      strangers.push_back(std::make_unique<Stranger>(zmq.context, server.endpoint));
+      strangers.back()->Send({Sealed(Ping{})});
+    }
+    met += strangers.size();
+    server.PollUntil([&] { return server.received.messages.size() == strangers.size(); });
+    const PeerId last = server.received.messages.back().from;
+    server.received.messages.clear();
+    strangers.clear();
+    server.PollUntil([&] { return server.transport->Send(last, {Ping{}, {}}).code() == Code::kUnreachable; });
+    server.PollUntil([&] { return files == 0 || OpenFiles() <= files; });
+  };
+  meet_hundred();
+  testing::Until([&] {  // the sockets are closed in the background
+    server.transport->Poll(std::chrono::milliseconds(1), server.received.Callback());
+    const std::size_t before = std::exchange(files, OpenFiles());
+    return before == files;
+  });
+  heap = mallinfo2().uordblks;
+  while (met < 1000) meet_hundred();
+  CHECK(server.counters.messages_in == 1 + met);
+  // A hundred bytes per peer; always so under a sanitizer's allocator. libzmq clears up in the background.
+  server.PollUntil([&] { return mallinfo2().uordblks < heap + 900 * 100; });
+  server.CheckServes();
+}
+
+TEST_CASE("an occupied port is named, with what to do about it", "[common][transport]") {
+  Server server;
+  const std::unique_ptr<Transport> second = CreateZmqTransport({});
+  const Result<std::string> bound = second->Bind(server.endpoint);
+  CHECK(bound.status().message() ==
+        "cannot listen on " + server.endpoint +
+            ": address already in use; stop the process that holds it or choose another port");
+}
+
+TEST_CASE("counters add up", "[common][transport]") {
+  TransportCounters at_client, at_server;
+  TransportOptions options;
+  const std::unique_ptr<Transport> server = CreateZmqTransport(options, &at_server);
+  const std::unique_ptr<Transport> client = CreateZmqTransport(options, &at_client);
+  const PeerId to_server = *client->Connect(*server->Bind("tcp://127.0.0.1:0"));
+  for (std::size_t i = 0; i < 10; ++i) REQUIRE(client->Send(to_server, {Push{}, MakePayload(1000 * i, 1)}).ok());
+  Recorder received;
+  RunUntil({{server.get(), &received}}, [&] { return received.messages.size() == 10; });
+  CHECK(at_client.messages_out == 10);
+  CHECK(at_server.messages_in == 10);
+  CHECK(at_client.payload_bytes_out == 45000);
+  CHECK(at_server.payload_bytes_in == 45000);
+  CHECK(at_client.header_bytes_out == at_server.header_bytes_in);
+  CHECK(at_client.header_bytes_out > 0);
+  CHECK(server->Send({~std::uint64_t{0}}, {Ping{}, {}}).code() == Code::kUnreachable);
+  CHECK(at_server.sends_unreachable == 1);
+}
+
+}  // namespace
+}  // namespace capstan

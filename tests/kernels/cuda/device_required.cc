@@ -1,0 +1,29 @@
+// Before the first test: where there is no CUDA device, the program says so and exits with 77, which is a loud skip. The
+// thread that runs the tests has the floating-point control of the product's threads.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/base/float_control.h"
+#include "tests/catch.h"
+
+namespace {
+
+class DeviceRequired : public Catch::EventListenerBase {
+ public:
+  using Catch::EventListenerBase::EventListenerBase;
+  void testRunStarting(const Catch::TestRunInfo&) override {
+    int devices = 0;
+    if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
+      std::fprintf(stderr, "SKIPPED: no CUDA device (%s)\n", cudaGetErrorString(status));
+      std::exit(77);
+    }
+  }
+
+ private:
+  const capstan::FloatControl control_;
+};
+CATCH_REGISTER_LISTENER(DeviceRequired)
+
+}  // namespace

@@ -1,0 +1,174 @@
+// CoordinatorBench: one coordinator with its log, and a hand that plays shards and workers.
+//
+// Kind:   a value of one test.
+// Why:    a shard is here what its Hello says: a test sets the state it wants a coordinator to find.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/config/job_config.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/membership.h"
+#include "server/coordinator/coordinator.h"
+
+namespace capstan {
+struct Prepared;
+struct SnapshotDone;
+struct View;
+}  // namespace capstan
+
+namespace capstan::server {
+
+inline bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+
+class CoordinatorBench {
+ public:
+  struct FakeShard {
+    PeerId peer;
+    Hello hello;
+  };
+
+  // Two tensors, each a block and a segment; with two shards, one each.
+  static constexpr std::uint32_t kBlockElements = 4;
+  static constexpr PeerId kStranger{9};
+
+  explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
+
+  // A coordinator's life begins; the one before, if any, is dead.
+  void Live() {
+    Forget();
+    for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
+    CoordinatorOptions options;
+    options.config = config;
+    options.job_file = PrintJobConfig(config);
+    options.job = JobId{1, 2};
+    options.block_elements = kBlockElements;
+    options.accept_rollback = options.accept_loss = accept_rollback;
+    coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
+  }
+  void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
+  void Tick(Instant later = {}) {
+    now += later;
+    coordinator->Tick(now, &out_);
+  }
+  void Conclude() { coordinator->Conclude(&out_); }
+  // Time passes as a loop lets it pass; these workers keep their leases.
+  void Pass(Instant time, const std::vector<Join>& alive = {}) {
+    constexpr Instant kEvery = std::chrono::milliseconds(500);
+    for (Instant passed{}; passed < time; passed += kEvery) {
+      for (const Join& join : alive) Send(PeerOf(join), MakeBeat(join));
+      Tick(kEvery);
+    }
+  }
+  template <class T>
+  std::vector<T> Take(PeerId to) {
+    std::vector<T> taken;
+    std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
+      const T* body = envelope.message.header.As<T>();
+      if (envelope.to != to || body == nullptr) return false;
+      taken.push_back(*body);
+      return true;
+    });
+    return taken;
+  }
+  template <class T>
+  std::vector<T> TakeFromShard(ShardIndex shard) {
+    return Take<T>(shards[shard].peer);
+  }
+  template <class T>
+  std::size_t Count() const {
+    std::size_t count = 0;
+    for (const Envelope& envelope : out_.envelopes) count += envelope.message.header.Is<T>() ? 1 : 0;
+    return count;
+  }
+  void Forget() { out_ = {}; }
+  const Outbox& out() const { return out_; }
+  std::string Notices() const {
+    std::string all;
+    for (const Notice& notice : out_.notices) all += notice.text + "\n";
+    return all;
+  }
+
+  // ---- workers
+  static std::vector<TensorSpec> Tensors() {
+    return {{"a", {4}, {InitKind::kZeros, 0.0F}, true}, {"b", {2, 2}, {InitKind::kZeros, 0.0F}, true}};
+  }
+  // A worker and one life of it; its peer follows from both.
+  Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
+    return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}, {}};
+  }
+  static PeerId PeerOf(const Join& join) {
+    return PeerId{1000 + static_cast<std::uint64_t>(join.worker.back()) * 100 + join.nonce};
+  }
+  Join Joins(const std::string& name, std::uint64_t nonce = 1) {
+    Join join = MakeJoin(name, nonce);
+    Send(PeerOf(join), join);
+    return join;
+  }
+  // The newest view sent to a worker; nothing: none since the last one was taken.
+  View ViewOf(const Join& join);
+  Beat MakeBeat(const Join& join);
+  Leave MakeLeave(const Join& join);
+
+  // ---- shards
+  void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
+  // Every shard hears the new term and says so.
+  void ShardsEchoTerm() {
+    for (ShardIndex i = 0; i < shards.size(); ++i) {
+      shards[i].hello.term = coordinator->term();
+      SayHello(i);
+    }
+  }
+  void AnswerReset(ShardIndex shard);
+  // A job that runs, with workers "w0", "w1", ...
+  void Run();
+  Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const;
+  void Prepares(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) {
+    shards[shard].hello.prepared = MakePrepared(shard, step, square, attempt);
+    Send(shards[shard].peer, *shards[shard].hello.prepared);
+  }
+  void Commits(ShardIndex shard, const Commit& commit);
+  // A whole step, on all shards.
+  void DoStep(std::uint64_t step);
+  // A new process takes a shard's place, with these parts in its directory.
+  void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
+    Hello& hello = shards[shard].hello;
+    hello.incarnation = Incarnation{hello.incarnation.value + 10};
+    hello.serving = false;
+    hello.version = {};
+    hello.last_commit.reset();
+    hello.prepared.reset();
+    hello.parts = std::move(parts);
+    hello.term = coordinator->term();
+    SayHello(shard);
+  }
+  SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const;
+  static std::uint64_t DigestOf(SnapshotId id, ShardIndex part) {
+    return id.generation.value * 10000 + id.version.value * 100 + part;
+  }
+  static SnapshotPart PartOf(SnapshotId id, ShardIndex part) { return {id, part, DigestOf(id, part)}; }
+  void Keeps(ShardIndex shard, std::uint64_t version);
+  template <class T>
+  std::vector<T> Logged() const {
+    std::vector<T> records;
+    for (const LogRecord& record : log.records()) {
+      if (const T* body = std::get_if<T>(&record)) records.push_back(*body);
+    }
+    return records;
+  }
+
+  EditableJobConfig config;
+  MemoryCoordinatorLog log;
+  const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
+  bool accept_rollback = false;  // of the next life
+  std::unique_ptr<Coordinator> coordinator;
+  std::vector<FakeShard> shards;
+  Instant now = std::chrono::seconds(1000);
+
+ private:
+  std::map<PeerId, SessionId> sessions_;
+  Outbox out_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,96 @@
+#include "server/coordinator/membership.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/random.h"
+#include "server/coordinator/slot_assignment.h"
+#include "tests/catch.h"
+
+namespace capstan::server {
+namespace {
+
+using Slots = std::vector<SlotIndex>;
+
+TEST_CASE("slots are dealt fairly, each once, earlier workers first", "[server][slots]") {
+  CHECK(AssignSlots({{}, {}}, 5) == std::vector<Slots>{{0, 1, 2}, {3, 4}});
+  CHECK(AssignSlots({{}, {}, {}}, 2) == std::vector<Slots>{{0}, {1}, {}});
+  CHECK(AssignSlots({}, 5).empty());
+  CHECK(AssignSlots({{}}, 3) == std::vector<Slots>{{0, 1, 2}});
+}
+
+TEST_CASE("a worker keeps what it has as far as its share goes", "[server][slots]") {
+  CHECK(AssignSlots({{3, 4}, {0, 1, 2}}, 5) == std::vector<Slots>{{2, 3, 4}, {0, 1}});
+  CHECK(AssignSlots({{0, 1, 2, 3}, {}}, 4) == std::vector<Slots>{{0, 1}, {2, 3}});
+  CHECK(AssignSlots({{1, 1, 9}, {1}}, 2) == std::vector<Slots>{{1}, {0}});  // what cannot be is not kept
+}
+
+TEST_CASE("any deal is complete, disjoint, fair and sorted, and moves no more than it must", "[server][slots]") {
+  RandomStream random(8);
+  std::vector<Slots> held;
+  for (int round = 0; round < 2000; ++round) {
+    const auto slot_count = static_cast<SlotIndex>(1 + random.Below(12));
+    if (random.Below(3) == 0) held.clear();
+    held.resize(1 + random.Below(6));
+    const std::vector<Slots> before = held;
+    held = AssignSlots(held, slot_count);
+    REQUIRE(held.size() == before.size());
+    std::set<SlotIndex> seen;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      REQUIRE(std::is_sorted(held[i].begin(), held[i].end()));
+      REQUIRE(held[i].size() == slot_count / held.size() + (i < slot_count % held.size() ? 1 : 0));
+      for (SlotIndex slot : held[i]) REQUIRE(seen.insert(slot).second);
+      std::size_t had = 0, kept = 0;
+      for (SlotIndex slot : before[i]) had += slot < slot_count ? 1 : 0;
+      for (SlotIndex slot : held[i]) kept += std::count(before[i].begin(), before[i].end(), slot) != 0 ? 1 : 0;
+      REQUIRE(kept == std::min(had, held[i].size()));
+    }
+    REQUIRE(seen.size() == slot_count);
+    REQUIRE(*seen.rbegin() == slot_count - 1);
+  }
+}
+
+Worker Named(const std::string& name, std::uint64_t session, Instant heard = {}) {
+  Worker worker;
+  worker.name = name;
+  worker.session = SessionId{session};
+  worker.last_heard = heard;
+  return worker;
+}
+
+TEST_CASE("members are found by name and session, and silence ends a lease", "[server][membership]") {
+  using std::chrono::seconds;
+  Membership members;
+  members.Add(Named("a", 1, seconds(0)));
+  members.Add(Named("b", 2, seconds(5)));
+  REQUIRE(members.Find("b") != nullptr);
+  CHECK(members.Find("b")->session == SessionId{2});
+  CHECK(members.Find("c") == nullptr);
+  CHECK(members.Find(SessionId{1})->name == "a");
+  CHECK(members.Find(SessionId{3}) == nullptr);
+  CHECK(members.RemoveSilent(seconds(10) - Instant(1), seconds(10)).empty());
+  const std::vector<Worker> lost = members.RemoveSilent(seconds(10), seconds(10));
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].name == "a");
+  CHECK(members.size() == 1);
+  members.RenewAll(seconds(14));
+  CHECK(members.RemoveSilent(seconds(20), seconds(10)).empty());
+  members.Remove(SessionId{2});
+  CHECK(members.size() == 0);
+}
+
+TEST_CASE("a deal counts the slots that moved", "[server][membership]") {
+  Membership members;
+  members.Add(Named("a", 1));
+  CHECK(members.Assign(4) == 4);
+  CHECK(members.Assign(4) == 0);
+  members.Add(Named("b", 2));
+  CHECK(members.Assign(4) == 2);
+  CHECK(members.Find(SessionId{1})->slots == Slots{0, 1});
+  members.Remove(SessionId{1});
+  CHECK(members.Assign(4) == 2);
+  CHECK(members.Find(SessionId{2})->slots == Slots{0, 1, 2, 3});
+}
+
+}  // namespace
+}  // namespace capstan::server

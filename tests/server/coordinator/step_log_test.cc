@@ -1,0 +1,131 @@
+#include "server/coordinator/step_log.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+namespace capstan::server {
+namespace {
+
+TEST_CASE("a step's line holds every field, and numbers that read back as they were", "[server][step_log]") {
+  StepRecord record;
+  record.generation = Generation{2};
+  record.step = Step{7};
+  record.loss = 0.1;
+  record.learning_rate = 1e-3;
+  record.gradient_norm = 2.5;
+  record.samples = 32;
+  record.seconds = 0.25;
+  CHECK(StepLine(record) ==
+        R"({"step": 7, "loss": 0.1, "lr": 0.001, "grad_norm": 2.5, "samples": 32, "seconds": 0.25, "action": "apply", )"
+        R"("generation": 2})");
+}
+
+TEST_CASE("validation is there when it was measured, and a skipped step says so", "[server][step_log]") {
+  StepRecord record;
+  record.action = StepAction::kSkip;
+  record.validation_loss = 1.5;
+  record.validation_accuracy = 0.75;
+  const std::string line = StepLine(record);
+  CHECK(line.find(R"("action": "skip")") != std::string::npos);
+  CHECK(line.find(R"("validation_loss": 1.5, "validation_accuracy": 0.75)") != std::string::npos);
+}
+
+TEST_CASE("a line has the metrics there were, sorted, and null for one of no weight", "[server][step_log]") {
+  StepRecord record;
+  CHECK(StepLine(record).find("metrics") == std::string::npos);
+  record.metrics = {{"top5", 0.99}, {"accuracy", 0.93}, {"none", std::nan("")}};
+  CHECK(StepLine(record).find(R"("generation": 0, "metrics": {"accuracy": 0.93, "none": null, "top5": 0.99}})") !=
+        std::string::npos);
+}
+
+TEST_CASE("what is no finite number is null, as JSON has no word for it", "[server][step_log]") {
+  CHECK(JsonNumber(std::nan("")) == "null");
+  CHECK(JsonNumber(-std::numeric_limits<double>::infinity()) == "null");
+  CHECK(JsonNumber(-0.0) == "-0");
+  CHECK(JsonNumber(1e300) == "1e+300");
+}
+
+struct LogFile {
+  std::string Content() const {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void Write(const std::string& text) const { folder.Write("metrics.jsonl", text); }
+  testing::TempFolder folder;
+  std::string path = folder.path("metrics.jsonl");
+};
+
+std::vector<StepRecord> Steps(std::uint64_t first, std::uint64_t count) {
+  std::vector<StepRecord> records(count);
+  for (std::uint64_t i = 0; i < count; ++i) records[i].step = Step{first + i};
+  return records;
+}
+
+std::string Lines(const std::vector<StepRecord>& records) {
+  std::string lines;
+  for (const StepRecord& record : records) lines += StepLine(record) + "\n";
+  return lines;
+}
+
+// The disk is full for this process's files from here on.
+class FullDisk {
+ public:
+  explicit FullDisk(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  sighandler_t handler_;
+  rlimit before_{};
+};
+
+TEST_CASE("a disk that is full leaves whole lines alone, and the log goes on behind them", "[server][step_log]") {
+  const LogFile file;
+  Result<StepLog> log = StepLog::Open(file.path);
+  REQUIRE(log.ok());
+  REQUIRE(log->Append(Steps(0, 2)).ok());
+  const std::size_t line = StepLine(StepRecord{}).size() + 1;
+  Status status;
+  {
+    const FullDisk full(line * 4 + line / 2);  // half of the fifth fits
+    status = log->Append(Steps(2, 4));
+  }
+  CHECK(status.code() == Code::kUnreachable);
+  CHECK(file.Content() == Lines(Steps(0, 4)));
+  CHECK(log->Append(Steps(4, 1)).ok());
+  CHECK(file.Content() == Lines(Steps(0, 5)));
+}
+
+TEST_CASE("a log that is opened again goes on behind its last whole line", "[server][step_log]") {
+  const LogFile file;
+  const std::string long_half = "{\"step\": " + std::string(100'000, '1');
+  for (const std::string& torn : {std::string(), std::string("{\"step\": 2, \"lo"), long_half}) {
+    file.Write(Lines(Steps(0, 2)) + torn);
+    Result<StepLog> log = StepLog::Open(file.path);
+    REQUIRE(log.ok());
+    CHECK(log->Append(Steps(2, 1)).ok());
+    CHECK(file.Content() == Lines(Steps(0, 3)));
+  }
+  file.Write(long_half);  // never a whole line
+  Result<StepLog> log = StepLog::Open(file.path);
+  REQUIRE(log.ok());
+  CHECK(file.Content().empty());
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,296 @@
+// ShardBench: one shard, and a hand that plays the coordinator and the workers.
+//
+// Kind:   a value of one test.
+// Why:    weights start at zero and the optimizer is plain descent with rate 1, so that after a step each weight is
+//         minus the mean gradient, and a test can say what it must be.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "common/base/hash.h"
+#include "common/config/job/mode.h"
+#include "common/config/job/optimizer_kind.h"
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/staged.h"
+#include "server/shard/shard.h"
+#include "server/storage/memory_push_log.h"
+#include "server/storage/memory_snapshot_store.h"
+
+namespace capstan {
+struct Commit;
+}  // namespace capstan
+
+namespace capstan::server {
+
+struct ShardBenchOptions {
+  Mode mode = Mode::kSync;
+  ShardIndex shard = 0;
+  std::uint32_t shard_count = 1;
+  SlotIndex slots = 3;
+  std::uint32_t window_blocks = 16;
+  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block,
+  std::uint32_t block_elements = 4;               // while small ones do not share one
+  std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  Encoding encoding = Encoding::kFp32;
+  std::vector<std::size_t> statistics = {};    // tensors that are
+  const MemorySnapshotStore* found = nullptr;  // what is in its directory
+  Acknowledge acknowledge = Acknowledge::kReceived;
+  MemoryPushLog* log = nullptr;  // that outlives it; null: one of its own
+  std::size_t log_records_max = 100;
+};
+
+class ShardBench {
+ public:
+  static constexpr PeerId kCoordinator{1}, kWorker{2}, kOther{3};
+
+  explicit ShardBench(ShardBenchOptions options = {}) : options_(std::move(options)) {
+    ShardOptions core;
+    core.shard = options_.shard;
+    core.shard_count = options_.shard_count;
+    core.incarnation = Incarnation{7};
+    core.endpoint = "here";
+    core.metrics = "here:9100";
+    core.coordinator = kCoordinator;
+    core.mode = options_.mode;
+    core.acknowledge = options_.acknowledge;
+    core.log_records_max = options_.log_records_max;
+    core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
+    core.encoding = options_.encoding;
+    core.window_blocks = options_.window_blocks;
+    core.block_elements = options_.block_elements;
+    core.config_hash = 11;
+    core.connect = [](const std::string& endpoint) {
+      return endpoint.empty() ? PeerId{}
+                              : PeerOf(static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16
+    };
+    if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
+    core.parts = disk.List();
+    shard = std::make_unique<Shard>(std::move(core), metrics);
+  }
+
+  // Shard i is at the endpoint "shard-i".
+  static PeerId PeerOf(ShardIndex shard) { return {10 + shard}; }
+  static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
+
+  // ---- messages in; what the shard answers, acknowledgements too, is gathered
+  void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
+  void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
+    Handle(from, std::move(header), std::move(payload));
+  }
+  void Tick(Instant later = {}) {
+    now += later;
+    shard->Tick(now, &out_);
+    WorkDisk();
+    WorkLog();
+  }
+  // The answers of one kind to one peer since they were last taken.
+  template <class T>
+  std::vector<T> Take(PeerId to = kWorker) {
+    std::vector<T> taken;
+    std::erase_if(out_.envelopes, [&](const Envelope& envelope) {
+      const T* body = envelope.message.header.As<T>();
+      if (envelope.to != to || body == nullptr) return false;
+      taken.push_back(*body);
+      payloads.push_back(envelope.message.payload);
+      return true;
+    });
+    return taken;
+  }
+  // Everything that was sent to one peer since it was last taken.
+  std::vector<Envelope> TakeAll(PeerId to) {
+    std::vector<Envelope> taken;
+    std::erase_if(out_.envelopes, [&](Envelope& envelope) {
+      if (envelope.to != to) return false;
+      taken.push_back(std::move(envelope));
+      return true;
+    });
+    return taken;
+  }
+  // The only answer, which is an Error of this code.
+  bool Refused(Code code, PeerId to = kWorker) {
+    const std::vector<Error> errors = Take<Error>(to);
+    const bool alone = out_.envelopes.empty();
+    out_.Clear();
+    return alone && errors.size() == 1 && errors[0].code == code;
+  }
+  bool Silent() const { return out_.envelopes.empty(); }
+  void Forget() { out_.Clear(); }
+  const std::vector<Notice>& notices() const { return out_.notices; }
+  const Outbox& out() const { return out_; }
+
+  // ---- the coordinator
+  Reset MakeReset(std::uint64_t to_generation = 1) const {
+    Reset reset;
+    reset.term = Term{1};
+    reset.generation = reset.history = Generation{to_generation};
+    reset.incarnation = Incarnation{7};
+    reset.job = JobId{1, 2};
+    reset.parameters.learning_rate = 1.0F;
+    reset.slot_count = options_.slots;
+    for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
+      const std::uint32_t group = options_.groups == 0 ? 0 : static_cast<std::uint32_t>(i) % options_.groups + 1;
+      reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true, group});
+      const auto& statistics = options_.statistics;
+      if (std::find(statistics.begin(), statistics.end(), i) != statistics.end()) {
+        reset.catalog.back().kind = TensorKind::kStatistic;
+      }
+    }
+    return reset;
+  }
+  // To a snapshot: these parts of it, each with the endpoint of a shard that has it.
+  Reset MakeResetTo(std::uint64_t to_generation, const std::vector<SnapshotPart>& parts) const {
+    Reset reset = MakeReset(to_generation);
+    reset.snapshot = parts.front().id;
+    reset.parameters.updates = reset.snapshot.version.value;
+    for (const SnapshotPart& part : parts) reset.sources.push_back({part.digest, EndpointOf(part.part)});
+    return reset;
+  }
+  ShardBench& Start() {
+    FromCoordinator(MakeReset());
+    out_.Clear();
+    return *this;
+  }
+  Commit MakeCommit(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply) const;
+  Redo MakeRedo(std::uint64_t step, std::uint32_t attempt, float clip, std::vector<float> trust_ratios = {}) const {
+    return {Term{1}, generation, Step{step}, attempt, clip, std::move(trust_ratios)};
+  }
+  void Commits(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply);
+  Commit MakeSnapshotCommit(std::uint64_t step) const;
+  Pin MakePin(std::uint64_t version) const { return {Term{1}, generation, Version{version}}; }
+  SnapshotsKept MakeKept(std::vector<SnapshotId> kept, SnapshotId settled) const {
+    return {Term{1}, generation, std::move(kept), settled};
+  }
+
+  // ---- workers
+  Slice Values(std::size_t count, float value) {
+    if (count == 0) return {};
+    BufferRef buffer = pool_.Take();
+    for (std::size_t i = 0; i < count; ++i) buffer.As<float>()[i] = value;
+    const std::byte* data = buffer->data();
+    return {std::move(buffer), data, count * sizeof(float)};
+  }
+  Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
+    return {generation,
+            Incarnation{7},
+            SessionId{1},
+            Step{step},
+            node,
+            block,
+            samples,
+            samples == 0 ? 0 : Hash64(payload.bytes()),
+            Encoding::kFp32,
+            hyper,
+            1.0F};
+  }
+  void Stage(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, float value,
+             PeerId from = kWorker) {
+    Slice payload = samples == 0 ? Slice{} : Values(SizeOf(block), value);
+    const Push push = MakePush(step, block, node, samples, payload);
+    FromWorker(push, std::move(payload), from);
+  }
+  EndSlot MakeEnd(std::uint64_t step, SlotIndex slot, std::uint64_t samples = 1) const {
+    SlotReport report;
+    report.slot = slot;
+    report.samples = samples;
+    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report, {}};
+  }
+  Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
+    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
+            {},         false};
+  }
+  // Every block and slot of a step, all gradients of one value; a slot has one sample.
+  void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
+    for (BlockIndex block = 0; block < options_.tensors.size(); ++block) {
+      for (SlotIndex slot = 0; slot < options_.slots; ++slot) Stage(step, block, {slot, slot + 1}, samples, value);
+    }
+    for (SlotIndex slot = 0; slot < options_.slots; ++slot) FromWorker(MakeEnd(step, slot, samples));
+  }
+  // What the shard says it holds of a step.
+  Staged Coverage(std::uint64_t step) {
+    out_.Clear();
+    FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
+    const std::vector<Staged> answers = Take<Staged>();
+    return answers.size() == 1 ? answers[0] : Staged{};
+  }
+  // First weight of a block that this shard holds.
+  float WeightOf(std::size_t local) const {
+    return *reinterpret_cast<const float*>(shard->store().Weights(local).data);
+  }
+  std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
+
+  // Carries out what a held disk was asked to do.
+  void LetDiskGo() {
+    holds_disk_ = false;
+    WorkDisk();
+    shard->Flush(now, &out_);
+  }
+  void HoldDisk() { holds_disk_ = true; }
+  void LetLogGo() {
+    holds_log_ = false;
+    WorkLog();
+  }
+  void HoldLog() { holds_log_ = true; }
+  // What the log is asked for and has not done.
+  std::vector<LogWork> waiting_log_work;
+  PushLog* log() { return options_.log != nullptr ? options_.log : &own_log_; }
+
+  MemorySnapshotStore disk;
+  Generation generation{1};            // of the messages made
+  std::vector<HyperParameters> hyper;  // of the pushes made
+  const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
+  std::unique_ptr<Shard> shard;
+  std::vector<Slice> payloads;  // of all messages taken
+  Instant now = std::chrono::seconds(100);
+
+ private:
+  void Handle(PeerId from, Header header, Slice payload) {
+    shard->Handle(from, {std::move(header), std::move(payload)}, now, &out_);
+    WorkDisk();
+    shard->Flush(now, &out_);
+    WorkLog();
+  }
+  // So does the log.
+  void WorkLog() {
+    while (true) {
+      for (LogWork& piece : shard->TakeLogWork()) waiting_log_work.push_back(std::move(piece));
+      if (holds_log_ || waiting_log_work.empty()) return;
+      for (const LogWork& piece : std::exchange(waiting_log_work, {})) {
+        shard->Handle(CarryOut(piece, log()), now, &out_);
+      }
+      shard->Flush(now, &out_);
+    }
+  }
+  // The disk does at once what it is asked to, in order, unless it is held.
+  void WorkDisk() {
+    while (!holds_disk_) {
+      if (work_.empty()) work_ = shard->TakeDiskWork();
+      if (work_.empty()) return;
+      for (DiskWork& piece : std::exchange(work_, {})) {
+        shard->Handle(CarryOut(std::move(piece), &disk), now, &out_);
+      }
+    }
+    for (DiskWork& piece : shard->TakeDiskWork()) work_.push_back(std::move(piece));
+  }
+
+  const ShardBenchOptions options_;
+  BufferPool pool_{64};
+  Outbox out_;
+  std::vector<DiskWork> work_;
+  bool holds_disk_ = false, holds_log_ = false;
+  MemoryPushLog own_log_;
+};
+
+// Names that most tests of a shard use: its peers, and the leaves of a job of two slots.
+inline constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker,
+                        kOther = ShardBench::kOther;
+inline constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
+
+}  // namespace capstan::server

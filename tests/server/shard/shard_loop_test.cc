@@ -1,0 +1,101 @@
+#include "server/shard/shard_loop.h"
+
+#include "common/base/mailbox.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "tests/catch.h"
+
+namespace capstan::server {
+namespace {
+
+using std::chrono::seconds;
+
+// A shard on its thread, and a socket that plays its coordinator.
+class LoopBench {
+ public:
+  LoopBench() {
+    ShardLoopOptions options;
+    options.shard.incarnation = Incarnation{7};
+    options.listen = "127.0.0.1:0";
+    options.coordinator = transport_->Bind("tcp://127.0.0.1:0").value().substr(std::string("tcp://").size());
+    options.on_end = [this] { (void)ends_.Push(0).ok(); };
+    loop = ShardLoop::Start(std::move(options), &registry_).value();
+  }
+
+  void Ping() { Send(capstan::Ping{Term{1}, {}}); }
+  void Tell(Header header) { Send(std::move(header)); }
+  void Refuse(Incarnation life) { Send(Error{Code::kRefused, {}, life, {}, {}, 0, "two of one index"}); }
+  Hello NextHello() {
+    std::optional<Hello> hello;
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    while (!hello && !loop->ended() && std::chrono::steady_clock::now() < deadline) {
+      transport_->Poll(seconds(1), [&](PeerId from, const Message& message) {
+        shard_ = from;
+        if (const auto* said = message.header.As<Hello>()) hello = *said;
+      });
+    }
+    REQUIRE(hello.has_value());
+    return *hello;
+  }
+  bool WaitForEnd() { return ends_.PopUntil(std::chrono::steady_clock::now() + seconds(60)).has_value(); }
+
+ private:
+  void Send(Header header) { REQUIRE(transport_->Send(shard_, {std::move(header), {}}).ok()); }
+
+  monitoring::Registry registry_;
+  Mailbox<int> ends_{4};
+  std::unique_ptr<Transport> transport_ = CreateZmqTransport({});
+  PeerId shard_;
+
+ public:
+  std::unique_ptr<ShardLoop> loop;  // before it ends, all that it uses is there
+};
+
+TEST_CASE("a refusal ends the life of a shard that it is said to, and no later one", "[server][loops]") {
+  LoopBench bench;
+  const Incarnation life = bench.NextHello().incarnation;
+  bench.Refuse(Incarnation{life.value - 1});
+  bench.Ping();
+  CHECK(bench.NextHello().term == Term{1});  // it has read both
+  CHECK(!bench.loop->ended());
+  bench.Refuse(life);
+  REQUIRE(bench.WaitForEnd());
+  CHECK(bench.loop->outcome().code() == Code::kRefused);
+  CHECK(bench.loop->outcome().message() == "the coordinator refuses this shard: two of one index");
+}
+
+TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
+  LoopBench bench;
+  const std::unique_ptr<Transport> holder = CreateZmqTransport({});
+  Reset reset;
+  reset.term = Term{1};
+  reset.generation = reset.history = Generation{2};
+  reset.incarnation = bench.NextHello().incarnation;
+  reset.job = JobId{1, 2};
+  reset.slot_count = 1;
+  reset.catalog = {{"t", {4}, {InitKind::kZeros, 0.0F}, true}};
+  Reset to_snapshot = reset;
+  to_snapshot.snapshot = {Generation{1}, Version{1}};
+  to_snapshot.sources = {{5, holder->Bind("tcp://127.0.0.1:0").value()}};
+  bench.Tell(to_snapshot);
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  std::optional<PeerId> reader;
+  while (!reader && std::chrono::steady_clock::now() < deadline) {
+    holder->Poll(seconds(1), [&](PeerId from, const Message&) { reader = from; });
+  }
+  REQUIRE(reader.has_value());
+  reset.generation = reset.history = Generation{3};  // all go back to version 0, for which nobody is asked
+  bench.Tell(reset);
+  Status status;
+  while (status.code() != Code::kUnreachable && std::chrono::steady_clock::now() < deadline) {
+    status = holder->Send(*reader, {capstan::Ping{}, {}});
+    holder->Poll(std::chrono::milliseconds(10), [](PeerId, const Message&) {});
+  }
+  CHECK(status.code() == Code::kUnreachable);
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,186 @@
+#include "server/shard/staged_block.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "common/base/hash.h"
+#include "common/base/random.h"
+#include "tests/catch.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr std::uint32_t kCount = 5;
+using Values = std::vector<float>;
+
+// The gradients of a job's slots, and the sums of its tree by their definition.
+class Slots {
+ public:
+  Slots(SlotIndex count, std::uint64_t seed) : random_(seed) {
+    for (SlotIndex slot = 0; slot < count; ++slot) {
+      samples_.push_back(random_.Below(4));  // 0 is one of them
+      Values values(kCount);
+      // Of very different sizes, so that another order of additions shows.
+      for (float& v : values) v = static_cast<float>(random_.Unit() - 0.5) * static_cast<float>(1 << random_.Below(24));
+      means_.push_back(values);
+    }
+  }
+  SlotIndex count() const { return static_cast<SlotIndex>(samples_.size()); }
+  std::uint64_t SamplesOf(Node node) const {
+    std::uint64_t samples = 0;
+    for (SlotIndex slot = node.begin; slot < node.end; ++slot) samples += samples_[slot];
+    return samples;
+  }
+  std::optional<Values> ValueOf(Node node) const {
+    if (SamplesOf(node) == 0) return {};
+    Values sum = means_[node.begin];
+    if (node.IsLeaf()) {
+      for (float& v : sum) v *= static_cast<float>(samples_[node.begin]);
+      return sum;
+    }
+    const SlotIndex split = SplitPoint(node);
+    const std::optional<Values> left = ValueOf({node.begin, split}), right = ValueOf({split, node.end});
+    if (!left || !right) return left ? left : right;
+    for (std::uint32_t i = 0; i < kCount; ++i) sum[i] = (*left)[i] + (*right)[i];
+    return sum;
+  }
+  // What a worker would push for it.
+  Values PayloadOf(Node node) const { return node.IsLeaf() ? means_[node.begin] : ValueOf(node).value_or(Values()); }
+
+ private:
+  RandomStream random_;
+  std::vector<std::uint64_t> samples_;
+  std::vector<Values> means_;
+};
+
+class Stage {
+ public:
+  explicit Stage(const Slots& slots) : slots_(slots) {}
+
+  Result<StagedBlock::Outcome> Add(Node node) { return Add(node, slots_.SamplesOf(node), slots_.PayloadOf(node)); }
+  Result<StagedBlock::Outcome> Add(Node node, std::uint64_t samples, const Values& values) {
+    Slice payload;
+    if (samples > 0) {
+      payload = WholeBuffer(received_.Take());
+      std::memcpy(payload.owner->data(), values.data(), kCount * sizeof(float));
+    }
+    const std::uint64_t hash = samples > 0 ? Hash64(payload.bytes().first(kCount * sizeof(float))) : 0;
+    return block.Add(node, samples, hash, std::move(payload), Encoding::kFp32, slots_.count(), kCount, &sums_);
+  }
+  std::optional<Values> Sum() const {
+    std::optional<Values> sum;
+    for (const StagedInput& input : block.Inputs()) {
+      if (input.samples == 0) continue;
+      Values values(kCount);
+      std::memcpy(values.data(), input.values, kCount * sizeof(float));
+      for (float& v : values) v *= input.node.IsLeaf() ? static_cast<float>(input.samples) : 1.0F;
+      if (!sum) {
+        sum = values;
+        continue;
+      }
+      for (std::uint32_t i = 0; i < kCount; ++i) (*sum)[i] += values[i];
+    }
+    return sum;
+  }
+  std::size_t payloads() const {
+    std::size_t held = 0;
+    for (const StagedInput& input : block.Inputs()) held += input.values != nullptr ? 1 : 0;
+    return held;
+  }
+  std::uint64_t bytes_in_use() const { return received_.in_use_bytes() + sums_.in_use_bytes(); }
+
+  StagedBlock block;
+
+ private:
+  const Slots& slots_;
+  BufferPool received_{kCount * sizeof(float)}, sums_{kCount * sizeof(float)};
+};
+
+std::vector<Node> AllNodes(SlotIndex slots) {
+  std::vector<Node> nodes;
+  for (SlotIndex begin = 0; begin < slots; ++begin) {
+    for (SlotIndex end = begin + 1; end <= slots; ++end) {
+      if (IsTreeNode({begin, end}, slots)) nodes.push_back({begin, end});
+    }
+  }
+  return nodes;
+}
+
+TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum has the same bits",
+          "[server][staging]") {
+  RandomStream random(5);
+  for (std::uint64_t round = 0; round < 3000; ++round) {
+    const Slots slots(static_cast<SlotIndex>(1 + random.Below(9)), round);
+    const Node root{0, slots.count()};
+    const std::vector<Node> nodes = AllNodes(slots.count());
+    Stage stage(slots);
+    // Nodes at random until all slots are covered; the root itself last of all, or the test would be over at once.
+    while (!stage.block.complete()) {
+      const Node node = nodes[random.Below(nodes.size())];
+      if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;
+      const Result<StagedBlock::Outcome> outcome = stage.Add(node);
+      REQUIRE(outcome.ok());
+      REQUIRE(*outcome != StagedBlock::Outcome::kMismatch);
+      REQUIRE(stage.payloads() <= std::max(2U, (slots.count() + 1) / 2));
+      const std::vector<Node> held = stage.block.nodes();
+      REQUIRE(std::is_sorted(held.begin(), held.end()));
+    }
+    INFO("round " << round);
+    REQUIRE(stage.block.samples() == slots.SamplesOf(root));
+    REQUIRE(stage.Sum() == slots.ValueOf(root));
+    for (Node node : nodes) REQUIRE(*stage.Add(node) == StagedBlock::Outcome::kAlreadyHeld);
+    REQUIRE(stage.Sum() == slots.ValueOf(root));
+  }
+}
+
+TEST_CASE("a block is complete when every slot is covered, and not before", "[server][staging]") {
+  const Slots slots(5, 1);
+  Stage stage(slots);
+  for (Node node : {Node{4, 5}, Node{0, 2}, Node{3, 4}, Node{0, 1}}) {
+    REQUIRE(stage.Add(node).ok());
+    CHECK(!stage.block.complete());
+  }
+  REQUIRE(stage.Add({2, 3}).ok());
+  CHECK(stage.block.complete());
+  CHECK(stage.block.nodes() == std::vector<Node>{{0, 4}, {4, 5}});
+}
+
+TEST_CASE("siblings are added as soon as both are there, and their memory goes back", "[server][staging]") {
+  const Slots slots(8, 4);
+  Stage stage(slots);
+  for (SlotIndex slot = 0; slot < 8; ++slot) REQUIRE(stage.Add({slot, slot + 1}, 1, Values(kCount, 1.0F)).ok());
+  CHECK(stage.block.nodes() == std::vector<Node>{{0, 4}, {4, 8}});
+  CHECK(stage.payloads() == 2);
+  CHECK(stage.bytes_in_use() == 2 * 64);  // one cache line each
+  stage.block.ReleasePayloads();
+  CHECK(stage.bytes_in_use() == 0);
+  CHECK(stage.block.nodes().size() == 2);  // coverage stays
+  CHECK(stage.block.samples() == 8);
+  stage.block.Clear();
+  CHECK(stage.block.nodes().empty());
+  CHECK(!stage.block.complete());
+  REQUIRE(*stage.Add({0, 1}, 2, Values(kCount, 3.0F)) == StagedBlock::Outcome::kStaged);  // nothing is remembered
+}
+
+TEST_CASE("an equal node with another payload is a mismatch; with other samples it is invalid", "[server][staging]") {
+  const Slots slots(3, 1);
+  Stage stage(slots);
+  const Values a(kCount, 1.0F), b(kCount, 2.0F);
+  REQUIRE(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kStaged);
+  CHECK(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kAlreadyHeld);
+  CHECK(*stage.Add({0, 1}, 1, b) == StagedBlock::Outcome::kMismatch);
+  CHECK(stage.Add({0, 1}, 2, a).status().code() == Code::kInvalid);
+  CHECK(stage.Add({0, 1}, 0, {}).status().code() == Code::kInvalid);
+  REQUIRE(*stage.Add({1, 2}, 1, b) == StagedBlock::Outcome::kStaged);
+  CHECK(*stage.Add({0, 1}, 1, b) == StagedBlock::Outcome::kMismatch);  // also when it is part of a sum
+  CHECK(stage.Add({0, 1}, 2, a).status().code() == Code::kInvalid);
+  CHECK(stage.Add({0, 2}, 3, b).status().code() == Code::kInvalid);
+  REQUIRE(*stage.Add({2, 3}, 1, a) == StagedBlock::Outcome::kStaged);
+  CHECK(stage.Add({0, 3}, 4, a).status().code() == Code::kInvalid);
+  CHECK(*stage.Add({0, 3}, 3, a) == StagedBlock::Outcome::kAlreadyHeld);
+  CHECK(stage.Sum() == Values(kCount, 4.0F));
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,193 @@
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "server/storage/file_coordinator_log.h"
+#include "server/storage/sealed_text.h"
+#include "tests/catch.h"
+#include "tests/server/storage/storage_tools.h"
+
+namespace capstan::server {
+namespace {
+
+std::vector<LogRecord> SomeRecords(std::size_t count) {
+  RandomStream random(11);
+  std::vector<LogRecord> records;
+  for (std::size_t i = 0; i < count; ++i) records.push_back(testing::RandomRecord(i % 8, random));
+  return records;
+}
+
+void CheckSame(const std::vector<LogRecord>& have, const std::vector<LogRecord>& all, std::size_t count) {
+  REQUIRE(have.size() == count);
+  for (std::size_t i = 0; i < count; ++i) REQUIRE(testing::SameRecord(have[i], all[i]));
+}
+
+// Writes them and gives the file's bytes.
+std::string WriteLog(const std::string& path, const std::vector<LogRecord>& records) {
+  auto log = FileCoordinatorLog::Open(path, 0);
+  REQUIRE(log.ok());
+  for (const LogRecord& record : records) REQUIRE(log.value()->Append(record).ok());
+  CheckSame(log.value()->records(), records, records.size());
+  return ReadWholeFile(path);
+}
+
+TEST_CASE("a log that is opened again has its records and goes on", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const std::vector<LogRecord> records = SomeRecords(24);
+  for (std::size_t have = 0; have < records.size(); have += 8) {
+    auto log = FileCoordinatorLog::Open(path, 0);
+    REQUIRE(log.ok());
+    CheckSame(log.value()->records(), records, have);
+    for (std::size_t i = have; i < have + 8; ++i) REQUIRE(log.value()->Append(records[i]).ok());
+  }
+  CheckSame(FileCoordinatorLog::Open(path, 0).value()->records(), records, records.size());
+  struct stat info {};
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("a last record cut at any byte is gone, and everything in front of it is there", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  std::vector<LogRecord> records = SomeRecords(7);
+  WriteLog(path, records);
+  const std::size_t before = ReadWholeFile(path).size();
+  records.push_back(RunningRecord{{3}, {{1}, {2}}});
+  std::filesystem::remove(path);
+  const std::string whole = WriteLog(path, records);
+  for (std::size_t size = before; size < whole.size(); ++size) {
+    WriteWholeFile(path, whole.substr(0, size));
+    auto log = FileCoordinatorLog::Open(path, 0);
+    REQUIRE(log.status().message() == "");
+    CheckSame(log.value()->records(), records, 7);
+    REQUIRE(log.value()->Append(records[7]).ok());
+    log.value().reset();
+    REQUIRE(ReadWholeFile(path) == whole);
+  }
+}
+
+TEST_CASE("a first line cut at any byte is written anew", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const std::string whole = WriteLog(path, {});
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    WriteWholeFile(path, whole.substr(0, size));
+    REQUIRE(FileCoordinatorLog::Open(path, 0).ok());
+    REQUIRE(ReadWholeFile(path) == whole);
+  }
+}
+
+TEST_CASE("a bit flipped anywhere in front of the last record refuses, and names the line", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  std::vector<LogRecord> records = {TermRecord{{1}}, SessionRecord{{2}}, RunningRecord{{1}, {{5}}}};
+  WriteLog(path, records);
+  const std::size_t before = ReadWholeFile(path).size();
+  std::filesystem::remove(path);
+  records.push_back(TermRecord{{2}});
+  const std::string whole = WriteLog(path, records);
+  RandomStream random(12);
+  for (std::size_t at = 0; at < before; ++at) {
+    std::string bad = whole;
+    bad[at] ^= static_cast<char>(1 << random.Below(8));
+    WriteWholeFile(path, bad);
+    const Status status = FileCoordinatorLog::Open(path, 0).status();
+    INFO("byte " << at << ": " << status.ToString());
+    REQUIRE(status.code() == Code::kCorrupt);
+    const auto line = 1 + std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    REQUIRE(status.message().find(path + ":" + std::to_string(line) + ": ") == 0);
+    REQUIRE(ReadWholeFile(path) == bad);
+  }
+}
+
+TEST_CASE("a line that is missing, doubled or out of place refuses", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const std::string text = WriteLog(path, {TermRecord{{1}}, TermRecord{{2}}, TermRecord{{3}}});
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at) + 1;
+    lines.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  REQUIRE(lines.size() == 4);
+  const auto open = [&](std::initializer_list<std::size_t> order) {
+    std::string mixed;
+    for (const std::size_t i : order) mixed += lines[i];
+    WriteWholeFile(path, mixed);
+    return FileCoordinatorLog::Open(path, 0).status().code();
+  };
+  CHECK(open({0, 1, 2, 3}) == Code::kOk);
+  CHECK(open({0, 2, 3}) == Code::kCorrupt);
+  CHECK(open({0, 1, 1, 2, 3}) == Code::kCorrupt);
+  CHECK(open({0, 2, 1, 3}) == Code::kCorrupt);
+  CHECK(open({1, 2, 3}) == Code::kCorrupt);
+}
+
+TEST_CASE("a log of a newer format, or no log at all, is left alone", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const std::string newer = Seal(0, R"({"what":"capstan coordinator log","format":2})") + "\n";
+  WriteWholeFile(path, newer);
+  CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kUnsupported);
+  CHECK(ReadWholeFile(path) == newer);
+  const std::string other = Seal(0, R"({"what":"a diary","format":1})") + "\n";
+  WriteWholeFile(path, other);
+  CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kCorrupt);
+  CHECK(ReadWholeFile(path) == other);
+}
+
+TEST_CASE("a file that is no log is refused and not touched", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  for (const char* text : {"a diary\n", "a diary", "\n", "89888f22a0ef2d7c"}) {
+    WriteWholeFile(path, text);
+    CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kCorrupt);
+    CHECK(ReadWholeFile(path) == text);
+  }
+}
+
+TEST_CASE("a second coordinator is refused, waits as long as it may, and gets the log of one that ends",
+          "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  auto first = FileCoordinatorLog::Open(path, 0);
+  REQUIRE(first.ok());
+  const Status refused = FileCoordinatorLog::Open(path, 0.01).status();
+  CHECK(refused.code() == Code::kRefused);
+  CHECK(refused.message().find(path) == 0);
+  std::thread second([&] { CHECK(FileCoordinatorLog::Open(path, 60).ok()); });
+  first.value().reset();
+  second.join();
+}
+
+TEST_CASE("after a write that failed nothing is ever appended again", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  auto log = FileCoordinatorLog::Open(path, 0);
+  REQUIRE(log.ok());
+  REQUIRE(log.value()->Append(TermRecord{{1}}).ok());
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = ReadWholeFile(path).size() + 10;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const Status failed = log.value()->Append(TermRecord{{2}});
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(failed.code() == Code::kUnreachable);
+  CHECK(log.value()->Append(TermRecord{{3}}).code() == Code::kUnreachable);
+  CHECK(log.value()->records().size() == 1);
+  log.value().reset();
+  auto again = FileCoordinatorLog::Open(path, 0);  // what was half written is a torn tail
+  REQUIRE(again.ok());
+  CheckSame(again.value()->records(), {TermRecord{{1}}}, 1);
+}
+
+}  // namespace
+}  // namespace capstan::server

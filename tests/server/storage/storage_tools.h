@@ -1,0 +1,185 @@
+// What the tests of storage share: folders that go away, and snapshots whose contents follow from a seed.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/hash.h"
+#include "common/base/random.h"
+#include "server/storage/coordinator_log.h"
+#include "server/storage/shard_disk.h"
+#include "tests/common/wire/fields.h"
+#include "tests/temp_folder.h"
+
+namespace capstan::server {
+
+using testing::TempFolder;
+
+inline std::string ReadWholeFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+inline void WriteWholeFile(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+inline BufferRef NewBuffer(std::size_t bytes) {
+  auto* memory = new std::vector<std::byte>(bytes);
+  const auto free = [](void* context) { delete static_cast<std::vector<std::byte>*>(context); };
+  return WrapForeign(memory->data(), bytes, free, memory);
+}
+
+struct ImageShape {
+  BlockIndex block_count = 5;
+  std::uint32_t elements = 300;  // of most blocks
+  std::uint32_t array_count = 3;
+  SlotIndex slot_count = 4;
+};
+
+// What element bytes of a block's array are: a function of the snapshot and the block.
+inline void FillArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array, std::span<std::byte> out) {
+  const std::uint64_t key = PhiloxKey(id.generation.value, id.version.value, part);
+  std::uint64_t number = 0;
+  for (std::size_t at = 0; at < out.size(); at += 4, ++number) {
+    const Random4 r = Philox(key, number, std::uint64_t{block} << 8 | array);
+    std::memcpy(out.data() + at, r.data(), std::min<std::size_t>(4, out.size() - at));
+  }
+}
+
+inline SnapshotImage MakeImage(SnapshotId id, ShardIndex part, ImageShape shape = {}) {
+  SnapshotImage image;
+  SnapshotHeader& header = image.header;
+  header.job = {7, 9};
+  header.id = id;
+  header.part = part;
+  header.part_count = part + 2;
+  header.catalog_hash = 0xFEDCBA9876543210;
+  header.array_count = shape.array_count;
+  header.parameters.updates = id.version.value;
+  header.parameters.learning_rate = 0.1F;
+  if (id.version.value % 2 == 1) header.parameters.program_state = std::string("\0\xFFstate", 7);
+  header.slot_count = shape.slot_count;
+  header.ended.assign(shape.slot_count, id.version.value);
+  for (BlockIndex i = 0; i < shape.block_count; ++i) {
+    const BlockIndex block = i * 3 + part;
+    const std::uint32_t count = shape.elements + (i % 4 == 3 ? 17 : 0);
+    header.blocks.push_back({block, count, i, std::vector<std::uint64_t>(shape.slot_count, i), {}});
+    image.arrays.emplace_back();
+    for (std::uint32_t a = 0; a < shape.array_count; ++a) {
+      const BufferRef buffer = NewBuffer(std::size_t{count} * 4);
+      FillArray(id, part, block, a, {buffer->data(), buffer->size()});
+      image.arrays.back()[a] = WholeBuffer(buffer);
+    }
+  }
+  return image;
+}
+
+inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
+  LoadSnapshot work;
+  work.generation = {99};
+  work.id = like.header.id;
+  work.parts = {{like.header.part, digest}};
+  for (const SnapshotHeader::Block& block : like.header.blocks) {
+    LoadTarget target{block.block, block.count, {}};
+    for (std::uint32_t a = 0; a < like.header.array_count; ++a) target.arrays[a] = NewBuffer(block.count * 4);
+    work.targets.push_back(std::move(target));
+  }
+  return work;
+}
+
+// Loads a part through CarryOut: its status, or kStale when it is good and the bytes are not those of MakeImage.
+inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
+                             ImageShape shape = {}) {
+  const SnapshotImage like = MakeImage(id, part, shape);
+  const LoadSnapshot work = LoadWork(like, digest);
+  const DiskResult result = CarryOut(LoadSnapshot(work), store);
+  CAPSTAN_RETURN_IF_ERROR(std::get<SnapshotLoaded>(result).status);
+  for (std::size_t i = 0; i < like.arrays.size(); ++i) {
+    for (std::uint32_t a = 0; a < shape.array_count; ++a) {
+      const Slice& wanted = like.arrays[i][a];
+      const BufferRef& got = work.targets[i].arrays[a];
+      if (std::memcmp(wanted.data, got->data(), wanted.size) != 0)
+        return {Code::kStale, "WRONG BYTES were called good"};
+    }
+  }
+  return {};
+}
+
+inline const std::atomic<bool> kNotCancelled{false};
+
+// For testing::Fill and testing::Same, which find them by the arguments' namespace.
+// clang-format off
+inline auto Fields(SnapshotHeader::Block& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e[0], e[1], e[2]); }
+inline auto Fields(SnapshotHeader& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
+inline auto Fields(ShardLife& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
+inline auto Fields(JobRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
+inline auto Fields(CatalogRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
+inline auto Fields(TermRecord& m) { auto& [a] = m; return std::tie(a); }
+inline auto Fields(SessionRecord& m) { auto& [a] = m; return std::tie(a); }
+inline auto Fields(RecoverRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
+inline auto Fields(RunningRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
+inline auto Fields(ManifestRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
+inline auto Fields(DoneRecord&) { return std::tie(); }
+// clang-format on
+
+}  // namespace capstan::server
+
+namespace capstan {
+
+template <class Tag>
+auto Fields(Number<Tag>& number) {
+  return std::tie(number.value);
+}
+
+}  // namespace capstan
+
+namespace capstan::testing {
+
+template <std::size_t kKind = 0>
+server::LogRecord RandomRecord(std::size_t kind, RandomStream& random) {
+  if constexpr (kKind < std::variant_size_v<server::LogRecord>) {
+    if (kind != kKind) return RandomRecord<kKind + 1>(kind, random);
+    std::variant_alternative_t<kKind, server::LogRecord> record;
+    Fill(record, random);
+    return record;
+  } else {
+    return server::DoneRecord{};
+  }
+}
+
+inline bool SameRecord(server::LogRecord a, server::LogRecord b) {
+  if (a.index() != b.index()) return false;
+  return std::visit([&](auto& record) { return Same(record, std::get<std::decay_t<decltype(record)>>(b)); }, a);
+}
+
+// Any contents that fit together.
+inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
+  server::SnapshotHeader header;
+  Fill(header, random);
+  header.array_count = 1 + static_cast<std::uint32_t>(random.Below(server::kBlockArraysMax));
+  header.part_count = std::max(header.part_count, 1U);
+  header.part %= header.part_count;
+  header.slot_count = 1 + static_cast<SlotIndex>(random.Below(9));
+  header.ended.resize(random.Below(2) * header.slot_count);
+  for (StepReport& entry : header.reports) {
+    entry.report.slot %= header.slot_count;
+    entry.report.gradient_squares = 0.0;  // of a mode whose reports are never stored
+    entry.report.replica_hash = 0;
+  }
+  BlockIndex next = 0;
+  for (server::SnapshotHeader::Block& block : header.blocks) {
+    block.block = next + static_cast<BlockIndex>(random.Below(5));
+    next = block.block + 1;
+    block.last.resize(random.Below(2) * header.slot_count);
+    for (std::size_t i = header.array_count; i < server::kBlockArraysMax; ++i) block.hashes[i] = 0;
+  }
+  return header;
+}
+
+}  // namespace capstan::testing

@@ -1,0 +1,141 @@
+// A block with random contents, for tests of its update.
+//
+// Kind:   values; arrays start at a multiple of 64 bytes, payloads one byte off any alignment.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "common/base/random.h"
+#include "common/config/job/optimizer_kind.h"
+#include "update/block_update.h"
+
+namespace capstan::server {
+
+struct FreeAligned {
+  void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+
+// Floats at a multiple of 64 bytes.
+class Floats {
+ public:
+  explicit Floats(std::size_t count = 0, float value = 0.0F)
+      : count_(count), data_(new (std::align_val_t{64}) float[count + 1]) {
+    for (std::size_t i = 0; i < count; ++i) data_[i] = value;
+  }
+  Floats(const Floats& other) : Floats(other.count_) { std::memcpy(data(), other.data(), count_ * sizeof(float)); }
+  Floats& operator=(const Floats& other) {
+    Floats copy(other);
+    std::swap(count_, copy.count_);
+    std::swap(data_, copy.data_);
+    return *this;
+  }
+  float* data() const { return data_.get(); }
+  std::size_t size() const { return count_; }
+  float& operator[](std::size_t i) const { return data_[i]; }
+  // Equal bits; NaN equals itself, 0 differs from -0.
+  bool operator==(const Floats& other) const {
+    return count_ == other.count_ && std::memcmp(data(), other.data(), count_ * sizeof(float)) == 0;
+  }
+
+ private:
+  std::size_t count_;
+  std::unique_ptr<float[], FreeAligned> data_;
+};
+
+inline float NormalLike(RandomStream* random) {  // bell-shaped, no libm
+  double sum = 0.0;
+  for (int i = 0; i < 12; ++i) sum += random->Unit();
+  return static_cast<float>(sum - 6.0);
+}
+
+inline Floats RandomFloats(RandomStream* random, std::size_t count, float scale = 1.0F) {
+  Floats floats(count);
+  for (std::size_t i = 0; i < count; ++i) floats[i] = scale * NormalLike(random);
+  return floats;
+}
+
+// A contribution with its own memory.
+class Contribution {
+ public:
+  Contribution(Node node, std::uint64_t samples, const Floats& values)
+      : node_(node), samples_(samples), bytes_(values.size() * sizeof(float) + 1) {
+    std::memcpy(bytes_.data() + 1, values.data(), values.size() * sizeof(float));
+  }
+  StagedInput input() const { return {node_, samples_, samples_ == 0 ? nullptr : bytes_.data() + 1}; }
+  Node node() const { return node_; }
+  std::uint64_t samples() const { return samples_; }
+  float value(std::size_t i) const {
+    float v;
+    std::memcpy(&v, bytes_.data() + 1 + i * sizeof(float), sizeof(float));
+    return v;
+  }
+
+ private:
+  Node node_;
+  std::uint64_t samples_;
+  std::vector<std::byte> bytes_;
+};
+
+inline std::vector<StagedInput> Inputs(const std::vector<Contribution>& contributions) {
+  std::vector<StagedInput> inputs;
+  for (const Contribution& contribution : contributions) inputs.push_back(contribution.input());
+  return inputs;
+}
+
+// Weights and state of one version of a block, and what an update says beside them.
+struct BlockArrays {
+  Floats weights, state[kStatesMax], sum;
+  std::vector<double> squares;
+
+  BlockArrays(std::size_t count, std::size_t segments)
+      : weights(count), state{Floats(count), Floats(count)}, sum(count), squares(segments) {}
+
+  BlockIn in() const { return {weights.data(), {state[0].data(), state[1].data()}}; }
+  BlockOut out(WritePath path = WritePath::kCached) const {
+    return {weights.data(), {state[0].data(), state[1].data()}, sum.data(), path};
+  }
+  bool SameVersion(const BlockArrays& other) const {
+    return weights == other.weights && state[0] == other.state[0] && state[1] == other.state[1];
+  }
+};
+
+// States are positive: second moments are.
+inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::size_t segments) {
+  BlockArrays block(count, segments);
+  block.weights = RandomFloats(random, count);
+  block.state[0] = RandomFloats(random, count, 0.1F);
+  for (std::size_t i = 0; i < count; ++i) {
+    block.state[0][i] *= block.state[0][i];
+    block.state[1][i] = 0.01F * static_cast<float>(random->Unit());
+  }
+  return block;
+}
+
+// `count` elements in two segments, the second one without decay; one segment if there is but one element.
+inline std::vector<SegmentRange> TwoSegments(std::uint32_t count) {
+  const std::uint32_t first = (count + 1) / 2;
+  std::vector<SegmentRange> segments{{0, first, true}};
+  if (count > first) segments.push_back({first, count - first, false});
+  return segments;
+}
+
+inline const std::vector<OptimizerRule>& AllRules() {
+  static const std::vector<OptimizerRule> rules{
+      {.kind = OptimizerKind::kSgd},
+      {.kind = OptimizerKind::kSgd, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kMomentum, .momentum = 0.9, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kMomentum, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+      {.kind = OptimizerKind::kAdam, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kAdam, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6},
+      {.kind = OptimizerKind::kAdamW, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kAdagrad, .eps = 1e-10, .weight_decay = 0.01},
+      {.kind = OptimizerKind::kLars, .momentum = 0.9, .weight_decay = 0.01},
+      {.kind = OptimizerKind::kLamb, .eps = 1e-6, .weight_decay = 0.1},
+  };
+  return rules;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,61 @@
+// Groups: all ranks of a group at once, of any of the kinds that the contract is for.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+#include "worker/collective/gloo_mesh.h"
+#include "worker/collective/group.h"
+#include "worker/collective/in_process_mesh.h"
+
+namespace capstan::collective {
+
+inline Deadline In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+inline constexpr std::chrono::seconds kPatience{60};
+
+inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
+
+// Those of mesh_groups.cc, a thread for each rank; or of tests/worker/device/nccl_groups.cc, a process for each.
+extern const std::vector<std::string> kKinds;
+
+// Connected meshes of mesh_groups.cc, by rank. All ranks are of this process: each answers, and each says farewell before
+// it closes a connection, however late. A test that breaks connections gives another time for `farewell`, and one that
+// slows them down another one for `silence`.
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
+                                                std::chrono::milliseconds farewell = kPatience,
+                                                std::chrono::milliseconds silence = kPatience);
+
+inline void RunThreads(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+class Groups {
+ public:
+  Groups(const std::string& kind, int size, const GroupOptions& options = {});
+  // On meshes of one process, by rank.
+  explicit Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options = {});
+
+  // In this process.
+  Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
+  int size() const { return size_; }
+
+  // `body` for each rank at once; what it returned, by rank.
+  std::vector<Status> Run(const std::function<Status(Group&)>& body);
+  void RunWell(const std::function<Status(Group&)>& body) {
+    for (const Status& status : Run(body)) {
+      INFO(status.ToString());
+      REQUIRE(status.ok());
+    }
+  }
+
+ private:
+  const int size_;
+  std::vector<std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace capstan::collective

@@ -1,0 +1,61 @@
+// Groups on meshes: all ranks in one process, a thread for each.
+#include <signal.h>
+
+#include "tests/worker/collective/groups.h"
+
+namespace capstan::collective {
+namespace {
+
+std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds farewell,
+                                              std::chrono::milliseconds silence) {
+  signal(SIGPIPE, SIG_IGN);
+  InProcessRendezvous rendezvous(size, NameOfTestRank);
+  std::vector<Result<std::shared_ptr<Mesh>>> results(static_cast<std::size_t>(size), Invalid("not formed"));
+  RunThreads(size, [&](int rank) {
+    GlooMeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
+    options.answer = kPatience;
+    options.farewell = farewell;
+    options.silence = silence;
+    results[static_cast<std::size_t>(rank)] = CreateGlooMesh(options, &rendezvous, In(kPatience));
+  });
+  std::vector<std::shared_ptr<Mesh>> meshes;
+  for (auto& result : results) {
+    INFO(result.status().ToString());
+    REQUIRE(result.ok());
+    meshes.push_back(std::move(*result));
+  }
+  return meshes;
+}
+
+bool HasGloo() {
+  InProcessRendezvous alone(1);
+  return CreateGlooMesh({0, 1, "127.0.0.1", {}}, &alone, In(kPatience)).status().code() != Code::kUnsupported;
+}
+
+}  // namespace
+
+// Adding a mesh means adding it here.
+const std::vector<std::string> kKinds =
+    HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
+
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size, std::chrono::milliseconds farewell,
+                                                std::chrono::milliseconds silence) {
+  INFO(kind << ", " << size << " ranks");
+  return kind == "gloo" ? GlooMeshes(size, farewell, silence) : CreateInProcessMeshes(size, NameOfTestRank);
+}
+
+Groups::Groups(const std::string& kind, int size, const GroupOptions& options)
+    : Groups(CreateMeshes(kind, size), options) {}
+
+Groups::Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options)
+    : size_(static_cast<int>(meshes.size())) {
+  for (auto& mesh : meshes) groups_.push_back(CreateGroup(std::move(mesh), options));
+}
+
+std::vector<Status> Groups::Run(const std::function<Status(Group&)>& body) {
+  std::vector<Status> statuses(groups_.size());
+  RunThreads(size_, [&](int rank) { statuses[static_cast<std::size_t>(rank)] = body((*this)[rank]); });
+  return statuses;
+}
+
+}  // namespace capstan::collective

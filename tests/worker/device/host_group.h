@@ -1,0 +1,109 @@
+// HostGroup: a DeviceGroup as a Group of arrays of the host, so that one contract is for both; TestDevice.
+//
+// Kind:   owned by one thread.
+// Why:    arrays go to the device on the stream that computes, and come back there, as a trainer's would.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "worker/collective/group.h"
+#include "worker/device/cuda_handles.h"
+#include "worker/device/nccl_group.h"
+
+namespace capstan::train {
+
+// A stream that computes, and its context.
+struct TestDevice {
+  static cudaStream_t NewStream() {
+    cudaStream_t made = nullptr;
+    CAPSTAN_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == cudaSuccess);
+    return made;
+  }
+  kernels::CudaContext::Memory Put(const void* from, std::size_t bytes) {
+    kernels::CudaContext::Memory memory = context.Allocate(bytes + 1);
+    Copy(memory.get(), from, bytes, cudaMemcpyHostToDevice, stream.get());
+    return memory;
+  }
+  void Copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t on) {
+    context.Note(cudaMemcpyAsync(to, from, bytes, kind, on), "copying");
+  }
+  Status Synchronize(cudaStream_t on) {
+    context.Note(cudaStreamSynchronize(on), "waiting");
+    return context.status();
+  }
+
+  CudaStream stream{NewStream()};
+  kernels::CudaContext context{stream.get()};
+};
+
+class HostGroup final : public collective::Group {
+ public:
+  using Deadline = collective::Deadline;
+
+  HostGroup(TestDevice* device, std::unique_ptr<collective::DeviceGroup> group)
+      : device_(device), group_(std::move(group)) {}
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  Status AllReduce(std::span<float> data, Deadline deadline) override {
+    return Run(data, [&](const auto& there) { return group_->SubmitAllReduce(there, deadline); });
+  }
+  Status ReduceScatter(std::span<float> data, Deadline deadline) override {
+    return Run(data, [&](const auto& there) { return group_->SubmitReduceScatter(there, deadline); });
+  }
+  Status AllGather(std::span<float> data, Deadline deadline) override {
+    return Run(data, [&](const auto& there) { return group_->SubmitAllGather(there, deadline); });
+  }
+  Status Broadcast(std::span<float> data, int root, Deadline deadline) override {
+    return Run(data, [&](const auto& there) { return group_->SubmitBroadcast(there, root, deadline); });
+  }
+  Status Reduce(std::span<float> data, int root, Deadline deadline) override {
+    return Run(data, [&](const auto& there) { return group_->SubmitReduce(there, root, deadline); });
+  }
+  Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) override {
+    const std::size_t room = mine.size() * static_cast<std::size_t>(size());
+    if (root == rank() && all.size() != room) return Invalid("give room for " + std::to_string(room));
+    const kernels::CudaContext::Memory own = device_->Put(mine.data(), mine.size_bytes());
+    return Run(root == rank() ? all : std::span<float>(), [&](const auto& there) {
+      return group_->SubmitGather({own.get(), mine.size()}, there.data, root, deadline);
+    });
+  }
+  Status Barrier(Deadline deadline) override {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group_->SubmitBarrier(deadline));
+    return group_->Wait(ticket);
+  }
+  // A wire is an array's own matter here.
+  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
+                                       const std::optional<collective::GroupOptions>& = std::nullopt) override {
+    CAPSTAN_ASSIGN_OR_RETURN(auto part,
+                             group_->Split(ranks, std::chrono::steady_clock::now() + std::chrono::minutes(1)));
+    if (part == nullptr) return std::unique_ptr<Group>();
+    return std::unique_ptr<Group>(std::make_unique<HostGroup>(device_, std::move(part)));
+  }
+  void Abort() override { group_->Abort(); }
+  Status failure() const override { return {}; }
+  std::uint64_t bytes_sent() const override { return 0; }
+
+ private:
+  template <class Submit>
+  Status Run(std::span<float> data, const Submit& submit) {
+    const kernels::CudaContext::Memory there = device_->Put(data.data(), data.size_bytes());
+    const Status status = RunThere(data, there.get(), submit);
+    const Status copied = device_->Synchronize(device_->stream.get());  // what is on its way uses both
+    return status.ok() ? copied : status;
+  }
+  template <class Submit>
+  Status RunThere(std::span<float> data, void* there, const Submit& submit) {
+    const cudaStream_t stream = device_->stream.get();
+    CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, submit(collective::DeviceArray{there, data.size()}));
+    CAPSTAN_RETURN_IF_ERROR(group_->OrderAfter(ticket, stream));
+    device_->Copy(data.data(), there, data.size_bytes(), cudaMemcpyDeviceToHost, stream);
+    return group_->Wait(ticket);
+  }
+
+  TestDevice* const device_;
+  const std::unique_ptr<collective::DeviceGroup> group_;
+};
+
+}  // namespace capstan::train

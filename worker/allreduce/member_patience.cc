@@ -1,0 +1,28 @@
+#include "worker/allreduce/member_patience.h"
+
+#include "common/config/job/allreduce_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job_config.h"
+
+namespace capstan::train {
+
+namespace {
+
+constexpr double kSilentLeases = 3;
+constexpr double kSlowestMiBPerSecond = 10;
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+}  // namespace
+
+std::chrono::milliseconds SilenceMax(const JobConfig& config) {
+  return Milliseconds(kSilentLeases * config.limits.lease);
+}
+
+std::chrono::milliseconds DevicePatience(const JobConfig& config) {
+  return Milliseconds(config.limits.lease + config.allreduce.bucket_mib / kSlowestMiBPerSecond);
+}
+
+}  // namespace capstan::train

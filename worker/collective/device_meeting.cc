@@ -1,0 +1,152 @@
+#include "worker/collective/device_meeting.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <utility>
+
+#include "common/wire/messages/group.h"
+
+namespace capstan::train {
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
+constexpr char kItself = '!';  // in front of what a member says that failed before it met the others
+
+// What a member says of itself: a line for each of these.
+struct Card {
+  std::string why_not;  // empty: it has a device
+  GroupDevice device;
+  int failures = 0;
+  bool is_new_failure = false;
+  std::string last_failure;
+
+  std::string Write() const {
+    std::string text;
+    for (const std::string& line : {why_not, device.id, device.backend, std::to_string(failures),
+                                    std::string(is_new_failure ? "1" : ""), last_failure}) {
+      std::string one = line;
+      std::replace(one.begin(), one.end(), '\n', ' ');
+      text += one + '\n';
+    }
+    return text;
+  }
+  static Card Read(const std::string& text) {
+    std::istringstream lines(text);
+    Card card;
+    std::string failures, is_new;
+    for (std::string* line : {&card.why_not, &card.device.id, &card.device.backend, &failures, &is_new}) {
+      if (!std::getline(lines, *line)) card.why_not = "what it says of its device is not understood";
+    }
+    std::getline(lines, card.last_failure);
+    std::from_chars(failures.data(), failures.data() + failures.size(), card.failures);
+    card.is_new_failure = !is_new.empty();
+    return card;
+  }
+};
+
+Card CardOf(const Result<GroupDevice>& device, const DeviceTries& tries) {
+  Card card{{}, {}, tries.count(), tries.is_new(), tries.last()};
+  if (device.ok()) {
+    card.device = *device;
+  } else {
+    card.why_not = device.status().message();
+  }
+  return card;
+}
+
+std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
+  return "\"" + members[rank].worker + "\"";
+}
+
+// Empty where they are to try. All members come to the same number.
+std::string AgreeOnTries(const std::vector<Card>& cards, DeviceTries* tries) {
+  std::size_t teller = 0;  // of the newest failure
+  int count = 0;
+  bool is_new = false;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const bool is_newer = cards[rank].is_new_failure && !is_new;
+    if (is_newer || (!is_new && cards[rank].failures > cards[teller].failures)) teller = rank;
+    count = std::max(count, cards[rank].failures);
+    is_new = is_new || cards[rank].is_new_failure;
+  }
+  count = std::min(count + (is_new ? 1 : 0), DeviceTries::kMax);
+  tries->Agree(count, cards[teller].last_failure);
+  if (count < DeviceTries::kMax) return "";
+  return "their groups ended " + std::to_string(count) +
+         " times before a step was done, the last time: " + tries->last();
+}
+
+// Empty where all can.
+std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Card>& cards) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!cards[rank].why_not.empty()) return NameOf(members, rank) + ": " + cards[rank].why_not;
+  }
+  const std::string& backend = cards[0].device.backend;
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    const GroupDevice& device = cards[rank].device;
+    if (device.backend != backend) {
+      return NameOf(members, rank) + " has " + device.backend + ", " + NameOf(members, 0) + " has " + backend +
+             ": install the same on all machines";
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (cards[other].device.id == device.id) {
+        return NameOf(members, other) + " and " + NameOf(members, rank) +
+               " compute on one device, which NCCL refuses: start no more workers on a machine than it has GPUs";
+      }
+    }
+  }
+  return "";
+}
+
+// What the members say of the group that they have formed, or not; first who had a reason of its own.
+std::string WhyNotFormed(const std::vector<GroupMember>& members, const Texts& texts) {
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].starts_with(kItself)) return NameOf(members, rank) + ": " + texts[rank].substr(1);
+  }
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (!texts[rank].empty()) return NameOf(members, rank) + ": " + texts[rank];
+  }
+  return "";
+}
+
+class CountingRendezvous final : public collective::Rendezvous {
+ public:
+  explicit CountingRendezvous(collective::Rendezvous* rendezvous) : rendezvous_(*rendezvous) {}
+
+  Result<Texts> Exchange(int rank, std::string bytes, collective::Deadline deadline) override {
+    ++count_;
+    return rendezvous_.Exchange(rank, std::move(bytes), deadline);
+  }
+  int count() const { return count_; }
+
+ private:
+  collective::Rendezvous& rendezvous_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
+                                  DeviceTries* tries, collective::Rendezvous* rendezvous, const FormOnDevices& form) {
+  const auto tell = [&](std::string text) {
+    return rendezvous->Exchange(rank, std::move(text), std::chrono::steady_clock::now() + kTellMax);
+  };
+  CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, tell(CardOf(device, *tries).Write()));
+  std::vector<Card> cards;
+  for (const std::string& text : texts) cards.push_back(Card::Read(text));
+  const std::string too_often = AgreeOnTries(cards, tries);
+  if (std::string why_not = WhyNot(members, cards); !why_not.empty()) return why_not;
+  if (!too_often.empty()) return too_often;
+  CountingRendezvous counting(rendezvous);
+  const Status formed = form(&counting);
+  const bool has_met = counting.count() > 0;
+  if (!has_met) CAPSTAN_RETURN_IF_ERROR(tell("").status());
+  CAPSTAN_ASSIGN_OR_RETURN(const Texts ends, tell(has_met ? formed.message() : kItself + formed.message()));
+  return WhyNotFormed(members, ends);
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,57 @@
+// Which samples a slot works on at a step.
+//
+// Kind:   pure functions.
+// Why:    a restarted or replaced worker needs no position, no state of a generator, no shuffled list: it asks for
+//         (seed, step, slot) and has the same samples as the one before.
+// Source: cycle walking and the generalised Feistel network of Black and Rogaway, "Ciphers with arbitrary finite
+//         domains", CT-RSA 2002.
+//
+// An epoch is a permutation of all samples. It is cut into global batches; the last one of an epoch is what is left. A
+// global batch is cut into slots of equal size, the first ones with one sample more where it does not divide.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/types.h"
+
+namespace capstan::train {
+
+struct SamplerSpec {
+  std::uint64_t seed = 0;
+  std::uint64_t dataset_size = 0;  // >= 1
+  std::uint32_t global_batch = 0;  // >= 1
+  std::uint32_t slots = 0;         // >= 1
+};
+
+// Position -> sample of one epoch: a bijection of [0, size), computed for any position by itself.
+class EpochPermutation {
+ public:
+  EpochPermutation(std::uint64_t seed, std::uint64_t epoch, std::uint64_t size);
+  std::uint64_t operator()(std::uint64_t position) const;
+
+ private:
+  std::uint64_t key_, size_;
+  std::uint64_t rows_, columns_;  // rows * columns >= size, nearly equal
+};
+
+// [first, last)
+struct SampleRange {
+  std::uint64_t first = 0, last = 0;
+  std::uint64_t count() const { return last - first; }
+};
+
+std::uint64_t StepsPerEpoch(const SamplerSpec& spec);
+// Samples of all slots at a step: global_batch, or what is left of the epoch.
+std::uint64_t BatchSize(const SamplerSpec& spec, Step step);
+// The training samples of a slot, perhaps none.
+void SlotSamples(const SamplerSpec& spec, Step step, SlotIndex slot, std::vector<std::uint64_t>* samples);
+
+// A slot's part of `count` things: all slots' parts in order are [0, count), sizes differ by at most one.
+SampleRange SlotShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot);
+// The validation samples that a slot evaluates, at every validation.
+inline SampleRange ValidationShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot) {
+  return SlotShare(count, slots, slot);
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,37 @@
+// SplitTable: which samples train and which are held out.
+//
+// Kind:   immutable once made.
+// Limits: kSplitSamplesMax samples.
+// Fails:  kInvalid when a split would be empty.
+// Why:    membership is a hash of the sample's number alone: not of the seed, so that jobs can be compared, and not of
+//         anything a worker knows, so that all agree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "worker/data/dataset.h"
+
+namespace capstan::train {
+
+inline constexpr std::uint64_t kSplitSamplesMax = 0xFFFFFFFF;
+
+class SplitTable {
+ public:
+  // About `validation` of the samples are held out. `what` names the data in messages.
+  static Result<SplitTable> Create(std::uint64_t samples, double validation, const std::string& what);
+
+  std::uint64_t count(Split split) const { return members(split).size(); }
+  // The sample's number in the data.
+  std::uint64_t Locate(Split split, std::uint64_t sample) const { return members(split)[sample]; }
+
+ private:
+  const std::vector<std::uint32_t>& members(Split split) const {
+    return split == Split::kTraining ? training_ : validation_;
+  }
+  std::vector<std::uint32_t> training_, validation_;
+};
+
+}  // namespace capstan::train

@@ -1,0 +1,55 @@
+// WindowDataset: samples that are windows of one long row of tokens. What the tokens come from is the derived class's.
+//
+// Kind:   immutable; shared by threads.
+//
+// Sample i is tokens [i * context, (i + 1) * context], so that an epoch predicts every token once.
+#pragma once
+
+#include <utility>
+
+#include "common/base/status.h"
+#include "worker/data/dataset.h"
+#include "worker/data/split_table.h"
+
+namespace capstan::train {
+
+class WindowDataset : public Dataset {
+ public:
+  const SampleSpec& spec() const override { return spec_; }
+  std::uint64_t count(Split split) const override { return split_.count(split); }
+  std::uint64_t fingerprint() const override { return fingerprint_; }
+  Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& /*key*/,
+              BatchBuffer* batch) const override {
+    const std::size_t context = spec_.context;
+    batch->samples = static_cast<std::uint32_t>(samples.size());
+    batch->inputs.clear();
+    batch->tokens.resize(samples.size() * context);
+    batch->targets.resize(samples.size() * context);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      CAPSTAN_CHECK(samples[i] < count(split));
+      const std::uint64_t begin = split_.Locate(split, samples[i]) * context;
+      CAPSTAN_RETURN_IF_ERROR(Copy(begin, context, batch->tokens.data() + i * context));
+      CAPSTAN_RETURN_IF_ERROR(Copy(begin + 1, context, batch->targets.data() + i * context));
+    }
+    return {};
+  }
+
+ protected:
+  // `fingerprint`: of all tokens.
+  WindowDataset(SplitTable split, std::uint32_t vocabulary, std::uint32_t context, std::uint64_t fingerprint)
+      : split_(std::move(split)), fingerprint_(fingerprint) {
+    spec_.form = SampleForm::kTokens;
+    spec_.vocabulary = vocabulary;
+    spec_.context = context;
+  }
+
+ private:
+  // Tokens [begin, begin + count) of the row, all below the vocabulary, or what is wrong with them.
+  virtual Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const = 0;
+
+  const SplitTable split_;
+  const std::uint64_t fingerprint_;
+  SampleSpec spec_;
+};
+
+}  // namespace capstan::train

@@ -1,0 +1,66 @@
+// CudaStream, CudaEvent, PinnedMemory, PinnedRange: what CUDA gives out, given back by their destructors.
+//
+// Kind:   owned by one thread. A stream's destructor waits for what is enqueued on it.
+// Fails:  made on a CudaContext, which keeps the first failure; then they are null, and nobody is to use them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "kernels/base/context.h"
+
+namespace capstan::train {
+
+struct CudaDelete {
+  void operator()(cudaStream_t stream) const {
+    (void)cudaStreamSynchronize(stream);
+    (void)cudaStreamDestroy(stream);
+  }
+  void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+};
+using CudaStream = std::unique_ptr<CUstream_st, CudaDelete>;
+using CudaEvent = std::unique_ptr<CUevent_st, CudaDelete>;
+
+struct PinnedFree {
+  void operator()(void* memory) const { (void)cudaFreeHost(memory); }
+};
+// Memory of the host that copies need not move first.
+using PinnedMemory = std::unique_ptr<void, PinnedFree>;
+
+struct Unpin {
+  void operator()(void* memory) const { (void)cudaHostUnregister(memory); }
+};
+// The same of memory that is somebody else's, who keeps it longer.
+using PinnedRange = std::unique_ptr<void, Unpin>;
+
+inline CudaStream MakeStream(kernels::CudaContext& context) {
+  cudaStream_t stream = nullptr;
+  if (context.status().ok()) context.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return CudaStream(stream);
+}
+
+// `flags`: of CUDA's, besides that it takes no times.
+inline CudaEvent MakeEvent(kernels::CudaContext& context, unsigned flags = cudaEventDefault) {
+  cudaEvent_t event = nullptr;
+  if (context.status().ok()) {
+    context.Note(cudaEventCreateWithFlags(&event, flags | cudaEventDisableTiming), "making an event");
+  }
+  return CudaEvent(event);
+}
+
+inline PinnedMemory MakePinned(kernels::CudaContext& context, std::size_t bytes) {
+  void* memory = nullptr;
+  if (context.status().ok()) context.Note(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "pinning memory");
+  return PinnedMemory(memory);
+}
+
+// What is enqueued on `after` from now on runs when what is on `before` by now is done.
+inline void Order(kernels::CudaContext& context, cudaStream_t before, cudaEvent_t event, cudaStream_t after) {
+  if (!context.status().ok()) return;
+  context.Note(cudaEventRecord(event, before), "recording an event");
+  context.Note(cudaStreamWaitEvent(after, event, 0), "waiting for an event");
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,59 @@
+// FlatSum: the DeviceSum of a model.
+//
+// Kind:   owned by the model's thread. What comes back has a stream of its own.
+// Limits: the host's array is pinned for as long as this lives.
+// Fails:  as its context, which keeps the first failure.
+// Why:    copies are enqueued behind reductions that other workers may hold up, so the host must not wait for one to
+//         make place for the next: each goes straight to where it belongs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "common/base/types.h"
+#include "worker/device/cuda_handles.h"
+#include "worker/device/device_sum.h"
+
+namespace capstan::train {
+
+class FlatSum final : public DeviceSum {
+ public:
+  // `context`: on whose stream gradients are made.
+  FlatSum(kernels::CudaContext& context, PinnedRange pinned, std::span<float> host, Encoding wire);
+  // What is on its way writes to memory of the host's.
+  ~FlatSum() override;
+  FlatSum(const FlatSum&) = delete;
+  FlatSum& operator=(const FlatSum&) = delete;
+
+  bool is_open() const { return is_open_; }
+  // Enqueues: `count` numbers of the slot's gradient, at `offset`, are added.
+  void Add(std::int64_t offset, std::int64_t count, const float* gradient);
+
+  void BeginSlot(std::uint64_t samples, SlotSum sum) override;
+  void EndSlot() override { is_open_ = false; }
+  void SetZero() override;
+  collective::DeviceArray ToReduce(const SumRange& range) override;
+  CUstream_st* stream() const override { return stream_.get(); }
+  Copy Return(const SumRange& range) override;
+  Status Await(Copy copy) override;
+  Status Settle() override;
+
+ private:
+  bool IsNarrow(const SumRange& range) const { return narrow_ != nullptr && !range.exact; }
+  float* At(std::uint64_t offset) const { return static_cast<float*>(sum_.get()) + offset; }
+  Status status() const { return context_.status().ok() ? back_.status() : context_.status(); }
+
+  kernels::CudaContext& context_;
+  const CudaStream stream_;
+  kernels::CudaContext back_;  // of `stream_`
+  const PinnedRange pinned_;
+  const std::span<float> host_;
+  const kernels::CudaContext::Memory sum_, narrow_;  // narrow: as it travels; null where that is fp32
+  std::vector<CudaEvent> arrived_;                   // by copy; more than there are copies
+  Copy copies_ = 0;
+  bool is_open_ = false;
+  float samples_ = 0;
+  SlotSum mode_ = SlotSum::kReplace;
+};
+
+}  // namespace capstan::train

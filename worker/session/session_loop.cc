@@ -1,0 +1,209 @@
+#include "worker/session/session_loop.h"
+
+#include <pthread.h>
+#include <sys/random.h>
+
+#include <cstring>
+
+namespace capstan::client {
+
+namespace {
+
+constexpr int kCommandsAtOnce = 4;
+constexpr Instant kTick = std::chrono::milliseconds(50);
+constexpr Instant kReportEvery = std::chrono::seconds(5);
+
+Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
+Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) {
+  auto counters = std::make_unique<TransportCounters>();
+  std::unique_ptr<Transport> transport = CreateZmqTransport({}, counters.get());
+  Result<PeerId> coordinator = transport->Connect("tcp://" + options.coordinator);
+  if (!coordinator.ok()) return coordinator.status();
+  std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
+  SessionOptions session;
+  session.name = options.worker;
+  if (getrandom(&session.nonce, sizeof session.nonce, 0) != sizeof session.nonce) {
+    return Unsupported("the system gives no random numbers (getrandom)");
+  }
+  session.coordinator = *coordinator;
+  session.silence_limit = options.silence_limit;
+  session.rank = options.rank;
+  session.ranks = options.ranks;
+  session.machine = options.machine;
+  session.metrics = options.metrics;
+  session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->shards_.PeerOf(endpoint); };
+  session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
+  loop->session_ = std::make_unique<Session>(std::move(session));
+  loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
+  return loop;
+}
+
+SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
+                         std::unique_ptr<Transport> transport)
+    : options_(options), counters_(std::move(counters)), transport_(std::move(transport)), shards_(transport_.get()) {}
+
+SessionLoop::~SessionLoop() {
+  stopping_.store(true);
+  transport_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionLoop::Send(Command command) {
+  if (commands_.Push(std::move(command)).ok()) transport_->Wake();
+}
+
+void SessionLoop::Run() {
+  pthread_setname_np(pthread_self(), "capstan-session");
+  Instant next_tick{};
+  bool backlog = false;
+  while (!stopping_.load()) {
+    const Instant before = Now();
+    if (before >= next_tick) {
+      next_tick = before + kTick;
+      session_->Tick(before, &out_);
+      ReportWaiting(before);
+      PublishCounters();
+      SendOut();
+    }
+    transport_->Poll(backlog ? Instant{} : next_tick - before, [&](PeerId from, Message message) {
+      session_->Handle(from, message, Now(), &out_);
+      SendOut();
+      NoteStaged();
+      HandOverEvents();
+    });
+    backlog = CarrySome();
+    NoteStaged();
+    HandOverEvents();
+  }
+  while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // a Leave, at the end
+  events_.Close();
+}
+
+// False: no commands are left. A few at a time, so that what arrives does not wait behind a whole gradient.
+bool SessionLoop::CarrySome() {
+  for (int i = 0; i < kCommandsAtOnce; ++i) {
+    std::optional<Command> command = commands_.TryPop();
+    if (!command) return false;
+    Carry(*command, Now());
+  }
+  return true;
+}
+
+void SessionLoop::Carry(Command& command, Instant now) {
+  if (auto* push = std::get_if<PushCommand>(&command)) {
+    session_->Push(push->round, push->node, push->block, push->samples, push->loss_scale, push->payload_hash,
+                   std::move(push->payload), push->way, now, &out_);
+  } else if (const auto* release = std::get_if<ReleaseCommand>(&command)) {
+    session_->ReleasePushes(release->round, now, &out_);
+  } else if (const auto* made = std::get_if<SumsMadeCommand>(&command)) {
+    session_->SumsMade(made->round, now);
+  } else if (auto* local = std::get_if<LocalGroupCommand>(&command)) {
+    session_->SayLocalGroup(local->epoch, local->state, std::move(local->text), now, &out_);
+  } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
+    session_->EndSlot(end->round, std::move(end->report), std::move(end->program_state), now, &out_);
+  } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
+    session_->SetHyperParameters(std::move(hyper->groups));
+  } else if (std::holds_alternative<ReadyCommand>(command)) {
+    session_->Ready(now, &out_);
+  } else if (auto* give = std::get_if<GiveCommand>(&command)) {
+    session_->Give(give->round, std::move(give->arrays), give->blocks, now, &out_);
+  } else if (auto* group = std::get_if<GroupCommand>(&command)) {
+    session_->SayGroup(group->generation, group->state, std::move(group->text), now, &out_);
+  } else if (std::holds_alternative<BarrierCommand>(command)) {
+    session_->Barrier(now, &out_);
+  } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {
+    weights_ = declare->weights;
+    narrow_ = declare->narrow;
+    encoding_ = declare->declaration.encoding;
+    on_local_group_ = std::move(declare->on_local_group);
+    on_step_left_ = std::move(declare->on_step_left);
+    Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
+    if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
+    session_->Declare(std::move(declare->declaration), now, &out_);
+  } else if (const auto* leave = std::get_if<LeaveCommand>(&command)) {
+    session_->Leave(leave->reason, &out_);
+  }
+  SendOut();
+}
+
+void SessionLoop::SendOut() {
+  // A message that a full pipe turns away is repeated by the session, as one that is lost.
+  for (const Envelope& envelope : out_.envelopes) {
+    if (envelope.to.value != 0) (void)transport_->Send(envelope.to, envelope.message).ok();
+  }
+  if (options_.on_notice) {
+    for (const Notice& notice : out_.notices) options_.on_notice(notice.text);
+  }
+  out_.Clear();
+}
+
+void SessionLoop::HandOverEvents() {
+  for (Session::Event& event : session_->TakeEvents()) {
+    std::visit(
+        [&](auto& body) {
+          using Body = std::decay_t<decltype(body)>;
+          if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
+            const Block& block = catalog_->blocks()[body.block];
+            void* const place = block.EncodingIn(encoding_) == Encoding::kFp32
+                                    ? static_cast<void*>(weights_ + block.flat_offset)
+                                    : narrow_ + block.flat_offset;
+            std::memcpy(place, body.payload.data, body.payload.size);
+            (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
+          } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
+            if (on_local_group_) on_local_group_(body);
+          } else if constexpr (std::is_same_v<Body, Session::StepLeft>) {
+            if (on_step_left_) on_step_left_(body);
+          } else {
+            (void)events_.Push(std::move(body)).ok();
+          }
+        },
+        event);
+  }
+}
+
+void SessionLoop::ReportWaiting(Instant now) {
+  std::string who = session_->WaitingFor();
+  if (who != waiting_for_) {  // it names the version too: whatever moves on starts the time anew
+    waiting_for_ = std::move(who);
+    waiting_since_ = now;
+    next_report_ = now + kReportEvery;
+  }
+  if (waiting_for_.empty() || now < next_report_ || !options_.on_notice) return;
+  next_report_ = now + kReportEvery;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since_).count();
+  options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
+}
+
+// Before the events of the same message are handed over: who is told of the next round can read when this one left.
+void SessionLoop::NoteStaged() {
+  const std::size_t unstaged = session_->unstaged_pushes();
+  if (unstaged == 0 && unstaged_before_ > 0) {
+    all_staged_ = std::chrono::steady_clock::now();
+    PublishCounters();
+  }
+  unstaged_before_ = unstaged;
+}
+
+void SessionLoop::PublishCounters() {
+  const TransportCounters& counters = *counters_;
+  ClientCounters now;
+  now.messages_in = counters.messages_in;
+  now.messages_out = counters.messages_out;
+  now.payload_messages_in = counters.payload_messages_in;
+  now.payload_messages_out = counters.payload_messages_out;
+  now.payload_bytes_in = counters.payload_bytes_in;
+  now.payload_bytes_out = counters.payload_bytes_out;
+  now.header_bytes_in = counters.header_bytes_in;
+  now.header_bytes_out = counters.header_bytes_out;
+  now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
+  now.sends_blocked = counters.sends_blocked;
+  now.sends_unreachable = counters.sends_unreachable;
+  now.unstaged_pushes = session_->unstaged_pushes();
+  now.all_staged = all_staged_;
+  published_.Publish(now);
+}
+
+}  // namespace capstan::client

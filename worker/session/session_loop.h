@@ -1,0 +1,161 @@
+// SessionLoop: the thread behind a Client: owns the socket, the clock and the Session core.
+//
+// Kind:   its thread owns everything but the two mailboxes and the published counters.
+// Limits: kMailboxValues waiting commands or events.
+// Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
+//
+// Weights are copied into the application's memory by this thread, between Ready and the round's last block; the event
+// that follows hands them over.
+#pragma once
+
+#include <capstan/client_counters.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "common/base/mailbox.h"
+#include "common/wire/messages/slot_report.h"
+#include "common/wire/transport.h"
+#include "common/wire/zmq_transport.h"
+#include "worker/session/session.h"
+#include "worker/session/shard_connections.h"
+
+namespace capstan::client {
+
+// What the application asks of the loop.
+struct DeclareCommand {
+  Declaration declaration;
+  // Flat space; they live as long as the loop. Where numbers have 16 bits, all go to `narrow` (null: they have not),
+  // and statistics to both.
+  float* weights = nullptr;
+  std::uint16_t* narrow = nullptr;
+  // From the loop's thread.
+  std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
+  std::function<void(const Session::StepLeft&)> on_step_left = nullptr;
+};
+struct ReadyCommand {};
+struct PushCommand {
+  std::uint64_t round = 0;
+  Node node;
+  BlockIndex block = 0;
+  std::uint64_t samples = 0;
+  float loss_scale = 1.0F;
+  std::uint64_t payload_hash = 0;
+  Slice payload;
+  PushWay way = PushWay::kNow;
+};
+// As Session::ReleasePushes, Session::SumsMade and Session::SayLocalGroup.
+struct ReleaseCommand {
+  std::uint64_t round = 0;
+};
+struct SumsMadeCommand {
+  std::uint64_t round = 0;
+};
+struct LocalGroupCommand {
+  std::uint64_t epoch = 0;
+  GroupState state = {};  // kNone
+  std::string text;
+};
+struct EndSlotCommand {
+  std::uint64_t round = 0;
+  SlotReport report;
+  std::string program_state;
+};
+struct HyperParametersCommand {
+  std::vector<HyperParameters> groups;
+};
+// Where workers update; as Session::Give and Session::SayGroup.
+struct GiveCommand {
+  std::uint64_t round = 0;
+  std::vector<Slice> arrays;
+  std::vector<BlockIndex> blocks;
+};
+struct GroupCommand {
+  Generation generation;
+  GroupState state = {};  // kNone
+  std::string text;
+};
+struct BarrierCommand {};
+struct LeaveCommand {
+  std::string reason;
+};
+using Command =
+    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, GiveCommand,
+                 GroupCommand, ReleaseCommand, SumsMadeCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
+
+// What the loop tells the application. Of arrived weights only the block: they are in place.
+struct BlockArrived {
+  BlockIndex block = 0;
+  std::string program_state;  // with block 0
+};
+using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
+                               Session::BarrierWaits, Session::BarrierPassed, Session::GroupKnown, Session::Finished,
+                               Session::Failed>;
+
+class SessionLoop {
+ public:
+  static constexpr std::size_t kMailboxValues = 1 << 22;
+  using OnNotice = std::function<void(const std::string&)>;
+
+  struct Options {
+    std::string coordinator;  // "host:port"
+    std::string worker;
+    std::chrono::milliseconds silence_limit{60'000};
+    OnNotice on_notice;
+    std::uint32_t rank = 0, ranks = 0;  // as in Join
+    std::string machine = {}, metrics = {};
+  };
+
+  static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
+  ~SessionLoop();  // stops the thread
+  SessionLoop(const SessionLoop&) = delete;
+  SessionLoop& operator=(const SessionLoop&) = delete;
+
+  void Send(Command command);
+  Mailbox<LoopEvent>& events() { return events_; }
+  // Read from any thread, a little behind; all of one moment.
+  ClientCounters counters() const { return published_.Read(); }
+
+ private:
+  SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
+              std::unique_ptr<Transport> transport);
+  void Run();
+  bool CarrySome();
+  void Carry(Command& command, Instant now);
+  void SendOut();
+  void HandOverEvents();
+  void ReportWaiting(Instant now);
+  void PublishCounters();
+  void NoteStaged();
+
+  const Options options_;
+  std::unique_ptr<TransportCounters> counters_;
+  std::unique_ptr<Transport> transport_;
+  ShardConnections shards_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Catalog> catalog_;
+  float* weights_ = nullptr;
+  std::uint16_t* narrow_ = nullptr;
+  Encoding encoding_ = Encoding::kFp32;
+  std::function<void(const Session::LocalGroup&)> on_local_group_;
+  std::function<void(const Session::StepLeft&)> on_step_left_;
+  Outbox out_;
+  std::string waiting_for_;
+  Instant waiting_since_{};
+  Instant next_report_{};
+
+  Mailbox<Command> commands_{kMailboxValues};
+  Mailbox<LoopEvent> events_{kMailboxValues};
+  std::atomic<bool> stopping_{false};
+  Latest<ClientCounters> published_;
+  std::size_t unstaged_before_ = 0;                        // the loop's thread
+  std::chrono::steady_clock::time_point all_staged_ = {};  // the loop's thread
+  std::thread thread_;
+};
+
+}  // namespace capstan::client

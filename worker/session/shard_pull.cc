@@ -1,0 +1,109 @@
+#include "worker/session/shard_pull.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::client {
+
+void ShardPull::Begin(std::size_t blocks, bool follows) {
+  LetGo();
+  state_.assign(blocks, State::kMissing);
+  next_ = arrived_ = 0;
+  follows_ = follows;
+  bare_ = false;
+  attempt_ = 0;
+}
+
+void ShardPull::LetGo() {
+  held_.clear();
+  for (const auto& [index, sent] : asked_) line_->Dropped(sent);
+  asked_.clear();
+  line_->Rest();
+}
+
+void ShardPull::BeginBare() {
+  Begin(0, true);
+  bare_ = true;
+}
+
+bool ShardPull::Lost(std::uint64_t question) {
+  const auto lost = std::erase_if(asked_, [&](const auto& asked) {
+    if (asked.second.number >= question) return false;
+    line_->Dropped(asked.second);
+    Miss(asked.first);
+    return true;
+  });
+  return lost > 0;
+}
+
+std::vector<std::size_t> ShardPull::Asked() const {
+  std::vector<std::size_t> asked;
+  for (const auto& [index, sent] : asked_) asked.push_back(index);
+  return asked;
+}
+
+std::vector<std::size_t> ShardPull::Ahead() const {
+  std::vector<std::size_t> ahead;
+  if (!follows_) return ahead;
+  for (std::size_t i = 0; i < std::min(state_.size(), kAheadMax); ++i) {
+    if (state_[i] == State::kMissing || state_[i] == State::kAsked) ahead.push_back(i);
+  }
+  return ahead;
+}
+
+bool ShardPull::Hold(std::size_t index, std::uint32_t attempt, Slice payload) {
+  if (!follows_ || index >= std::min(state_.size(), kAheadMax) || state_[index] == State::kArrived) return false;
+  if (attempt < attempt_) return false;
+  if (attempt > attempt_) Drop();
+  attempt_ = attempt;
+  if (state_[index] == State::kHeld) return false;
+  NotAsked(index);
+  state_[index] = State::kHeld;
+  held_[index] = std::move(payload);
+  return true;
+}
+
+void ShardPull::NotAsked(std::size_t index) {
+  const auto asked = asked_.find(index);
+  if (asked == asked_.end()) return;
+  line_->Dropped(asked->second);
+  asked_.erase(asked);
+}
+
+void ShardPull::Arrive(std::size_t index, Instant now) {
+  if (const auto asked = asked_.find(index); asked != asked_.end() && !follows_) {
+    line_->Answered(asked->second, now);
+    asked_.erase(asked);
+  }
+  NotAsked(index);
+  if (state_[index] == State::kHeld) held_.erase(index);
+  state_[index] = State::kArrived;
+  ++arrived_;
+}
+
+std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept, Instant now) {
+  std::vector<Held> published;
+  if (!follows_) return published;
+  follows_ = false;
+  for (auto& [index, sent] : asked_) sent.at = now;  // until here they waited for the version, not for the line
+  if (!kept || attempt != attempt_) Drop();
+  for (auto& [index, payload] : held_) {
+    state_[index] = State::kArrived;
+    ++arrived_;
+    published.push_back({index, std::move(payload)});
+  }
+  held_.clear();
+  return published;
+}
+
+void ShardPull::Drop() {
+  for (const auto& [index, payload] : held_) Miss(index);
+  held_.clear();
+}
+
+void ShardPull::Miss(std::size_t index) {
+  state_[index] = State::kMissing;
+  next_ = std::min(next_, index);
+}
+
+}  // namespace capstan::client

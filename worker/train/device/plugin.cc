@@ -1,9 +1,0 @@
-#include "common/build_id.h"
-#include "worker/train/device/create_device_model.h"
-
-// The one symbol that a plug-in exports.
-extern "C" {
-extern const capstan::train::DevicePlugin capstan_device_plugin;
-const capstan::train::DevicePlugin capstan_device_plugin = {capstan::train::DevicePlugin::kAbi, capstan::kBuildId,
-                                                            capstan::train::CreateDeviceModel};
-}
