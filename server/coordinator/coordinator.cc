@@ -25,7 +25,7 @@ constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr std::size_t kStepsMeasured = 64;
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 constexpr Instant kSnapshotAfterStart = std::chrono::seconds(1);
-constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; a loop calls it ten times a second
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; the loop calls Tick ten times a second
 
 }  // namespace
 
@@ -46,7 +46,7 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
       last_tick_(now) {
   CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
   const std::uint64_t steps_before = Replay();
-  // How long ago the newest one was taken, the log does not say: in a job that has begun, one is due soon.
+  // The log does not record when the newest snapshot was taken: in a job that has begun, one is due soon.
   last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
   if (state_ != State::kFailed && steps_before != options_.config.job.steps) {
     Append(JobRecord{job_.IsNull() ? options_.job : job_, options_.job_file});
@@ -94,7 +94,7 @@ std::uint64_t Coordinator::Replay() {
   return steps;
 }
 
-// Returns its number of steps. Whatever was done before it is gone on with by it.
+// Returns the number of steps of this job file. Logged after a DoneRecord, it continues the finished job.
 std::uint64_t Coordinator::TakeJobRecord(const JobRecord& record) {
   job_ = record.job;
   concluded_ = false;
@@ -115,7 +115,8 @@ void Coordinator::Refuse(Status why) {
   failure_ = std::move(why);
 }
 
-// The job file may have other rates, and another end, than the one by which the log's parameters were written.
+// The job file may have other learning rates, or another number of steps, than the one that the log's
+// parameters follow.
 void Coordinator::RenewParameters() {
   for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
   if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
@@ -218,7 +219,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   } else if (running_ && ShardsLiveOn()) {
     ResumeRunning(now, out);
   } else if (recover_ && !running_) {
-    state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: go on with it
+    state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: continue there
   } else if (EnoughMembers(now) || recover_) {
     StartRecovery(Recovery::kGoOn, now, out);
   }
@@ -226,7 +227,7 @@ void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
 
 // Whether every shard still holds the running generation.
 bool Coordinator::ShardsLiveOn() const {
-  if (AwaitsFirstWeights()) return false;  // whose they have, and how many, this coordinator does not know
+  if (AwaitsFirstWeights()) return false;  // this coordinator does not know whose weights they have, and how many
   if (running_->incarnations.size() != shards_.size()) return false;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const Hello& hello = *shards_[i].hello;
@@ -236,8 +237,8 @@ bool Coordinator::ShardsLiveOn() const {
   return true;
 }
 
-// A new coordinator takes a running generation over. Some shards may have published one step more than others: that
-// step's Commit is sent again, verbatim but for the term.
+// A new coordinator takes over a running generation. Some shards may have published one step more than others: that
+// step's Commit is sent again with the new term, and otherwise verbatim.
 void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   state_ = State::kRunning;
   last_progress_ = last_commit_ = now;
@@ -248,7 +249,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   step_ = Step{newest->hello->version.value};
   parameters_ = recover_->parameters;
   if (!HasGlobalSteps(options_.config.mode())) parameters_ = ParametersOf(options_.config, step_, step_.value);
-  attempt_ = 0;  // shards may stand at different attempts; the verdict is pure, so a Redo is simply decided again
+  attempt_ = 0;  // shards may be at different attempts; Decide is pure, so a Redo is decided again
   pending_.reset();
   if (newest->hello->last_commit) {
     Commit commit = *newest->hello->last_commit;
@@ -265,7 +266,7 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   pending_backoff_.Restart();
   SendPending(now, out);
   held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
-  // Who has which slots and ranks in the group, only the coordinator before knew.
+  // Only the previous coordinator knew the slots, and the ranks in the group.
   if (WorkersUpdate(options_.config.mode())) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
   }
@@ -277,7 +278,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   if (parameters_.stop) return FinishWhenCommitted(out);
   if (stop_requested_ && parameters_.held) return;
   if (regroup_) return;
-  // A shard that a former coordinator asked to redo may already stand at a later attempt.
+  // A shard that an earlier coordinator asked for a Redo may already be at a later attempt.
   const std::vector<const Prepared*> prepared = AllPrepared();
   if (prepared.empty()) return;
   Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
@@ -311,7 +312,7 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   attempt_ = 0;
   parameters_ = verdict.next;
   NoteProgress(now);
-  if (stop_requested_) stop_since_ = now;  // the one after it has its time too
+  if (stop_requested_) stop_since_ = now;  // the next step gets its full time too
   SendPending(now, out);
 }
 
@@ -400,9 +401,9 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   AdvanceClock(now, out);
 }
 
-// Whether no report of `step` is still to come, all slots having ended it. A shard sends the oldest that it holds, in
-// order: one that is not among those, although they are all or go further, has been dropped there (Shard::KeepReport),
-// and counts as absent.
+// Whether all reports of `step` have arrived that will ever arrive. All slots have ended the step. A shard sends its
+// oldest reports, in order. If a report is not among them although they reach further, the shard has dropped it
+// (Shard::KeepReport), and it counts as absent.
 bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const {
   if (reports.size() == slot_count_) return true;
   for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
@@ -424,7 +425,7 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
     record.generation = generation_;
     record.step = step_;
     record.learning_rate = static_cast<double>(parameters_.learning_rate);
-    record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // there is no gradient of all slots together
+    record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // no gradient of all slots exists
     std::vector<SlotReport> all;
     for (const auto& [slot, report] : reports) all.push_back(report);
     AddSlotReports(std::move(all), &record);
@@ -448,7 +449,7 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// A pause of ours is nobody's silence, and no time of the job: what arrived meanwhile has not been read yet.
+// While this process was paused, it read no messages: nobody counts as silent, and the pause is not job time.
 void Coordinator::ForgivePause(Instant now) {
   const Instant pause = now - std::exchange(last_tick_, now);
   if (pause < kPauseLeast) return;
@@ -473,7 +474,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  if (state_ != State::kFinished) followers_.ForgetBefore(now - lease());  // then the job's end gives them a lease
+  if (state_ != State::kFinished) followers_.ForgetBefore(now - lease());  // then each has one lease
   for (const Worker& lost : members_.RemoveSilent(now, lease())) {
     metrics_->leases_lost.Add(1);
     out->Say(Severity::kWarning,
@@ -484,7 +485,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   Advance(now, out);
   SendPending(now, out);
   BackUpSlowWorkers(now, out);
-  PassBarrierWhenComplete(out);  // whoever was missing may have left
+  PassBarrierWhenComplete(out);  // a missing worker may have left
   CheckDeadlines(now, out);
   const bool waits = state_ != State::kFinished || AwaitsLastSnapshot();
   metrics_->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);

@@ -1,6 +1,6 @@
-// How a job begins whose first weights come from a worker. One member at a time is the founder; version 0 is kept
-// before anything follows from it. A founder that is lost before that takes its generation along, so that the weights
-// of two workers never meet.
+// How a job begins when its first weights come from a worker. One member at a time is the founder: its weights become
+// version 0, which is on disk before anything is computed from it. If the founder is lost earlier, its generation ends,
+// so that the weights of two workers never mix.
 #include "common/config/job/cluster_section.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/coordinator_shard.h"
@@ -11,8 +11,8 @@ namespace capstan::server {
 
 bool Coordinator::AwaitsFirstWeights() const { return catalog_ && catalog_->is_given() && manifests_.empty(); }
 
-// Where workers have ranks, the first of them, and nobody until it is there. Else the one whose name comes first among
-// those that are there: the order in which they came decides nothing.
+// With ranks the founder is rank 0, and there is none until that worker has joined. Otherwise it is the present member
+// whose name sorts first, so the order of joining decides nothing.
 void Coordinator::ChooseFounder() {
   founder_.reset();
   if (!AwaitsFirstWeights()) return;
@@ -37,7 +37,7 @@ void Coordinator::KeepFounder(Instant now, Outbox* out) {
   StartRecovery(Recovery::kGoBack, now, out);
 }
 
-// "first weights from "worker-0" (not kept yet by server 1)"
+// The text after "waiting for": first weights from "worker-0" (not kept yet by server 1).
 std::string Coordinator::WaitingForFirstWeights() const {
   if (!founder_ && ranks_.in_use()) return "rank 0, which gives the first weights";
   if (!founder_) return "a worker that gives the first weights (none is left)";
@@ -49,7 +49,7 @@ std::string Coordinator::WaitingForFirstWeights() const {
   return "first weights from \"" + founder_->name + "\" (not kept yet by " + missing + ")";
 }
 
-// There is nothing older to go on with.
+// There is no older snapshot to go on with.
 void Coordinator::FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out) {
   Fail(Refused("the first weights cannot be kept, so the job cannot begin: " +
                ShardName(shard, options_.config.cluster.shards_per_server) + ": " + why +

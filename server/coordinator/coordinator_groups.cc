@@ -1,6 +1,6 @@
-// Mode allreduce: who forms the group of a generation. Its members do not change: whoever comes or goes, and a group
-// that breaks, begin another generation, in which the shards stay where they are and the workers go on from the step
-// that was committed last, if one of them has it.
+// Mode allreduce: which workers form the group of a generation. The members of a group do not change. When a worker
+// joins or leaves, or the group breaks, the coordinator begins another generation. There the shards keep what they
+// have, and the workers go on from the last committed step if one of them has that version.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
@@ -14,11 +14,11 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least: one that breaks at once breaks again
+constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least; what broke one group may break the next
 
 }  // namespace
 
-// Whether the slots would be dealt in another way now.
+// Whether dealing the slots now would give another distribution.
 bool Coordinator::GroupChanges() const {
   Membership after = members_;
   after.Assign(slot_count_);
@@ -39,8 +39,8 @@ void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out
   regroup_ = GroupWish{std::move(reason), recovery};
 }
 
-// A Commit that is on its way arrives first, so that all shards stand at one version. Right after a start of ours the
-// members of before are still on their way.
+// A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
+// earlier members may still be on their way back.
 void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
   if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
   const bool all = members_.size() >= options_.config.cluster.workers;
@@ -84,7 +84,7 @@ void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
   }
 }
 
-// For people: who has not answered the generation's call for a group; empty: all have.
+// The workers that have not yet reported a state of this generation's group, as text; empty: all have.
 std::string Coordinator::NotInGroup() const {
   std::string names;
   for (const auto& [session, worker] : members_.workers()) {
@@ -100,7 +100,7 @@ bool Coordinator::GroupOffered() const {
   });
 }
 
-// Ranks are in the order of sessions. Addresses go to those who have not formed it yet.
+// Ranks follow the order of sessions. Only workers that have not formed the group yet get addresses.
 std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
   std::vector<GroupMember> group;
   if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
@@ -114,7 +114,7 @@ std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
   return group;
 }
 
-// Groups of a machine that are in trouble are made anew.
+// Machine groups that have failed or changed are formed again.
 void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
   if (!local_groups_) return;
   LeaveOutLateMembers(now, out);
@@ -123,7 +123,7 @@ void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
   SendViews(out);
 }
 
-// Members of a group wait for each other as long as they live, so somebody else has to see who hangs.
+// Members of a machine group wait for each other without limit, so the coordinator has to notice a member that hangs.
 void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
   if (state_ != State::kRunning) return;
   const Instant limit = SlowAfter();

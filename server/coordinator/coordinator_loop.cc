@@ -20,7 +20,7 @@ constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 constexpr Instant kStatusEvery = std::chrono::milliseconds(500);
 constexpr Instant kFarewellMax = std::chrono::seconds(3);
 
-// A log whose appends wait for room.
+// A log that waits for free disk space in Append.
 class PatientLog : public CoordinatorLog {
  public:
   PatientLog(std::unique_ptr<CoordinatorLog> log, std::string path, RoomWait* room)
@@ -38,7 +38,7 @@ class PatientLog : public CoordinatorLog {
 
 }  // namespace
 
-// The job's time: without that in which it waited for room.
+// The job's time: it excludes the time spent waiting for disk space.
 Instant CoordinatorLoop::Now() const {
   return std::chrono::steady_clock::now().time_since_epoch() - (room_ ? room_->waited() : Instant());
 }
@@ -122,21 +122,21 @@ void CoordinatorLoop::Tick(Instant now) {
   const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   if (phase_ != Phase::kFarewell) return;
-  // Every shard was told to end just now: when none is there any more, they all have.
+  // Every shard was just asked to end: when no connection is left, all have ended.
   const Instant waited = now - farewell_began_;
-  // One that was started again after the end waits for those who have not heard of it.
+  // A coordinator restarted after the end stays for members that have not learned of it.
   const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
   if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
 }
 
-// Returns how many messages left or wait.
+// Returns how many messages were sent or wait for room.
 std::size_t CoordinatorLoop::SendOut() {
-  WriteRecords();  // before the members hear of the step: a coordinator that dies in between leaves no gap
+  WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
   if (core_->state() == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
     running_generation_ = core_->generation();
-    PublishMembers();  // before people hear that the job runs: then they may look
+    PublishMembers();  // before the log says that the job runs: users may then look
   }
-  // People hear of a failure before the members do.
+  // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
   if (options_.on_notice) {
     for (const Notice& notice : out_.notices) options_.on_notice(notice);
@@ -156,7 +156,7 @@ void CoordinatorLoop::WriteRecords() {
   if (!status.ok()) Abandon(status);
 }
 
-// What was last known of a job that is over stays.
+// Once a job is over, the members last published stay.
 void CoordinatorLoop::PublishMembers() {
   const Coordinator::State state = core_->state();
   const bool over = state == Coordinator::State::kFinished || state == Coordinator::State::kStopped ||
@@ -168,7 +168,7 @@ void CoordinatorLoop::PublishMembers() {
   options_.on_members(members_);
 }
 
-// Carries the core's progress to files and callbacks.
+// Passes the core's progress on to files and callbacks.
 void CoordinatorLoop::SeeState(Instant now) {
   const Coordinator::State state = core_->state();
   if (now >= next_status_ || state != published_) {
@@ -176,7 +176,7 @@ void CoordinatorLoop::SeeState(Instant now) {
     published_ = state;
     status_.Publish(core_->StatusJson(now));
   }
-  if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are replayed
+  if (phase_ == Phase::kReading && state != Coordinator::State::kFinished) {  // a shard was lost: steps are done again
     phase_ = Phase::kServing;
     final_weights_.reset();
     followers_since_.reset();
@@ -205,16 +205,16 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   final_weights_->Tick(now, &out_);
   if (!final_weights_->outcome() || !core_->SnapshotsSettled()) return;
   const Status outcome = *final_weights_->outcome();
-  if (outcome.code() == Code::kBusy) {  // the disk took its room back: it is waited for again
+  if (outcome.code() == Code::kBusy) {  // the disk is full again: wait for space once more
     final_weights_.reset();
     phase_ = Phase::kServing;
     return;
   }
-  if (outcome.ok()) core_->Conclude(&out_);  // before the wait: whatever is lost during it, the job is done
+  if (outcome.ok()) core_->Conclude(&out_);  // before the wait: the job is done even if a shard is lost now
   if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
 }
 
-// The file has its whole size on the disk before anything is read into it.
+// The file gets its full size on disk before any weights are read into it.
 Status CoordinatorLoop::BeginFinalWeights() {
   const std::string path = options_.run_dir + "/final.safetensors";
   return room_->Write(path, [&] {
@@ -225,7 +225,7 @@ Status CoordinatorLoop::BeginFinalWeights() {
   });
 }
 
-// Whoever follows the job has one lease for its last version, for which the shards are needed.
+// Readers have one lease to fetch the last version, which needs the shards.
 bool CoordinatorLoop::WaitsForFollowers(Instant now) {
   if (core_->follower_count() == 0 || stops_requested_.load() > 0) return false;
   if (!followers_since_) {

@@ -1,15 +1,19 @@
-// CoordinatorLoop: the thread behind a Coordinator: owns its socket, clock, log and core, and the run's files.
+// CoordinatorLoop: the thread that drives a Coordinator; it owns the socket, the clock, the log, the core and the run's
+// files.
 //
-// Kind:   made and destroyed by one thread; RequestStop and StatusJson from any. Its own thread owns everything else.
-// Fails:  Start: an address that cannot be listened on, a run directory that cannot be written. Ends with an error when
+// Kind:   created and destroyed by one thread; any thread may call RequestStop and StatusJson. Its own thread owns
+//         everything else.
+// Fails:  Start: an address that it cannot listen on, a run directory that it cannot write. It ends with an error when
 //         the job fails.
-// Why:    metrics.jsonl and final.safetensors are written by whoever knows of every step, so that a job started by hand
-//         leaves the same files as a launched one.
+// Why:    the process that knows every step writes metrics.jsonl and final.safetensors, so a job started by hand leaves
+//         the same files as a launched one.
 //
-// On a full disk it pauses (room_wait.h): while it waits, it takes no message, and its clock stands still.
+// On a full disk the loop pauses (room_wait.h): while it waits for room, it takes no message, and its
+// clock stands still.
 //
-// Life:   serving -> reading the final weights (when all steps are committed; then workers are told that the job is over)
-//         -> farewell (shards are told to end) -> ended. Asked to stop, it takes a last snapshot and says farewell.
+// Life:   serving -> reading the final weights (once all steps are committed; afterwards workers learn that the job is
+//         over) -> farewell (shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on
+//         to farewell.
 #pragma once
 
 #include <atomic>
@@ -36,15 +40,15 @@ namespace capstan::server {
 struct CoordinatorLoopOptions {
   CoordinatorOptions coordinator;
   std::string listen;                   // host:port; port 0 takes a free one
-  std::string advertise;                // host that others reach it by; empty: the host of `listen`
-  std::string run_dir;                  // exists; gets metrics.jsonl and final.safetensors
-  std::unique_ptr<CoordinatorLog> log;  // none: it lives and dies with the loop
+  std::string advertise;                // host under which others reach it; empty: the host of `listen`
+  std::string run_dir;                  // exists; receives metrics.jsonl and final.safetensors
+  std::unique_ptr<CoordinatorLog> log;  // null: in memory
   TransportOptions transport;
-  // Called by the loop's thread.
+  // These are called on the loop's thread.
   std::function<void(const Notice&)> on_notice;
-  std::function<void(const Status&)> on_failed;   // with the outcome, before any member hears of it
-  std::function<void(const Roster&)> on_members;  // whenever they are others, while the job goes on
-  std::function<void()> on_end;                   // the last thing that it does
+  std::function<void(const Status&)> on_failed;   // with the outcome, before any member learns of it
+  std::function<void(const Roster&)> on_members;  // after every change of members while the job goes on
+  std::function<void()> on_end;                   // called last
 };
 
 class Coordinator;
@@ -57,14 +61,14 @@ class CoordinatorLoop {
   CoordinatorLoop(const CoordinatorLoop&) = delete;
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
 
-  // tcp://host:port where others reach it.
+  // tcp://host:port for the others.
   const std::string& endpoint() const { return endpoint_; }
-  // Ends the job after a last snapshot; asked a second time, at once. Members are told.
+  // Ends the job after a last snapshot; the second call ends it at once. Members are notified.
   void RequestStop();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Ok when all steps are committed and the final weights are written. Requires ended().
   const Status& outcome() const { return outcome_; }
-  // An object for the status page.
+  // A JSON object for the status page.
   std::string StatusJson() const;
 
  private:
@@ -96,18 +100,18 @@ class CoordinatorLoop {
   std::unique_ptr<Outgoing> outgoing_;
   std::optional<StepLog> step_log_;
   std::unique_ptr<FinalWeights> final_weights_;
-  std::optional<Instant> followers_since_;  // waited for, once the final weights are written
+  std::optional<Instant> followers_since_;  // when the wait for followers began, after the final weights were written
   std::string endpoint_;
 
   Outbox out_;
   Phase phase_ = Phase::kServing;
   Instant farewell_began_{};
-  Generation running_generation_;  // whose members on_members has had
-  Roster members_;                 // told to on_members
-  bool concluded_before_ = false;  // the job was done when this process began
+  Generation running_generation_;  // generation whose members on_members has received
+  Roster members_;                 // members last passed to on_members
+  bool concluded_before_ = false;  // the job was already done when this process began
   Status outcome_;
   Latest<std::string> status_;
-  CoordinatorState published_ = CoordinatorState::kCollecting;  // in status_
+  CoordinatorState published_ = CoordinatorState::kCollecting;  // the state in status_
   Instant next_status_{};
   std::atomic<int> stops_requested_{0};
   std::atomic<bool> ended_{false};

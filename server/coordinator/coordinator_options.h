@@ -1,4 +1,4 @@
-// CoordinatorOptions: the settings that a Coordinator is made with; CoordinatorState: how far it has come.
+// CoordinatorOptions: the settings of a Coordinator. CoordinatorState: the phase of the job.
 //
 // Kind:   values.
 #pragma once
@@ -15,15 +15,15 @@ namespace capstan::server {
 
 struct CoordinatorOptions {
   JobConfig config;
-  std::string job_file;  // canonical text, handed to workers
-  JobId job;             // of a new job; an old one's is in the log
+  std::string job_file;  // canonical text, sent to workers
+  JobId job;             // id for a new job; a resumed job's id is in the log
   std::uint32_t block_elements = kBlockElements;
-  // A worker that computes one step for so long, and for four times what nearly all steps take, is slow: its slots are
-  // given to another one as well.
+  // A worker is slow when one step takes it longer than this, and longer than four times the 95th percentile of recent
+  // steps. Its slots are then given to a second worker as well.
   Instant slow_after = std::chrono::seconds(30);
-  // The log may be an old copy: the job goes back to its newest snapshot also when shards know of more.
+  // The log may be an old copy: the job goes back to the log's newest snapshot even if shards know newer ones.
   bool accept_rollback = false;
-  // Where acknowledgements are durable: what was acknowledged may be given up where it cannot be had any more.
+  // With durable acknowledgements: acknowledged pushes that cannot be recovered may be given up.
   bool accept_loss = false;
 };
 

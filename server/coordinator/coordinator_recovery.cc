@@ -1,4 +1,4 @@
-// How a generation begins: from a snapshot, or, where acknowledgements are durable, from where the one before was.
+// How a generation begins: from a snapshot, or, with durable acknowledgements, from where the one before stopped.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -12,13 +12,13 @@
 
 namespace capstan::server {
 
-// Whether there is a history that is to go on: whatever was acknowledged in it is durable.
+// Whether the present timeline must continue, because pushes acknowledged in it are durable.
 bool Coordinator::MustGoOn() const {
   if (AwaitsFirstWeights()) return false;  // nothing was acknowledged
   return AcknowledgesDurably() && running_ && recover_->history.value != 0;
 }
 
-// What was acknowledged is given up by people alone.
+// Only the operator can give up acknowledged pushes (--accept-rollback).
 void Coordinator::EndHistory(const std::string& reason, Instant now, Outbox* out) {
   if (options_.accept_loss) {
     SayLost(reason, out);
@@ -38,7 +38,7 @@ void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
 void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const bool regroups = recovery == Recovery::kRegroup;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
-  const std::size_t before = goes_on ? running_->incarnations.size() : 0;  // 0: the log does not say
+  const std::size_t before = goes_on ? running_->incarnations.size() : 0;  // 0: not in the log
   if (before != 0 && before != shards_.size()) {
     return EndHistory(
         "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now", now,
@@ -67,7 +67,7 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   running_.reset();
   founder_.reset();
   pending_.reset();
-  if (!regroups || AwaitsFirstWeights()) snapshot_.reset();  // else no shard is lost, and all go on writing
+  if (!regroups || AwaitsFirstWeights()) snapshot_.reset();  // otherwise no shard is lost, and all continue writing
   async_reports_.clear();
   Append(*recover_);
   for (ShardState& shard : shards_) {
@@ -83,13 +83,13 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   ++view_sequence_;
   const SnapshotId& from = recover_->snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
-  if (regroups) return;  // FormGroupAnew has said it
+  if (regroups) return;  // FormGroupAnew has logged it
   out->Say(Severity::kInfo,
            goes_on ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
                    : (generation_.value == 1 ? "the job starts from " : "every shard starts from ") + start);
 }
 
-// After a loss in this coordinator's life.
+// Logs how long a recovery within this coordinator's life took.
 void Coordinator::SayRecovered(Instant now, Outbox* out) {
   const std::optional<Setback> setback = std::exchange(setback_, std::nullopt);
   if (!setback) return;
@@ -101,15 +101,15 @@ void Coordinator::SayRecovered(Instant now, Outbox* out) {
                (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
 
-// Generations that come and go are no progress: a job whose shards or workers are lost again and again, or whose group
-// can never form, ends too.
+// Only a step counts as progress, not a new generation. So a job also ends if it loses shards or workers again and
+// again, or if its group can never form.
 void Coordinator::NoteProgress(Instant now) {
   last_progress_ = now;
   attempts_ = {};
 }
 
-// How far a history that goes on has been counted: the coordinator before, or shards that live on, may know more than
-// the snapshot.
+// The step that a continued timeline has reached: the previous coordinator, or surviving shards, may know of steps
+// after the snapshot.
 Step Coordinator::StepOfShards() const {
   Step step = std::max(step_, Step{recover_->snapshot.version.value});
   for (const ShardState& shard : shards_) {
@@ -119,8 +119,9 @@ Step Coordinator::StepOfShards() const {
   return step;
 }
 
-// The snapshot that generation_ begins with cannot be used: the one before it, in a generation of its own. Where the
-// history cannot go on, that snapshot is tried alone first.
+// The snapshot that generation_ begins with is unusable: goes back to the one before it, in a new generation. If
+// the timeline itself cannot continue, the job ends or, with --accept-rollback, begins with that snapshot and
+// without the log.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
   attempts_.cause = reason;
   if (GoingOn() && WorkersUpdate(options_.config.mode())) {  // a shard was lost as well

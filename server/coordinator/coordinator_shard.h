@@ -1,4 +1,4 @@
-// ShardState, PendingSnapshot: what a coordinator knows of each shard, and of the snapshot that they take.
+// ShardState, PendingSnapshot: what a coordinator knows about each shard, and about the snapshot being taken.
 //
 // Kind:   values; parts of the Coordinator, for its sources only.
 #pragma once
@@ -17,18 +17,18 @@
 namespace capstan::server {
 
 struct Coordinator::ShardState {
-  std::optional<Hello> hello;  // of the newest incarnation
+  std::optional<Hello> hello;  // from the newest incarnation
   PeerId peer;
   Instant last_heard{};
-  bool fresh = false;                // the hello echoes our own term
-  bool reset_done = false;           // of generation_, by hello's incarnation
-  std::optional<Prepared> prepared;  // of step_ or the next
-  std::optional<Step> committed;     // newest step it has published
-  // Without global steps: the reports that it has are here, those of steps and slots up to this one.
+  bool fresh = false;                // the hello carries our own term
+  bool reset_done = false;           // for generation_, by the incarnation in `hello`
+  std::optional<Prepared> prepared;  // for step_ or the next one
+  std::optional<Step> committed;     // the newest step that this shard has published
+  // Without global steps: all reports that the shard holds for steps and slots up to this pair have arrived here.
   std::pair<Step, SlotIndex> reports_to;
   static constexpr std::pair kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
-  std::vector<SnapshotPart> parts;  // those of manifests that this life has: what is kept does not go away
-  std::string ahead;                // what it was told that is not in our log
+  std::vector<SnapshotPart> parts;  // named by a manifest; this incarnation has or had them
+  std::string ahead;                // what the shard has seen that our log lacks; empty: nothing
   PeerId rival;                     // another process that claims this index
   Instant rival_since{};
 };
@@ -37,7 +37,7 @@ struct Coordinator::PendingSnapshot {
   SnapshotId id;
   std::vector<std::optional<SnapshotDone>> parts;  // by shard
   Instant since{};
-  Instant next_line{};  // for people, while it lasts
+  Instant next_line{};  // when the next log line about it is due
 };
 
 }  // namespace capstan::server

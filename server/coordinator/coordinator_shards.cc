@@ -1,4 +1,4 @@
-// What shards tell the coordinator: who they are, and how far they have come.
+// What shards report to the coordinator: their identity and their progress.
 #include <algorithm>
 
 #include "common/base/host_port.h"
@@ -38,8 +38,8 @@ Status Coordinator::CheckHello(const Hello& hello) const {
   return CheckHelloParts(hello);
 }
 
-// Whether the shard has been told things that are not in our log: another coordinator has taken over, or our directory
-// is an old copy. Then nothing is decided here; the shard is not to blame.
+// What the shard has seen that our log lacks: another coordinator has taken over, or our directory is an old copy. Then
+// this coordinator decides nothing; the shard is not at fault.
 std::string Coordinator::AheadOfUs(const Hello& hello) const {
   const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
   const bool unknown = hello.newest_kept.generation == generation_ && hello.newest_kept > newest_snapshot();
@@ -55,7 +55,7 @@ std::string Coordinator::AheadOfUs(const Hello& hello) const {
          NewestCommon(hello) + " by --accept-rollback)";
 }
 
-// What this shard and the log both know.
+// The newest snapshot that both this shard and the log know.
 std::string Coordinator::NewestCommon(const Hello& hello) const {
   for (auto manifest = manifests_.rbegin(); manifest != manifests_.rend(); ++manifest) {
     const bool there = std::any_of(hello.parts.begin(), hello.parts.end(),
@@ -65,8 +65,8 @@ std::string Coordinator::NewestCommon(const Hello& hello) const {
   return "version 0";
 }
 
-// Whether a shard that is ahead of the log is led back, as the operator has accepted. Then every shard is to echo a
-// term that is newer than all of theirs, and the next generation is above all of them.
+// Whether a shard that is ahead of the log is taken back, as the operator has accepted. Every shard must then echo a
+// term newer than all of theirs, and the next generation is above all of theirs.
 bool Coordinator::Overrules(const Hello& hello, Outbox* out) {
   if (!options_.accept_rollback || state_ != State::kCollecting) return false;
   const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
@@ -86,7 +86,7 @@ bool Coordinator::Fits(const PrepareReport& report, ShardIndex shard) const {
          report.direction_squares.size() == trusted;
 }
 
-// A new coordinator builds on these parts: they must fit together, and the catalog.
+// A new coordinator builds on these fields: they must agree with each other and with the catalog.
 Status Coordinator::CheckHelloParts(const Hello& hello) const {
   bool fits = true;
   if (hello.prepared) {
@@ -108,7 +108,8 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
                  " says Hello with parts that do not belong together");
 }
 
-// Whether `hello` comes from the process that owns this index. Two live processes with one index: the first keeps it.
+// Whether `hello` comes from the process that owns this index. Of two live processes with one index, the
+// first keeps it.
 bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (!shard->hello || (from == shard->peer && hello.incarnation == shard->hello->incarnation)) {
     if (shard->rival.value != 0 && now > shard->rival_since) {
@@ -120,11 +121,11 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
     }
     return true;
   }
-  if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else: late, from before
-  // It has our job's directory, which one process at a time can hold: the one before is dead.
+  if (from == shard->peer) return hello.incarnation > shard->hello->incarnation;  // else a late message
+  // The new process has our job's directory, which only one process can lock: the old one is dead.
   const bool owns = !hello.job.IsNull() || now - shard->last_heard >= kShardSilence;
   if (owns && hello.incarnation > shard->hello->incarnation) return true;
-  if (shard->rival != from) {  // the regular Ping will tell whether the first one lives
+  if (shard->rival != from) {  // the regular Ping shows whether the first one lives
     shard->rival = from;
     shard->rival_since = now;
   } else if (owns && now - shard->rival_since >= kShardSilence) {
@@ -134,7 +135,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
   return false;
 }
 
-// One that says Hello again and again is no late message of a life that is over.
+// A process that repeats Hello is alive: this is not a late message of an earlier incarnation.
 void Coordinator::RefuseEarlierLife(const Hello& hello, Outbox* out) const {
   const Hello& known = *shards_[hello.shard].hello;
   const std::string why = ShardName(hello.shard, options_.config.cluster.shards_per_server) + " at " + hello.endpoint +
@@ -159,7 +160,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   }
   if (std::string ahead = AheadOfUs(hello); !ahead.empty() && !Overrules(hello, out)) {
     if (shards_[hello.shard].ahead.empty()) out->Say(Severity::kWarning, ahead);
-    RefuseTo(from, Code::kStale, ahead, out, hello.incarnation);  // it is heard, and goes on waiting
+    RefuseTo(from, Code::kStale, ahead, out, hello.incarnation);  // it counts as heard, and keeps waiting
     shards_[hello.shard].ahead = std::move(ahead);
     return;
   }
@@ -176,7 +177,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   shard.last_heard = now;
   shard.rival = {};
   shard.ahead.clear();
-  // Within one life a shard's generation and term only rise; a late Hello is not the newest word.
+  // Within one incarnation a shard's generation and term only rise, so a late Hello must not replace a newer one.
   if (!known || (hello.term >= shard.hello->term && hello.generation >= shard.hello->generation)) shard.hello = hello;
   for (const SnapshotPart& part : hello.parts) Remember(part, &shard);
   shard.fresh = shard.fresh || hello.term == term_;
@@ -216,7 +217,7 @@ void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox*
   if (prepared.incarnation != running_->incarnations[prepared.shard]) return;
   ShardState& shard = shards_[prepared.shard];
   shard.last_heard = now;
-  if (prepared.step < step_) {  // it has not seen the Commit: everything older than pending_ is held by all
+  if (prepared.step < step_) {  // it has not seen the Commit: every shard has everything older than pending_
     if (pending_ && shard.hello) out->Send(shard.peer, *pending_);
     return;
   }
@@ -254,7 +255,7 @@ std::vector<const Prepared*> Coordinator::AllPrepared() {
   return prepared;
 }
 
-// How long the first shard waits for the last one.
+// Measures the time between the first and the last shard's report.
 void Coordinator::MeasureStragglers(Instant now) {
   const std::size_t count = CountPrepared().any;
   if (count == 1) first_prepared_ = now;

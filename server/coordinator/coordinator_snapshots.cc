@@ -1,4 +1,4 @@
-// When snapshots are taken, when one exists, and how long it stays.
+// When snapshots are taken, when one exists, and how long it is retained.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
@@ -14,12 +14,12 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kLongSnapshot = std::chrono::seconds(60);     // then people hear of it, and again at twice the time
+constexpr Instant kLongSnapshot = std::chrono::seconds(60);     // then it is logged, again at twice the time
 constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it, or for a step
 
 }  // namespace
 
-// Whether a multiple of every_steps is reached. Without global steps the clock may pass several at a time.
+// Whether a multiple of every_steps is reached. Without global steps the clock may pass several at once.
 bool Coordinator::SnapshotStepReached(Step next) const {
   const std::uint64_t every = options_.config.snapshot.every_steps;
   if (every == 0) return false;
@@ -29,22 +29,22 @@ bool Coordinator::SnapshotStepReached(Step next) const {
   return next.value / every > last.value / every;
 }
 
-// Whether the version that step `next` begins with is to be kept.
+// Whether the version that step `next` begins with becomes a snapshot.
 bool Coordinator::SnapshotDue(Step next, Instant newest, Instant now) {
   const SnapshotSection& wanted = options_.config.snapshot;
   const bool by_step = SnapshotStepReached(next);
   const bool by_time = wanted.every_seconds > 0 && now - newest >= Seconds(wanted.every_seconds);
-  if (next.value == recover_->snapshot.version.value) return false;  // that is where it came from
+  if (next.value == recover_->snapshot.version.value) return false;  // that snapshot exists
   if (!snapshot_) return by_step || by_time;
   if (by_step && HasGlobalSteps(options_.config.mode())) metrics_->snapshots_passed_over.Add(1);
-  return false;  // the one before is still being written
+  return false;  // the previous one is still being written
 }
 
 void Coordinator::BeginSnapshot(SnapshotId id, Instant now) {
   snapshot_ = std::make_unique<PendingSnapshot>(
       PendingSnapshot{id, std::vector<std::optional<SnapshotDone>>(shards_.size()), now, now + kLongSnapshot});
   pin_backoff_.Restart();
-  pin_backoff_.Sent(now);  // a Commit asks first
+  pin_backoff_.Sent(now);  // the Commit is the first request
 }
 
 bool Coordinator::SnapshotsSettled() const {
@@ -53,8 +53,8 @@ bool Coordinator::SnapshotsSettled() const {
          (settled.generation >= SnapshotsSince() && settled.version.value >= step_.value);
 }
 
-// The first generation whose snapshots are of the present weights. Where workers update, a version is the same for as
-// long as the history lasts.
+// The first generation whose snapshots hold the present weights. Where workers update, a version number means the same
+// weights throughout a timeline.
 Generation Coordinator::SnapshotsSince() const {
   return WorkersUpdate(options_.config.mode()) ? history() : generation_;
 }
@@ -92,8 +92,8 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   }
 }
 
-// What a stop waits for: the last snapshot and, where the workers alone have the version, the steps that give it to the
-// shards, also when another group has to make them.
+// A stop waits for the last snapshot. Where only the workers have the version, it also waits for the steps that upload
+// it to the shards, even if another group makes them.
 void Coordinator::StopWhenKept(Instant now, Outbox* out) {
   const Instant limit = std::max({kLastSnapshotMax, SlowAfter(), 2 * snapshot_took_});
   const bool late = now - stop_since_ >= limit;
@@ -105,7 +105,7 @@ void Coordinator::StopWhenKept(Instant now, Outbox* out) {
   if (late || kept || nobody || (state_ != State::kRunning && !regroups)) state_ = State::kStopped;
 }
 
-// No other snapshot begins while this one lasts, so a disk that hangs must not go unseen.
+// No other snapshot begins while this one lasts, so a hanging disk must be logged.
 void Coordinator::SayLongSnapshot(Instant now, Outbox* out) {
   if (now < snapshot_->next_line) return;
   const Instant lasts = now - snapshot_->since;
@@ -119,7 +119,7 @@ void Coordinator::SayLongSnapshot(Instant now, Outbox* out) {
                                    ", and no other one is taken meanwhile");
 }
 
-// Asks the shards whose part is missing: for versions that no Commit asked for, and where an answer was lost.
+// Asks the shards whose part is missing: for versions that no Commit asked for, and after lost messages.
 void Coordinator::SendPins(Instant now, Outbox* out) {
   if (!pin_backoff_.Due(now)) return;
   pin_backoff_.Sent(now);
@@ -131,19 +131,19 @@ void Coordinator::SendPins(Instant now, Outbox* out) {
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
   const bool runs = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
   if (!runs || !IsShard(from, done.shard)) return;
-  // Said to a coordinator before us, which may have had the part deleted since.
+  // Sent to an earlier coordinator, which may have had the part deleted since.
   if (done.term != term_) return;
   if (done.generation < SnapshotsSince() || done.generation > generation_) return;
   if (done.incarnation != running_->incarnations[done.shard]) return;
   ShardState& shard = shards_[done.shard];
   shard.last_heard = now;
   const SnapshotId id{done.generation, done.version};
-  if (id <= Settled()) {  // it has not heard
+  if (id <= Settled()) {  // the shard does not know it yet
     out->Send(from, MakeSnapshotsKept());
     return;
   }
   if (snapshot_ && id < snapshot_->id) return;
-  // One that a former coordinator asked for is as good as ours.
+  // A snapshot that an earlier coordinator asked for is as good as ours.
   if (!snapshot_ || id > snapshot_->id) BeginSnapshot(id, now);
   if (!done.failure.empty()) {
     if (AwaitsFirstWeights()) return FailFirstWeights(done.shard, done.failure, out);
@@ -151,7 +151,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
                                      ShardName(done.shard, options_.config.cluster.shards_per_server) + ": " +
                                      done.failure);
     metrics_->snapshots_failed.Add(1);
-    last_snapshot_failed_ = id.version.value >= step_.value;  // else the last one is still to be tried
+    last_snapshot_failed_ = id.version.value >= step_.value;  // otherwise the last one still has to be tried
     snapshot_.reset();
     last_snapshot_ = now;
     given_up_ = id;
@@ -168,12 +168,12 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   Advance(now, out);
 }
 
-// Every shard has its part on disk: the manifest makes the snapshot exist.
+// Every shard has its part on disk: from the manifest on, the snapshot exists.
 void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   ManifestRecord manifest;
   manifest.id = snapshot_->id;
   manifest.parameters = snapshot_->parts.front()->parameters;
-  if (!HasGlobalSteps(options_.config.mode())) {  // there, shards hear of them one after the other
+  if (!HasGlobalSteps(options_.config.mode())) {  // shards learn of these one after the other
     manifest.parameters = ParametersOf(options_.config, Step{manifest.id.version.value}, manifest.id.version.value);
   }
   manifest.parameters.snapshot = manifest.parameters.keep = false;

@@ -1,4 +1,4 @@
-// How the job is, for the status page: what the log and the terminal say, as JSON.
+// The state of the job as JSON for the status page: the same facts as in the log and on the terminal.
 #include <numeric>
 
 #include "common/base/utf8.h"
@@ -23,7 +23,7 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// "0-3, 6"
+// Text such as "0-3, 6".
 std::string Ranges(const std::vector<SlotIndex>& slots) {
   std::string text;
   for (std::size_t i = 0; i < slots.size();) {

@@ -1,4 +1,5 @@
-// How the coordinator names what it talks about: shards as people start them, times in whole seconds.
+// How the coordinator names things in its messages: shards by the names under which users start them, times
+// in whole seconds.
 //
 // Kind:   pure functions.
 #pragma once
@@ -11,7 +12,7 @@
 
 namespace capstan::server {
 
-// How long a shard may be silent before it is named, and before another process that claims its index is believed.
+// A shard that is silent for longer is named in messages, and another process may take over its index.
 inline constexpr Instant kShardSilence = std::chrono::seconds(3);
 
 inline std::string ShardName(ShardIndex shard, std::uint32_t per_server) {

@@ -14,11 +14,12 @@ namespace capstan::server {
 
 namespace {
 
-constexpr double kSlowestLine = 8 << 20;  // bytes per second that a large version is waited for by
+constexpr double kSlowestLine = 8 << 20;  // bytes per second: the slowest transfer that the job waits for
 
 }  // namespace
 
-// ", gets no answer from server 1 at tcp://10.0.0.7:29601": which shards a worker cannot reach; empty when it can all.
+// Which shards a worker cannot reach, such as ", gets no answer from server 1 at tcp://10.0.0.7:29601"; empty: it
+// reaches all.
 std::string Coordinator::UnreachableFrom(const Worker& worker) const {
   std::string names;
   for (ShardIndex shard : worker.missing) {
@@ -30,7 +31,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
 }
 
-// What shards do in a Reset.
+// What the shards are doing in this Reset.
 const char* Coordinator::ResettingText() const {
   if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
   return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
@@ -85,7 +86,7 @@ bool Coordinator::MayWait() const {
   return AwaitsLastSnapshot() || !(ended || stop_requested_);
 }
 
-// Whether the job has not begun.
+// Whether the job has not begun yet.
 bool Coordinator::Gathering() const {
   const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
   return !recover_ || (state_ == State::kCollecting && led_astray);
@@ -96,8 +97,8 @@ double Coordinator::WaitLimit() const {
   return options_.config.limits.stall > 0 ? options_.config.limits.stall + ArrivalSeconds() : 0.0;
 }
 
-// How long a version may take to arrive: on each shard, which loads its part, or in mode allreduce with a worker that is
-// handed all of it, or with the shards when it is to be kept.
+// How long a version may take to arrive: on each shard, which loads its part; or, in mode allreduce, with a worker that
+// receives all of it, or on the shards when workers upload it.
 double Coordinator::ArrivalSeconds() const {
   if (!catalog_) return 0.0;
   const int arrays = 1 + StateCount(options_.config.optimizer.kind);
@@ -118,7 +119,7 @@ std::string Coordinator::WaitingLine(Instant now) const {
          (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
 }
 
-// "; since the last step 9 generations have begun, the newest because: ..."; empty where none has.
+// Text such as "; since the last step 9 generations have begun, the newest because: ..."; empty if none has.
 std::string Coordinator::AttemptsText() const {
   const std::uint32_t count = attempts_.recoveries + attempts_.groups;
   if (count == 0 || attempts_.cause.empty()) return "";

@@ -1,4 +1,4 @@
-// The coordinator and its workers: who may join, who has which slots, and what each is told.
+// The coordinator and its workers: which may join, which slots each has, and what each is told.
 #include <algorithm>
 
 #include "common/base/host_port.h"
@@ -16,10 +16,10 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::size_t kEmptyNamed = 8;          // shards, in a line for people
-constexpr std::uint64_t kSessionsLogged = 256;  // ids that one record gives out: a worker that comes costs no fsync
+constexpr std::size_t kEmptyNamed = 8;          // shards named in one log line
+constexpr std::uint64_t kSessionsLogged = 256;  // ids per record, so that most joins cost no fsync
 
-// How many have joined of those that the job begins with.
+// How many of the workers that the job begins with have joined.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
   if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
   return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
@@ -38,7 +38,7 @@ Status Coordinator::CheckJoin(const Join& join) const {
   if (PrintableLine(join.worker) != join.worker) {
     return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
   }
-  const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file, and may be a reader
+  const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file; may be a reader
   if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
   if (!catalog_record_ || join.catalog.empty()) return {};
   const CatalogRecord& job = *catalog_record_;
@@ -128,7 +128,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
 }
 
 void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
-  if (beat.session.value == 0) {  // of somebody who only reads
+  if (beat.session.value == 0) {  // from a reader
     followers_.Heard(beat.nonce, now);
     out->Send(from, MakeView(nullptr));
     return;
@@ -149,7 +149,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->computing = beat.computing;
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
-  const bool enters_barrier = worker->barrier != beat.barrier;  // else nothing of it has changed; Tick looks after it
+  const bool enters_barrier = worker->barrier != beat.barrier;  // otherwise nothing changed for it; Tick checks it
   worker->barrier = beat.barrier;
   if (local_groups_ && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
     worker->group_epoch = beat.group_epoch;
@@ -157,7 +157,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     worker->group_text = beat.group_text;
     HearOfLocalGroup(*worker, now, out);
   }
-  const bool replicated = WorkersUpdate(options_.config.mode());  // elsewhere nobody begins a generation for a group
+  const bool replicated = WorkersUpdate(options_.config.mode());  // in other modes no generation begins for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
   if (replicated && beat.generation == generation_ && news_of_group) {
     worker->group = beat.group;
@@ -216,7 +216,7 @@ void Coordinator::SendNewSlots(Outbox* out) {
   }
 }
 
-// Each once, while it has no slot.
+// Logs each idle worker once, while it has no slot.
 void Coordinator::NameIdleWorkers(Outbox* out) {
   for (auto& [session, worker] : members_.workers()) {
     const bool idle = worker.slots.empty() && members_.size() > slot_count_;
@@ -233,7 +233,7 @@ std::string Coordinator::WhyIdle() const {
          "bits";
 }
 
-// A server without any is none that could speed anything up.
+// A server without blocks cannot speed anything up.
 void Coordinator::NameEmptyShards(Outbox* out) const {
   const ClusterSection& cluster = options_.config.cluster;
   std::vector<bool> has(shards_.size(), false);
@@ -254,7 +254,7 @@ void Coordinator::NameEmptyShards(Outbox* out) const {
                                    (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
 }
 
-// What nearly all steps of late took no longer than, four times over.
+// Four times the 95th percentile of recent steps' durations, at least options_.slow_after.
 Instant Coordinator::SlowAfter() const {
   if (step_seconds_.empty()) return options_.slow_after;
   std::vector<double> sorted = step_seconds_;
@@ -263,13 +263,13 @@ Instant Coordinator::SlowAfter() const {
   return std::max(options_.slow_after, Seconds(4 * *p95));
 }
 
-// One that has not got on for so long. It may hang in a step that others have done for it.
+// A worker that has not made progress for so long. It may hang in a step that others have done for it.
 bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
   return worker.computing && worker.generation == generation_ && worker.step <= step_ && !worker.slots.empty() &&
          now - worker.since >= limit;
 }
 
-// Whether it has done all its slots of the step under way. One without slots has none to do.
+// Whether it has done all its slots of the step under way. A worker without slots has none to do.
 bool Coordinator::HasDoneStep(const Worker& worker) const {
   return worker.generation == generation_ && !worker.computing && (worker.step >= step_ || worker.slots.empty());
 }
@@ -283,7 +283,7 @@ Worker* Coordinator::FindIdleWorker() {
   return idle;
 }
 
-// Whoever is first counts; the other's push is compared and ignored.
+// The first push counts; a second one is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
   const Mode mode = options_.config.mode();
   if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
@@ -310,12 +310,13 @@ void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
 
 void Coordinator::ForgetBackups() {
   for (auto& [session, worker] : members_.workers()) {
-    if (!worker.backup.empty()) ++view_sequence_;  // heard of with the next Beat
+    if (!worker.backup.empty()) ++view_sequence_;  // it learns of this with its next Beat
     worker.backup.clear();
   }
 }
 
-// Right after our start the members of before are still on their way: then all that the job asks for are waited for.
+// Right after this coordinator's start earlier members may still be on their way back: then it waits for
+// cluster.workers.
 std::string Coordinator::MissingInBarrier() const {
   std::string who = barrier_.Missing(members_);
   if (ranks_.in_use()) {
@@ -337,8 +338,8 @@ void Coordinator::PassBarrierWhenComplete(Outbox* out) {
   SendViews(out);
 }
 
-// Whether this worker, or a reader (null), may end once the last step is committed. A reader may: the last version is there. A shard that is
-// lost before the last snapshot exists takes steps back, for which workers are needed: they stay.
+// Whether this worker, or a reader (null), may end once the last step is committed. A reader may, because the last
+// version exists. Workers stay: if a shard is lost before the last snapshot exists, steps must be done again.
 bool Coordinator::IsOverFor(const Worker* worker) const { return worker == nullptr || concluded_ || shutting_down_; }
 
 View Coordinator::MakeView(const Worker* worker) const {
@@ -359,9 +360,9 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.message = failure_.message();
   view.barrier = barrier_.passed();
   if (worker != nullptr && failure_.ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
-  // A job that is done may be looked at by another number of servers than it ran with.
+  // A finished job may be read with another number of servers than it ran with.
   const bool served = running_ && running_->incarnations.size() == shards_.size();
-  // A worker that is in this generation was told, and is connected to its shards.
+  // A worker in this generation already has its shards' addresses and connections.
   const bool knows = worker != nullptr && worker->generation == generation_;
   if (served && !knows && (state_ == State::kRunning || state_ == State::kFinished)) {
     for (ShardAddress& address : shards()) {
@@ -377,7 +378,7 @@ View Coordinator::MakeView(const Worker* worker) const {
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
-    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // one may be its own by now
+    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // some may be both
     view.group = GroupOf(*worker);
     if (local_groups_ && state_ == State::kRunning) {
       LocalGroups::Told told = local_groups_->Of(*worker, members_);

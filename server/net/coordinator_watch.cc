@@ -14,7 +14,7 @@ std::string Whole(double seconds) { return std::to_string(static_cast<long>(seco
 
 Result<std::string> CoordinatorWatch::Look(Instant now) {
   const Instant pause = now - std::exchange(last_look_, now);
-  if (pause >= kPauseLeast) since_ += pause;  // of ours: what came meanwhile has not been read yet
+  if (pause >= kPauseLeast) since_ += pause;  // this process was paused: messages that arrived are not read yet
   const double limit = heard_ ? options_.stall_seconds : options_.join_seconds;
   const double silence = std::chrono::duration<double>(now - since_).count();
   const std::string who = "the coordinator at " + options_.address;

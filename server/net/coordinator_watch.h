@@ -1,8 +1,8 @@
-// CoordinatorWatch: what a process that waits for its coordinator says, and when it gives up.
+// CoordinatorWatch: when a process that waits for its coordinator logs it, and when it gives up.
 //
 // Kind:   a value; part of a loop.
-// Fails:  Look: kTimeout, for a silence that is longer than its limit.
-// Why:    no process waits without saying for whom.
+// Fails:  Look: kTimeout when the coordinator is silent for longer than the limit.
+// Why:    no process waits without naming what it waits for.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ class CoordinatorWatch {
  public:
   struct Options {
     std::string address;                          // host:port of the coordinator
-    std::string said_in = "cluster.coordinator";  // where people have written it
-    double join_seconds = 60;                     // until it is heard first; 0: no limit
-    double stall_seconds = 0;                     // between two signs of its life; 0: no limit
-    double report_seconds = 5;                    // from one line of a wait to the next
+    std::string said_in = "cluster.coordinator";  // the setting that names the address
+    double join_seconds = 60;                     // until its first message; 0: no limit
+    double stall_seconds = 0;                     // between two of its messages; 0: no limit
+    double report_seconds = 5;                    // between two log lines about one wait
   };
 
   CoordinatorWatch(Options options, Instant now) : options_(std::move(options)), since_(now), last_look_(now) {}
@@ -30,16 +30,16 @@ class CoordinatorWatch {
     back_ = back_ || said_;
     said_ = false;
   }
-  // The line that is due, or nothing.
+  // The line to log now; empty: none is due.
   Result<std::string> Look(Instant now);
 
  private:
   Options options_;
-  Instant since_{};  // the silence
+  Instant since_{};  // when the silence began
   Instant last_look_{}, next_line_{};
   bool heard_ = false;
-  bool said_ = false;  // that this silence lasts
-  bool back_ = false;  // it ended after that, which is to be said
+  bool said_ = false;  // this silence was logged
+  bool back_ = false;  // a logged silence has ended, which is to be logged
 };
 
 }  // namespace capstan::server

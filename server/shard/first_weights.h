@@ -1,8 +1,8 @@
-// FirstWeights: which of a shard's blocks wait for weights that a worker gives, and whether version 0 exists.
+// FirstWeights: which of a shard's blocks still need first weights from a worker, and whether version 0 exists.
 //
 // Kind:   a value; part of Shard's core.
-// Why:    what does not follow from the seed is on disk before anything follows from it: whoever comes back finds the
-//         same beginning. Until then nobody sees a weight, and no push counts.
+// Why:    weights that do not follow from the seed are on disk before anything is computed from them, so every restart
+//         begins with the same version 0. Until then no worker reads a weight, and no push counts.
 #pragma once
 
 #include <set>
@@ -17,7 +17,7 @@ class FirstWeights {
   enum class Begin { kVersion0, kLater };
 
   FirstWeights() = default;
-  // `blocks`: this shard's. What begins later than version 0, or from a snapshot of it, has all weights.
+  // `blocks`: the blocks of this shard. A job that begins later than version 0, or from a snapshot, has all weights.
   FirstWeights(const Catalog& catalog, const std::vector<BlockIndex>& blocks, Begin begin)
       : kept_(begin == Begin::kLater || !catalog.is_given()) {
     for (BlockIndex block : blocks) {
@@ -26,7 +26,7 @@ class FirstWeights {
     if (!kept_) missing_ = given_;
   }
 
-  // Whether a tensor of this block has its first weights from a worker.
+  // Whether a tensor of this block gets its first weights from a worker.
   static bool HoldsGiven(const Catalog& catalog, BlockIndex block) {
     const Block& place = catalog.blocks()[block];
     for (std::uint32_t i = 0; i < place.segment_count; ++i) {
@@ -40,7 +40,7 @@ class FirstWeights {
   bool is_missing(BlockIndex block) const { return missing_.contains(block); }
   void Arrived(BlockIndex block) { missing_.erase(block); }
   bool complete() const { return missing_.empty(); }
-  // Whether version 0 is on the disk of every shard, or follows from the seed alone.
+  // Whether version 0 is on disk on every shard, or follows from the seed.
   bool kept() const { return kept_; }
   void Keep() { kept_ = complete(); }
 

@@ -14,7 +14,7 @@ struct Shard::ParkedPull {
   PeerId peer;
   Pull pull;
   Instant since{};
-  std::vector<BlockIndex> sent;  // tentatively, of the present attempt
+  std::vector<BlockIndex> sent;  // blocks sent speculatively for the present attempt
 };
 
 }  // namespace capstan::server

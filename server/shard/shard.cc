@@ -72,7 +72,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   last_coordinator_ = now;
   message.header.VisitAs<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    if (body.term < term_) return;  // a coordinator that has been replaced
+    if (body.term < term_) return;  // from a coordinator that has been replaced
     term_ = body.term;
     metrics_->term.Set(static_cast<double>(term_.value));
     if constexpr (std::is_same_v<Body, Ping>) {
@@ -85,7 +85,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   });
   const auto* error = message.header.As<Error>();
   if (error == nullptr) return;
-  // What was said to a former life is not for this one.
+  // A message to an earlier incarnation does not concern this one.
   const bool mine = error->incarnation.value == 0 || error->incarnation == options_.incarnation;
   if (error->code == Code::kRefused && mine) {
     refusal_ = Refused("the coordinator refuses this shard: " + error->message);
@@ -178,7 +178,7 @@ void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now,
   }
   const BlockProgress& block = progress_[local_of_[push.block]];
   std::uint64_t last = block.last[push.node.begin];
-  if (IsBeingLogged(push) && push.step.value > last) return;  // its acknowledgement comes
+  if (IsBeingLogged(push) && push.step.value > last) return;  // it is acknowledged once it is logged
   last = log_queue_.NewestPush(push.block, push.node.begin).value_or(last);
   switch (AdmitPush(options_.mode, push.step, step(), last)) {
     case PushAdmission::kStage: StagePush(from, push, payload, now, out); break;
@@ -209,7 +209,7 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
   told_credit_.try_emplace(from, 0);
   if (position >= credit()) {
     metrics_->pushes_busy.Add(1);
-    AckFor(from, push.step);  // tells the credit; when the window moves, it is told again
+    AckFor(from, push.step);  // carries the credit; it is sent again when the window moves
     return;
   }
   if (push.loss_scale != parameters_.loss_scale) {
@@ -265,7 +265,7 @@ void Shard::Acknowledge(PeerId from, Step step, BlockIndex block, Node node) {
 void Shard::Flush(Instant now, Outbox* out) {
   StartAppend(now);
   if (PullsAreBounded(options_.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
-  SendAssigned(out);  // before an answer to a question that was asked later
+  SendAssigned(out);  // before the answer to a question that arrived later
   for (auto& [key, held] : acks_) {
     Staged& ack = *held;
     ack.generation = generation_;
@@ -338,7 +338,7 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
     Refuse(from, Code::kBusy, "ahead of this shard", out);
     return;
   }
-  // The next step's: all shards with blocks have published this step already; our Commit is on its way.
+  // A report for the next step: all shards with blocks have published this step already; our Commit is in flight.
   const bool is_next = end.step == step().Next();
   if (is_next || end.step == step()) {
     StepProgramState& state = is_next ? next_program_state_ : program_state_;
@@ -352,7 +352,7 @@ void Shard::On(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
   if (end.step == step()) PrepareStepWhenComplete(now, out);
 }
 
-// What a sender has sent before its question has arrived, or never will.
+// Messages of one sender arrive in order: what it sent before its question has arrived, or is lost.
 void Shard::Answer(PeerId from, const CoverageQuery& query) {
   Staged& ack = AckFor(from, query.step);
   ack.answers = std::max(ack.answers, query.question);
@@ -360,12 +360,12 @@ void Shard::Answer(PeerId from, const CoverageQuery& query) {
   for (const StagedNode& entry : query.nodes) {
     const auto local = local_of_.find(entry.block);
     if (local == local_of_.end() || entry.node.begin >= slot_count_) continue;
-    if (IsBeingLogged(query.step, entry)) continue;  // its acknowledgement comes
+    if (IsBeingLogged(query.step, entry)) continue;  // it is acknowledged once it is logged
     (Holds(local->second, query.step, entry.node) ? ack.held : ack.missing).push_back(entry);
   }
 }
 
-// Of steps that have passed, the acknowledgement says it for all.
+// For a step that has passed, true: the acknowledgement's step covers all its pushes.
 bool Shard::Holds(std::size_t local, Step of, Node node) const {
   const BlockProgress& block = progress_[local];
   if (!HasGlobalSteps(options_.mode)) return of.value <= block.last[node.begin];
@@ -389,7 +389,7 @@ void Shard::On(PeerId from, const CoverageQuery& query, Outbox* out) {
     return;
   }
   StopAhead(from);
-  if (query.step < step()) return;  // `passed` says it all
+  if (query.step < step()) return;  // `passed` covers all of them
   for (std::size_t local = 0; local < progress_.size(); ++local) {
     for (Node node : progress_[local].staged.nodes()) ack.held.push_back({store_->blocks()[local], node});
   }
@@ -428,7 +428,8 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
            out);
     return;
   }
-  // A worker that went back to an earlier step no longer waits for a later version: what it lacks is of this one.
+  // A worker that went back to an earlier step no longer waits for a later version: the blocks it lacks
+  // belong to this one.
   if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
     parked_.erase(before);
   }
@@ -442,7 +443,7 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
     case PullAdmission::kTooEarly: Refuse(from, Code::kBusy, "ahead of this shard", out); return;
     case PullAdmission::kPark: break;
   }
-  // One parked pull per peer: a repeated one takes the place of the former.
+  // One parked pull per peer: a new one replaces the old one.
   ParkedPull parked{from, pull, now, {}};
   if (const auto before = parked_.find(from); before != parked_.end()) {
     if (pull.follows) {
@@ -513,7 +514,7 @@ void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
       metrics_->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
       AnswerWaiting(parked, out);
     }
-    return admission != PullAdmission::kPark;  // what is stale asks again
+    return admission != PullAdmission::kPark;  // a stale pull is dropped; its sender asks again
   });
   metrics_->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }

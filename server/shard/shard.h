@@ -1,18 +1,19 @@
 // Shard: applies pushes to its blocks and answers pulls from them.
 //
-// Kind:   owned by ShardLoop's thread; a pure core: no clock, socket or disk of its own.
-// Limits: kWaitingPullsMax pulls parked, one per peer; kAheadMax tentative blocks on their way to each.
-//         Pushes beyond the credit window are not staged. What waits for its place in the log is bounded by
-//         log_bytes_max and log_records_max, what waits to be counted by reports_max.
-// Fails:  answers Error: kStale (another generation or incarnation), kBusy (ahead of us, or full), kInvalid, kCorrupt.
-//         CHECKs only on our own bugs.
-// Why:    one owner per block makes updates lock-free, and everything a shard does a function of the messages it got.
+// Kind:   owned by ShardLoop's thread; a pure core: it has no clock, socket or disk.
+// Limits: kWaitingPullsMax parked pulls, one per peer. kAheadMax speculative blocks in flight to each peer. Pushes
+//         beyond the credit window are not staged. log_bytes_max and log_records_max bound the pushes that wait for the
+//         log; reports_max bounds the reports that wait to be counted.
+// Fails:  answers Error: kStale (another generation or incarnation), kBusy (a newer step, or no room), kInvalid,
+//         kCorrupt. CHECKs only on our own bugs.
+// Why:    one owner per block makes updates lock-free, and makes a shard's behaviour a function of its messages.
 //
-// Life:   Hello until a coordinator answers; Reset gives the catalog and the version to begin with, which is loaded and
-//         then served; then, per step: Push and EndSlot come in, Prepared goes out, Commit publishes. The last message
-//         batch is followed by Flush(), and what TakeDiskWork() and TakeLogWork() give is carried out elsewhere, each
-//         in order. Without global steps a push is applied when it comes, or, where acknowledgements are durable, when
-//         it is in the log: all that this object says of clocks and weights is then on disk.
+// Life:   It sends Hello until a coordinator answers. Reset gives the catalog and the version to begin with; the shard
+//         loads that version and then serves it. In each step, Push and EndSlot come in, Prepared goes out, and Commit
+//         publishes. The loop calls Flush() after a batch of messages. Other threads execute what TakeDiskWork() and
+//         TakeLogWork() return, each in order. Without global steps a push is applied on arrival. With durable
+//         acknowledgements it is applied once it is in the log, so all that this object reports of clocks and weights
+//         is on disk.
 #pragma once
 
 #include <atomic>
@@ -73,10 +74,10 @@ class Shard {
  public:
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
-  static constexpr std::uint64_t kRoundsAheadMax = 2;  // ends of a slot before its pushes
+  static constexpr std::uint64_t kRoundsAheadMax = 2;  // EndSlots may be so many steps ahead of their pushes
   static constexpr std::size_t kPeerReadsMax = 256;
-  static constexpr std::size_t kAheadMax = 2;        // tentative blocks on their way to a worker
-  static constexpr std::size_t kAheadNamedMax = 64;  // by a pull
+  static constexpr std::size_t kAheadMax = 2;        // speculative blocks in flight to one worker
+  static constexpr std::size_t kAheadNamedMax = 64;  // blocks that one pull may name as wanted early
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
   ~Shard();
@@ -86,43 +87,43 @@ class Shard {
   void Flush(Instant now, Outbox* out);
   // Repeats what has not been answered. Call at least every 100 ms.
   void Tick(Instant now, Outbox* out);
-  // What the disk is to do, in this order, and what came of it.
+  // Work for the disk thread, in this order, and the result of one piece of work.
   std::vector<DiskWork> TakeDiskWork() { return std::exchange(work_, {}); }
   void Handle(DiskResult result, Instant now, Outbox* out);
-  // The same of the log, where acknowledgements are durable. Followed by Flush().
+  // The same for the log, with durable acknowledgements. Flush() must follow Handle().
   std::vector<LogWork> TakeLogWork() { return std::exchange(log_work_, {}); }
   void Handle(LogResult result, Instant now, Outbox* out);
 
   bool serving() const { return store_ != nullptr && load_ == nullptr; }
   bool loading() const { return load_ != nullptr; }
   bool shut_down() const { return shut_down_; }
-  // Why the coordinator wants none of it; ok while it has not said so.
+  // Why the coordinator refuses this shard; ok while it has not.
   const Status& refusal() const { return refusal_; }
   Generation generation() const { return generation_; }
-  // The generation in which what is served began; pushes acknowledged durably since then are in it.
+  // The generation in which the served timeline began; it contains all pushes acknowledged durably since then.
   Generation history() const { return history_; }
-  // Records of the log that are in what is served.
+  // Log records that the served weights contain.
   std::uint64_t logged_records() const { return next_record_ - 1; }
   Version version() const { return version_; }
   Term term() const { return term_; }
-  // Null: none in what is served.
+  // Null: what is served contains no commit.
   const Commit* last_commit() const { return last_commit_.get(); }
   std::uint32_t attempt() const { return attempt_; }
   bool prepared() const { return prepared_; }
   std::uint64_t hash_mismatches() const { return hash_mismatches_; }
-  // Of weights and optimizer state. Requires serving().
+  // Hash of weights and optimizer state. Requires serving().
   std::uint64_t Digest() const { return store_->Digest(); }
-  // Modes without global steps: pushes that have changed this local block.
+  // Without global steps: how many pushes have changed this local block.
   std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
   // Per slot, the newest sequence number applied to this local block.
   const std::vector<std::uint64_t>& sequence_numbers(std::size_t local) const { return progress_[local].last; }
-  // Whether this push of the present generation is on its way to the log.
+  // Whether this push of the present generation waits for the log or is being appended.
   bool IsBeingLogged(const Push& push) const;
-  // The blocks held. Requires serving().
+  // Requires serving().
   const BlockStore& store() const { return *store_; }
-  // Whether version 0 waits for weights that a worker gives, or for being kept.
+  // Whether version 0 still lacks weights from a worker, or is not yet in a snapshot.
   bool awaits_first_weights() const { return !first_weights_.kept(); }
-  // Of payloads received and sums of them, not yet in a prepared version.
+  // Bytes of received payloads and of their sums that are not yet in a prepared version.
   std::uint64_t staged_bytes() const;
 
  private:
@@ -131,7 +132,7 @@ class Shard {
     bool prepared = false;
     std::vector<std::uint64_t> last;  // async: newest sequence number applied, per slot
     std::uint64_t newest = 0;         // async: the greatest of `last`
-    std::uint64_t updates = 0;        // async: of this block
+    std::uint64_t updates = 0;        // async: pushes applied to this block
   };
   struct ParkedPull;  // parked_pull.h
   struct AnsweredPull {
@@ -146,11 +147,11 @@ class Shard {
   void On(const Reset& reset, Instant now, Outbox* out);
   Status Install(const Reset& reset, Instant now, Outbox* out);
   void SendResetDone(Outbox* out);
-  // Whether what is served stays, in another generation; then it does.
+  // Whether this Reset leaves blocks and weights as they are and begins only another generation.
   bool GoesOn(const Reset& reset) const;
   void GoOn(const Reset& reset);
   std::unique_ptr<SnapshotLoad> MakeLoad(const Reset& reset, const std::vector<BlockIndex>& mine) const;
-  // Serves what was loaded, or says why it cannot, once it is known.
+  // Once loading has ended: serves what was loaded, or reports why it cannot.
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);
   void RememberLifeNow(const Reset& reset);
@@ -194,7 +195,7 @@ class Shard {
   void FirstWeightsAreKept(Instant now, Outbox* out);
   void SendAssigned(Outbox* out);
 
-  // Whether a worker's message belongs to this life and generation; answers it when not.
+  // Whether a worker's message belongs to this incarnation and generation; if not, answers it.
   bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
   Status CheckPush(const Push& push, const Slice& payload) const;
   void StagePush(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
@@ -204,7 +205,7 @@ class Shard {
   PushRecord RecordOf(const Push& push, const Slice& payload) const;
   void EndAsync(PeerId from, const EndSlot& end, Outbox* out);
 
-  // Where acknowledgements are durable.
+  // With durable acknowledgements.
   bool Durable() const { return options_.acknowledge == Acknowledge::kDurable; }
   LogHistory OwnHistory() const { return {history_, options_.shard_count}; }
   void Log(PeerId from, PushLogRecord record, Outbox* out);
@@ -234,7 +235,7 @@ class Shard {
   void AnswerWaiting(const ParkedPull& parked, Outbox* out);
   void AnswerLate(PeerId peer, const Pull& pull, Outbox* out);
   void SendPublished(PeerId peer, Outbox* out) const;
-  // Tentative blocks, to those whose pulls wait for them.
+  // Sends speculative blocks to the peers whose parked pulls wait for them.
   void SendAhead(Outbox* out);
   void SendAhead(ParkedPull* parked, Outbox* out);
   void SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outbox* out);
@@ -242,17 +243,17 @@ class Shard {
   void TakeBackAhead();
   void StopAhead(PeerId peer);
   void AnswerParkedPulls(Instant now, Outbox* out);
-  // What pulls are measured by: the published version, or the clock of the slowest slot.
+  // The version that pulls are compared with: the published one, or the clock of the slowest slot.
   Version PullableVersion() const;
   Hello MakeHello() const;
   Prepared MakePrepared() const;
   Progress MakeProgress() const;
-  // Without global steps. Per slot, the newest sequence number applied to all blocks here and, for home slots, ended.
+  // Without global steps. Per slot: the newest sequence number applied to all blocks here and, for home slots, ended.
   const std::vector<std::uint64_t>& SlotClocks() const { return slot_clocks_.values(); }
   bool IsHome(SlotIndex slot) const { return slot % options_.shard_count == options_.shard; }
   void CountBlocks(SlotIndex slot);
   void CountClocks();
-  // A push of this slot was applied to a block that had `before`.
+  // Call after a push of this slot was applied to a block; `before` is the block's sequence number before it.
   void RaiseClock(SlotIndex slot, std::uint64_t before);
   void SetClock(SlotIndex slot);
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
@@ -262,7 +263,7 @@ class Shard {
     return Scalars(updates, samples, parameters_.loss_scale);
   }
   UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) const;
-  // Of the step under way.
+  // For the step under way.
   std::vector<GroupRule> Rules() const {
     return MakeGroupRules(options_.optimizer, parameters_.learning_rate, hyper_parameters_.groups());
   }
@@ -271,35 +272,35 @@ class Shard {
   const ShardOptions options_;
   const std::shared_ptr<monitoring::ShardMetrics> metrics_;
 
-  ShardLife life_;  // as it is, or soon will be, on the disk
+  ShardLife life_;  // what the disk remembers, or soon will
   std::vector<SnapshotPart> parts_;
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
-  bool life_remembered_ = false;        // of the Reset under way
-  bool life_failed_ = false;            // it is tried again
+  bool life_remembered_ = false;        // the disk has recorded the Reset under way
+  bool life_failed_ = false;            // recording failed and is tried again
   Backoff life_backoff_;
-  bool going_on_ = false;  // Reset under way, and what is served stays
-  bool loaded_ = false;    // of the Reset under way: the blocks are here, perhaps not what the log adds
-  bool log_ready_ = true;  // of the Reset under way: begun, or replayed
+  bool going_on_ = false;  // the Reset under way keeps what is served
+  bool loaded_ = false;    // for the Reset under way: the blocks are here, perhaps not yet the log's pushes
+  bool log_ready_ = true;  // for the Reset under way: the log has been begun or replayed
   struct Writing {
     SnapshotId id;
     std::shared_ptr<std::atomic<bool>> cancelled;
   };
   std::optional<Writing> writing_;
-  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest of this history
-  bool snapshot_settled_ = false;                // the coordinator has taken note of it
-  std::size_t peer_reads_ = 0;                   // under way
+  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest snapshot of this timeline
+  bool snapshot_settled_ = false;                // the coordinator knows the result in snapshot_done_
+  std::size_t peer_reads_ = 0;                   // reads for other shards that are under way
   FirstWeights first_weights_;
-  bool first_pin_waits_ = false;                                         // version 0 is to be kept when it is whole
-  std::map<std::pair<PeerId, Step>, std::vector<BlockIndex>> assigned_;  // to be acknowledged
+  bool first_pin_waits_ = false;                                         // write version 0 once it is complete
+  std::map<std::pair<PeerId, Step>, std::vector<BlockIndex>> assigned_;  // blocks to acknowledge, by sender and step
 
   std::vector<LogWork> log_work_;
   LogQueue log_queue_;
-  Generation history_;                              // of what is served, or about to be
-  std::uint64_t next_record_ = 1;                   // of the log; all before it are applied
-  std::map<SnapshotId, std::uint64_t> log_begins_;  // of snapshots of this life and history: first record not in it
+  Generation history_;                              // timeline that is served, or about to be
+  std::uint64_t next_record_ = 1;                   // next log record; all records before it are applied
+  std::map<SnapshotId, std::uint64_t> log_begins_;  // per snapshot: the first log record that it lacks
   Instant append_since_{};
-  bool log_begin_failed_ = false;  // it is tried again
+  bool log_begin_failed_ = false;  // beginning the log failed and is tried again
   Backoff log_backoff_;
 
   Term term_;
@@ -311,37 +312,37 @@ class Shard {
   std::unordered_map<BlockIndex, std::size_t> local_of_;
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
-  StepParameters parameters_;               // of the step under way
-  struct {                                  // whose blocks these are; where workers update, an earlier one
+  StepParameters parameters_;               // for the step under way
+  struct {                                  // what the blocks hold; where workers update, maybe older than version_
     Version version;
     std::uint64_t updates = 0;
   } held_;
-  StepHyperParameters hyper_parameters_;  // of the step under way
-  std::size_t lowest_incomplete_ = 0;     // in push order: backward, the last local block first
+  StepHyperParameters hyper_parameters_;  // for the step under way
+  std::size_t lowest_incomplete_ = 0;     // push order is that of the backward pass: last local block first
 
   std::uint32_t attempt_ = 0;
   float clip_ = 1.0F;
-  std::vector<float> trust_ratios_;  // of attempt_, by tensor; empty: all 1
+  std::vector<float> trust_ratios_;  // for attempt_, by tensor; empty: all 1
   bool prepared_ = false;
   std::vector<double> squares_;
-  std::vector<double> weight_squares_, direction_squares_;  // as squares_; empty for kinds without a trust ratio
-  std::map<SlotIndex, SlotReport> next_reports_;            // sync: of the step after
-  std::map<SlotIndex, SlotReport> reports_;                 // sync: of this step
-  StepProgramState program_state_, next_program_state_;     // sync: that came with reports_ and next_reports_
-  std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until passed
-  std::vector<std::uint64_t> ended_;  // async: per home slot, newest sequence number that has ended
-  struct LeastOfBlocks {              // of the newest sequence numbers that the blocks have of a slot
+  std::vector<double> weight_squares_, direction_squares_;  // as squares_; empty if the optimizer has no trust ratio
+  std::map<SlotIndex, SlotReport> next_reports_;            // sync: for the next step
+  std::map<SlotIndex, SlotReport> reports_;                 // sync: for this step
+  StepProgramState program_state_, next_program_state_;     // sync: came with reports_ and next_reports_
+  std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> async_reports_;  // async: by (step, slot), until counted
+  std::vector<std::uint64_t> ended_;  // async: per home slot, the newest sequence number that has ended
+  struct LeastOfBlocks {              // for one slot: the least of its newest sequence numbers over all blocks
     std::uint64_t number = 0;
-    std::size_t blocks = 0;  // that have just this one
+    std::size_t blocks = 0;  // blocks that have exactly this number
   };
   std::vector<LeastOfBlocks> least_of_blocks_;  // async: per slot
-  RunningMinimum slot_clocks_;                  // async: per slot, SlotClocks()
+  RunningMinimum slot_clocks_;                  // async: the values of SlotClocks()
   std::unique_ptr<const Commit> last_commit_;
 
-  std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit they know of
+  std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit last sent to them
   std::map<PeerId, ParkedPull> parked_;          // one per peer
-  std::vector<bool> welcome_;                    // by local block: since none was parked, a parked pull has named it
-  std::map<PeerId, AnsweredPull> answered_;      // that waited for the present version, and what they have of it
+  std::vector<bool> welcome_;                    // by local block: a pull parked since parked_ was empty names it
+  std::map<PeerId, AnsweredPull> answered_;      // parked pulls answered for this version: the blocks they got
   std::map<std::pair<PeerId, Step>, std::unique_ptr<Staged>> acks_;
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;
@@ -349,7 +350,7 @@ class Shard {
   Status refusal_;
   Backoff hello_backoff_, prepared_backoff_, snapshot_backoff_;
   Instant next_progress_{};
-  Instant last_coordinator_{};  // when the coordinator was last heard
+  Instant last_coordinator_{};  // when the last message of the coordinator arrived
 };
 
 }  // namespace capstan::server

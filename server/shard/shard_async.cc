@@ -1,4 +1,4 @@
-// How a shard counts pushes without global steps: each slot's in their order, and what the coordinator hears of them.
+// How a shard counts pushes without global steps: in order for each slot; and what it reports to the coordinator.
 #include <algorithm>
 #include <utility>
 
@@ -42,8 +42,8 @@ void Shard::ApplyEnd(const EndRecord& end) {
   progress_changed_ = true;
 }
 
-// Slots may be any number of steps apart, and the coordinator counts in order: the newest report is needed last, and is
-// dropped where there are too many. Its step is counted without it.
+// Slots may be any number of steps apart, and the coordinator counts steps in order. So the newest report is needed
+// last: when there are too many, it is dropped, and its step is counted without it.
 void Shard::KeepReport(Step step, const SlotReport& report) {
   async_reports_.try_emplace({step.value, report.slot}, report);
   if (async_reports_.size() <= std::max(options_.reports_max, home_slot_count())) return;
@@ -54,8 +54,8 @@ void Shard::KeepReport(Step step, const SlotReport& report) {
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   const SlotIndex slot = end.report.slot;
   const std::uint64_t last = log_queue_.NewestEnd(slot).value_or(ended_[slot]);
-  if (end.step.value > last + 1) return;                                         // the one before is on its way again
-  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes come first
+  if (end.step.value > last + 1) return;                                         // the one before it comes again
+  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes are applied first
   const EndRecord record{end.step, end.report};
   if (end.step.value == last + 1) {
     if (Durable()) return Log(from, record, out);
@@ -64,7 +64,7 @@ void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   if (end.step.value <= ended_[slot]) AckFor(from, end.step).ended.push_back(slot);
 }
 
-// What all blocks have of a slot; where there are none, as much as can be.
+// The least sequence number of a slot over all blocks. Without blocks: the greatest possible number.
 void Shard::CountBlocks(SlotIndex slot) {
   LeastOfBlocks least{UINT64_MAX - kRoundsAheadMax, 0};
   for (const BlockProgress& block : progress_) {
@@ -99,7 +99,7 @@ void Shard::SetClock(SlotIndex slot) {
 
 Progress Shard::MakeProgress() const {
   Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
-  // The oldest are what the clock waits for; those of one step always fit.
+  // The clock waits for the oldest reports. All reports of one step always fit.
   const std::size_t most = std::max(Progress::kReportsMax, home_slot_count());
   for (const auto& [key, report] : async_reports_) {
     if (progress.reports.size() == most) break;
@@ -109,7 +109,7 @@ Progress Shard::MakeProgress() const {
 }
 
 void Shard::On(const Rates& rates) {
-  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // the last: late
+  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // late
   parameters_ = rates.parameters;
   std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
   version_ = Version{rates.step.value};

@@ -1,5 +1,5 @@
-// How a shard gets the first weights that a worker gives: block by block, the first one counts, and nothing is seen of
-// them before version 0 is kept by all shards.
+// How a shard gets first weights from a worker: block by block, and the first copy of a block counts. Nobody reads them
+// before a snapshot of version 0 exists on all shards.
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -13,7 +13,7 @@ namespace capstan::server {
 
 namespace {
 
-// Calls visit(offset in the block, count) for each range of the block whose weights are given.
+// Calls visit(offset in the block, count) for each range of the block whose weights a worker gives.
 template <class Visit>
 void ForEachGiven(const Catalog& catalog, BlockIndex block, const Visit& visit) {
   const Block& place = catalog.blocks()[block];
@@ -24,7 +24,7 @@ void ForEachGiven(const Catalog& catalog, BlockIndex block, const Visit& visit) 
   }
 }
 
-// Bytes of a payload may lie anywhere.
+// The payload may be unaligned.
 bool AllFinite(const std::byte* bytes, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i) {
     float value = 0.0F;
@@ -75,14 +75,14 @@ void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant 
   PinFirstWeights(now, out);
 }
 
-// Version 0, once it is whole and the disk has let go of a former one.
+// Writes version 0 once it is complete and an earlier snapshot is no longer being written.
 void Shard::PinFirstWeights(Instant now, Outbox* out) {
   if (!first_pin_waits_ || !first_weights_.complete() || writing_) return;
   first_pin_waits_ = false;
   PinSnapshot({generation_, version_}, now, out);
 }
 
-// A manifest names version 0: what waited for it goes on.
+// A manifest names version 0: pulls that waited for it are answered.
 void Shard::FirstWeightsAreKept(Instant now, Outbox* out) {
   if (first_weights_.kept()) return;
   first_weights_.Keep();

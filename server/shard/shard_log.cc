@@ -1,4 +1,4 @@
-// How a shard acknowledges durably: what it admits goes into its log first, in groups, and is applied when it is there.
+// How a shard acknowledges durably: an admitted push is first appended to the log, in groups, and then applied.
 #include <algorithm>
 
 #include "common/data/encoding.h"
@@ -40,7 +40,7 @@ void Shard::TakeFailedAppend(const Status& status, Outbox* out) {
 
 void Shard::On(LogAppended result, Instant now, Outbox* out) {
   const bool ours = result.history == history_ && result.first == next_record_ && log_queue_.appending();
-  if (!ours) return;  // of a history that has ended
+  if (!ours) return;  // belongs to a timeline that has ended
   if (!result.status.ok()) return TakeFailedAppend(result.status, out);
   metrics_->log_append_seconds.Observe(std::chrono::duration<double>(now - append_since_).count());
   const LogQueue::Appended appended = log_queue_.FinishAppend();
@@ -82,7 +82,8 @@ void Shard::On(LogBegun result, Instant now, Outbox* out) {
   FinishReset(now, out);
 }
 
-// A snapshot of this history says how much of the log is in it; the one that the history began with has nothing of it.
+// A snapshot of this timeline records how much of the log it contains. The snapshot that the timeline began with
+// contains none of it.
 Status Shard::BeginReplay(const SnapshotLoad& load) {
   if (!Durable() || history_ == generation_) return {};
   if (load.reset().snapshot.generation >= history_) {
@@ -129,7 +130,7 @@ Status Shard::CheckReplay(const PushRecord& push) const {
                  std::to_string(push.slot) + ", which do not belong here");
 }
 
-// What is applied already is passed over.
+// Skips records that are already applied.
 Status Shard::ReplayRecord(const PushLogRecord& record) {
   const auto* push = std::get_if<PushRecord>(&record);
   const auto* end = std::get_if<EndRecord>(&record);
@@ -156,7 +157,7 @@ Status Shard::ReplayRecord(const PushLogRecord& record) {
 
 // ---- how a log stays short -----------------------------------------------------------------------------------------
 
-// The newest snapshot that exists holds what its log begins behind.
+// The newest snapshot contains all records before its `log_begin`, so those can go.
 void Shard::TrimLogTo(const std::vector<SnapshotId>& kept) {
   if (kept.empty()) return;
   const auto begin = log_begins_.find(kept.back());

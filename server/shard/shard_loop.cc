@@ -15,7 +15,7 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
-constexpr Instant kTickEveryWithoutSteps = std::chrono::milliseconds(20);  // clocks travel by ticks
+constexpr Instant kTickEveryWithoutSteps = std::chrono::milliseconds(20);  // ticks carry the clocks
 constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
@@ -57,11 +57,12 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   return loop;
 }
 
-// A life of its own, on disk before the shard says anything.
+// A new incarnation, on disk before the shard sends anything.
 Result<ShardLife> ShardLoop::BeginLife() {
   ShardLife life = options_.store->life();
   life.shard = options_.shard.shard;
-  // Above every life that this directory remembers; where it is new, above those that another directory may.
+  // Above every incarnation that this directory remembers. A new directory remembers none: the wall clock then gives
+  // one above those of other directories.
   life.incarnation = std::max(life.incarnation.Next(), options_.shard.incarnation);
   CAPSTAN_RETURN_IF_ERROR(options_.store->Remember(life));
   return life;
@@ -116,7 +117,7 @@ void ShardLoop::Run() {
     SendOut();
     times_->Flushed(Now());
   }
-  transport_->Disconnect(coordinator_);  // it sees that this shard is gone
+  transport_->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
   ended_.store(true, std::memory_order_release);
   if (options_.on_end) options_.on_end();
@@ -134,7 +135,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   times_->SeePrepared(core_->prepared(), after);
 }
 
-// What one look at the sockets found was waiting together.
+// Messages found in one poll of the sockets were waiting together.
 void ShardLoop::CountBatch(int messages) {
   const std::uint64_t bytes = counters_.header_bytes_in + counters_.payload_bytes_in;
   metrics_->queue_messages.Set(messages);
@@ -186,7 +187,7 @@ void ShardLoop::TakeDiskResults(Instant now) {
   while (std::optional<DiskResult> result = disk_->TakeResult()) {
     const auto* remembered = std::get_if<LifeRemembered>(&*result);
     const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
-    // A shard that cannot write down who it is must not go on. Where its disk is full, it tries again.
+    // A shard that cannot store its identity must not go on. If its disk is full, it tries again.
     if (code != Code::kOk && code != Code::kBusy && outcome_.ok()) outcome_ = remembered->status;
     core_->Handle(std::move(*result), now, &out_);
     SendOut();
@@ -202,7 +203,7 @@ PeerId ShardLoop::ConnectTo(const std::string& endpoint) {
   return *peer;
 }
 
-// A connection costs sockets, also to a place where nobody is any more.
+// An open connection costs sockets, even to a process that is gone.
 void ShardLoop::LeaveNeighbours() {
   for (const auto& [endpoint, peer] : neighbours_) transport_->Disconnect(peer);
   neighbours_.clear();

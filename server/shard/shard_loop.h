@@ -1,10 +1,10 @@
-// ShardLoop: the thread behind a Shard: owns its socket, clock and core.
+// ShardLoop: the thread that drives a Shard; it owns the socket, the clock and the core.
 //
-// Kind:   made and destroyed by one thread; RequestStop from any. Its own thread owns everything else.
-// Limits: of TransportOptions and Outgoing.
-// Fails:  Start: an address that cannot be listened on or connected to. Ends with an error when the coordinator refuses
-//         the shard or is not heard for the limits below.
-// Why:    the core knows no sockets and no time, so the simulated cluster runs the same one.
+// Kind:   created and destroyed by one thread; any thread may call RequestStop. Its own thread owns everything else.
+// Limits: those of TransportOptions and Outgoing.
+// Fails:  Start: an address that it cannot listen on or connect to. It ends with an error when the coordinator refuses
+//         the shard or is silent for longer than the limits below.
+// Why:    the core has no sockets and no clock, so the simulated cluster runs the same core.
 #pragma once
 
 #include <atomic>
@@ -30,20 +30,20 @@
 namespace capstan::server {
 
 struct ShardLoopOptions {
-  ShardOptions shard;                    // its coordinator, endpoint, life and parts are filled in by the loop
-  std::unique_ptr<SnapshotStore> store;  // its directory; none: it lives and dies with the loop
-  std::unique_ptr<PushLog> log;          // where acknowledgements are durable; none: it lives and dies with the loop
+  ShardOptions shard;                    // the loop fills in coordinator, endpoint, identity and parts
+  std::unique_ptr<SnapshotStore> store;  // the shard's directory; null: in memory
+  std::unique_ptr<PushLog> log;          // with durable acknowledgements; null: in memory
   std::string listen;                    // host:port; port 0 takes a free one
-  std::string advertise;                 // host that others reach it by; empty: the host of `listen`
+  std::string advertise;                 // host under which others reach it; empty: the host of `listen`
   std::string coordinator;               // host:port
-  double join_seconds = 60;              // until the coordinator is heard first
-  double stall_seconds = 0;              // between two signs of its life; 0: no limit
-  double report_seconds = 5;             // from one line of a wait for it to the next
+  double join_seconds = 60;              // until the first message of the coordinator
+  double stall_seconds = 0;              // between two messages of the coordinator; 0: no limit
+  double report_seconds = 5;             // between two log lines about one wait
   TransportOptions transport;
-  monitoring::Trace* trace = nullptr;                  // outlives the loop; null: none is kept
-  std::function<void(const Notice&)> on_notice;        // called by the loop's thread; the outcome is not among them
-  std::function<void(const std::string&)> on_waiting;  // as on_notice: that the coordinator is silent, or answers
-  std::function<void()> on_end;                        // the last thing that it does
+  monitoring::Trace* trace = nullptr;                  // outlives the loop; null: no trace
+  std::function<void(const Notice&)> on_notice;        // called on the loop's thread; the outcome is not reported here
+  std::function<void(const std::string&)> on_waiting;  // as on_notice: the coordinator is silent, or answers again
+  std::function<void()> on_end;                        // called last
 };
 
 class Shard;
@@ -58,10 +58,10 @@ class ShardLoop {
   // tcp://host:port where others reach this shard.
   const std::string& endpoint() const { return endpoint_; }
   void RequestStop();
-  // What it holds, an object for the status page; any thread.
+  // State of the shard as a JSON object for the status page; any thread.
   std::string StatusJson() const;
   bool ended() const { return ended_.load(std::memory_order_acquire); }
-  // Why it ended; ok when it was told to. Requires ended().
+  // Why it ended; ok after RequestStop or the coordinator's Shutdown. Requires ended().
   const Status& outcome() const { return outcome_; }
 
  private:
@@ -72,7 +72,7 @@ class ShardLoop {
   void Tick(Instant now);
   void SendOut();
   void TakeDiskResults(Instant now);
-  // Whether there were any.
+  // Returns whether there were results.
   bool TakeLogResults(Instant now);
   void SubmitWork();
   Result<ShardLife> BeginLife();
@@ -88,17 +88,17 @@ class ShardLoop {
   std::unique_ptr<Shard> core_;
   std::unique_ptr<Outgoing> outgoing_;
   std::unique_ptr<ShardDiskThread> disk_;
-  std::deque<DiskWork> disk_work_;            // not yet taken by disk_
-  std::unique_ptr<PushLogThread> log_;        // none where nothing is logged
-  std::deque<LogWork> log_work_;              // not yet taken by log_
-  std::map<std::string, PeerId> neighbours_;  // other shards, by endpoint, while a snapshot is loaded from them
+  std::deque<DiskWork> disk_work_;            // not yet accepted by disk_
+  std::unique_ptr<PushLogThread> log_;        // null where nothing is logged
+  std::deque<LogWork> log_work_;              // not yet accepted by log_
+  std::map<std::string, PeerId> neighbours_;  // connections to other shards while a snapshot loads, by endpoint
   std::unique_ptr<ShardTimes> times_;
   PeerId coordinator_;
   std::string endpoint_;
 
   Outbox out_;
-  std::optional<CoordinatorWatch> watch_;  // while it runs
-  std::uint64_t bytes_seen_ = 0;           // received up to the last look
+  std::optional<CoordinatorWatch> watch_;  // set while the thread runs
+  std::uint64_t bytes_seen_ = 0;           // bytes received up to the last CountBatch
   Status outcome_;
   std::atomic<bool> stop_requested_{false}, ended_{false};
   std::thread thread_;

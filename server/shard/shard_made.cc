@@ -1,5 +1,5 @@
-// How a shard gets the versions that workers make, in mode allreduce: those that are to be kept, block by block, as
-// part of the step that makes them. All workers have the same; the first one of each array counts.
+// How a shard gets the versions that workers compute, in mode allreduce: only the retained ones, block by block, as
+// part of the step that makes them. All workers upload the same bits; the first copy of each array counts.
 #include "common/base/hash.h"
 #include "common/wire/messages/assign.h"
 #include "server/shard/shard.h"
@@ -27,7 +27,7 @@ Status Shard::CheckMade(const Assign& assign, const Slice& payload) const {
 
 void Shard::OnMade(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out) {
   if (assign.step > step()) return Refuse(from, Code::kBusy, "ahead of this shard", out, assign.block);
-  if (assign.step < step()) {  // that version is made
+  if (assign.step < step()) {  // the shard already has that version
     assigned_[{from, assign.step}].push_back(assign.block);
     return;
   }
@@ -47,7 +47,7 @@ void Shard::NoteHeld() {
   if (parameters_.held) held_ = {version_, parameters_.updates};
 }
 
-// What a step waits for beside the ends of its slots. Where workers update, blocks come with kept versions alone.
+// What a step waits for besides its EndSlots. Where workers update, blocks arrive only for retained versions.
 bool Shard::BlocksComplete() const {
   return lowest_incomplete_ == progress_.size() || (WorkersUpdate(options_.mode) && !parameters_.keep);
 }

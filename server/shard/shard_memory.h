@@ -1,9 +1,9 @@
-// ShardMemory: what a shard holds at most of a job: two versions of weights and state (and of weights as they travel), the
-// kept sum, and a window of staged payloads.
+// ShardMemory: the most memory that a shard needs for a job: two versions of weights and state (and of encoded
+// weights), the retained sum, and a window of staged payloads.
 //
 // Kind:   a value.
-// Why:    PROTOCOL.md 6 has the account. A shard refuses a catalog by it, and whoever starts several of them on one
-//         machine adds it up before.
+// Why:    PROTOCOL.md 6 has the account. A shard refuses a catalog that needs more. The launcher adds the accounts of
+//         all shards that it starts on one machine.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace capstan::server {
 struct ShardMemory {
   std::uint64_t elements = 0, bytes_per_element = 0;
   std::uint64_t window = 0;
-  std::uint64_t log = 0;  // of pushes: gathered, and being appended
+  std::uint64_t log = 0;  // pushes that wait for the log or are being appended
 
   std::uint64_t bytes() const { return elements * bytes_per_element + window + log; }
   std::string ToString() const;
 };
 
-// Without global steps: how many pushes of one worker may be unanswered. Every slot may be another worker's, and all of
-// these may lie here at once: with many slots each has fewer.
+// Without global steps: how many pushes of one worker may be unanswered. In the worst case every slot belongs to
+// another worker and all their pushes are here at once, so the credit falls as slots grow.
 std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots);
 
-// For a shard that owns `elements` parameters, in a job of so many slots.
+// For a shard that owns `elements` parameters, in a job with `slots` slots.
 ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots);
 
 }  // namespace capstan::server

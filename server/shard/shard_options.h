@@ -1,4 +1,4 @@
-// ShardOptions: the settings that a Shard is made with.
+// ShardOptions: the settings of a Shard.
 //
 // Kind:   values.
 #pragma once
@@ -22,26 +22,26 @@ struct ShardOptions {
   ShardIndex shard = 0;
   std::uint32_t shard_count = 1;
   Incarnation incarnation;
-  std::string endpoint;  // where workers reach it
-  std::string metrics;   // host:port of its process's metrics; empty: it serves none
-  PeerId coordinator;    // the only peer whose coordinator messages are believed
+  std::string endpoint;  // address for workers
+  std::string metrics;   // host:port of the process's metrics; empty: none
+  PeerId coordinator;    // coordinator messages from any other peer are ignored
   Mode mode = Mode::kSync;
-  std::uint64_t staleness = 0;  // of mode bounded
+  std::uint64_t staleness = 0;  // for mode bounded
   std::uint64_t seed = 1;
   std::uint64_t config_hash = 0;
   OptimizerRule optimizer;
-  Encoding encoding = Encoding::kFp32;  // of weights that workers pull and of leaves that they push
-  std::uint32_t window_blocks = 16;     // staged ahead of the lowest incomplete block; see AsyncCredit
+  Encoding encoding = Encoding::kFp32;  // for pulled weights and pushed leaves
+  std::uint32_t window_blocks = 16;     // blocks staged beyond the lowest incomplete one; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
   Acknowledge acknowledge = Acknowledge::kReceived;
-  std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // of pushes that wait for the log
+  std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // pushes that wait for the log
   std::size_t log_records_max = std::size_t{1} << 16;
-  // Slots' reports that wait until the coordinator counts their steps; there is room for those of one step in any case.
+  // Slot reports that wait until the coordinator counts their steps. The reports of one step always fit.
   std::size_t reports_max = 2 * kSlotsMax;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
-  ShardLife life;                               // what its directory remembers; the incarnation is in it already
-  std::vector<SnapshotPart> parts;              // in its directory
-  std::function<PeerId(const std::string& endpoint)> connect;  // to another shard
+  ShardLife life;                               // what the directory remembers; its incarnation is the new one
+  std::vector<SnapshotPart> parts;              // parts in the directory
+  std::function<PeerId(const std::string& endpoint)> connect;  // connects to another shard
 };
 
 }  // namespace capstan::server

@@ -1,5 +1,5 @@
-// How a shard begins a generation: its catalog, its blocks, where their contents come from, and what of former steps is
-// forgotten.
+// How a shard begins a generation: its catalog, its blocks, the source of their contents, and what it forgets of
+// earlier steps.
 #include "common/data/encoding.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/limits.h"
@@ -15,7 +15,7 @@ namespace capstan::server {
 
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
-  if (reset.generation == generation_ && load_) {  // under way; whoever has the blocks may have come back elsewhere
+  if (reset.generation == generation_ && load_) {  // under way; a shard that has the blocks may have a new address
     load_->Redirect(reset.sources);
     return;
   }
@@ -24,15 +24,14 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     return;
   }
   if (GoesOn(reset)) return GoOn(reset);
-  if (Status status = Install(reset, now, out);
-      !status.ok()) {  // nothing was touched: what is served, or loaded, goes on
+  if (Status status = Install(reset, now, out); !status.ok()) {  // nothing was touched: serving or loading continues
     out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
     return;
   }
   FinishReset(now, out);
 }
 
-// Takes the catalog, and asks for the blocks of the version named. Nothing is served until they are there.
+// Takes the catalog and requests the blocks of the named version. The shard does not serve until they have arrived.
 Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   if (reset.slot_count == 0 || reset.slot_count > kSlotsMax) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
@@ -51,7 +50,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   }
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, reset.slot_count, out));
   load_.reset();
-  store_.reset();  // before the new one is made: there is memory for one
+  store_.reset();  // frees its memory first: there is no room for two
   if (writing_) writing_->cancelled->store(true);
   snapshot_done_.reset();
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
@@ -102,7 +101,7 @@ void Shard::FinishReset(Instant now, Outbox* out) {
   if (going_on_ && life_remembered_) {
     going_on_ = false;
     SendResetDone(out);
-    PrepareStepWhenComplete(now, out);  // where no slot ends here, nothing else will ask
+    PrepareStepWhenComplete(now, out);  // if no slot ends here, nothing else triggers it
   }
   if (!load_) return;
   if (!load_->status().ok()) return FailReset(load_->status().message(), out);
@@ -147,17 +146,17 @@ bool Shard::GoesOn(const Reset& reset) const {
   return can && serving() && reset.history < reset.generation && reset.history == history_;
 }
 
-// A shard was lost, not this one, or the workers form another group: nothing here goes back. What was asked in the
-// generation before is asked again; a step under way begins anew.
+// Another shard was lost, or the workers form another group: nothing here goes back. Workers repeat the requests of the
+// generation before; the step under way starts again.
 void Shard::GoOn(const Reset& reset) {
   generation_ = reset.generation;
   going_on_ = true;
   RememberLifeNow(reset);
-  if (Durable() || !first_weights_.kept()) {  // else the coordinator still wants what is being written
+  if (Durable() || !first_weights_.kept()) {  // otherwise the coordinator still wants the snapshot being written
     if (writing_) writing_->cancelled->store(true);
     snapshot_done_.reset();
   }
-  if (!reset.snapshot.IsNone()) first_weights_.Keep();  // the word of it may have been lost
+  if (!reset.snapshot.IsNone()) first_weights_.Keep();  // SnapshotsKept may have been lost
   parked_.clear();
   answered_.clear();
   acks_.clear();
@@ -174,7 +173,8 @@ void Shard::GoOn(const Reset& reset) {
   metrics_->generation.Set(static_cast<double>(generation_.value));
 }
 
-// The numbers beside the blocks. A slot's reports and its end were kept by the shard that was its home then.
+// Takes the numbers stored with the blocks. The shard that was a slot's home then stored the slot's
+// reports and its end.
 void Shard::TakeLoaded(const SnapshotLoad& load) {
   for (std::size_t local = 0; local < progress_.size(); ++local) {
     const SnapshotHeader::Block* entry = load.entry(local);
@@ -209,7 +209,7 @@ Status Shard::CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) 
   return {};
 }
 
-// Everything about steps and pushes starts anew, for the blocks of store_.
+// Clears all state of steps and pushes, for the blocks of store_.
 void Shard::ForgetProgress() {
   local_of_.clear();
   progress_.assign(store_->size(), BlockProgress{});

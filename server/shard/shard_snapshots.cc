@@ -1,5 +1,5 @@
-// How a shard keeps versions: pinned by reference, written in the background, offered to others, deleted when the
-// coordinator keeps newer ones.
+// How a shard keeps versions: it pins them by reference, writes them in the background, serves their blocks to other
+// shards, and deletes them when the coordinator retains newer ones.
 #include <algorithm>
 
 #include "common/wire/messages/fetch.h"
@@ -29,7 +29,7 @@ Fetched NoBlock(const StoredBlock& wanted, std::string why) {
 
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   if (!serving() || pin.generation != generation_) return;
-  if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is on its way
+  if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is in flight
   const SnapshotId id{generation_, pin.version};
   const bool begun = (writing_ && IsSame(writing_->id, id)) || (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id));
   if (first_weights_.kept() || begun) return PinSnapshot(id, now, out);
@@ -37,7 +37,7 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   PinFirstWeights(now, out);
 }
 
-// Whether `id` was begun in the present history, which has one version of each number.
+// Whether the snapshot `id` was begun on the present timeline, where each version number has one content.
 bool Shard::IsOfHistory(SnapshotId id) const { return id.generation >= history_ && id.generation <= generation_; }
 
 bool Shard::IsSame(SnapshotId begun, SnapshotId asked) const {
@@ -50,7 +50,7 @@ SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
   if (writing_ && IsSame(writing_->id, id)) return;
-  if (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id)) return SendSnapshotDone(now, out);  // the answer may be lost
+  if (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id)) return SendSnapshotDone(now, out);  // it may be lost
   if (id.version < version_ || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
     return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
   }
@@ -101,7 +101,8 @@ void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   out->Send(options_.coordinator, *snapshot_done_);
 }
 
-// What this shard can go back to: it stays, whatever a coordinator says that has an older log, or is none.
+// The newest snapshot that this shard can go back to. It stays even if a coordinator with an older log
+// does not list it.
 SnapshotId Shard::NewestKeptHere() const {
   SnapshotId newest;
   for (const SnapshotPart& part : parts_) {
@@ -128,7 +129,7 @@ void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
   std::erase_if(parts_, [&](const SnapshotPart& part) {
     const bool kept =
         part.id == newest || std::find(message.kept.begin(), message.kept.end(), part.id) != message.kept.end();
-    const bool newer = IsOfHistory(part.id) && part.id > message.settled;  // its manifest may be on its way
+    const bool newer = IsOfHistory(part.id) && part.id > message.settled;  // its manifest may be in flight
     if (!kept && !newer) gone.push_back(part);
     return !kept && !newer;
   });
@@ -143,7 +144,7 @@ void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
   if (!here) {
     return out->Send(from, NoBlock(wanted, "that part is not here"));
   }
-  if (peer_reads_ >= kPeerReadsMax) return;  // it will be asked for again
+  if (peer_reads_ >= kPeerReadsMax) return;  // the other shard asks again
   ++peer_reads_;
   work_.push_back(ReadForPeer{from, wanted});
 }

@@ -1,9 +1,10 @@
-// Tentative weights: prepared blocks that workers wait for cross the network while the verdict is still open.
+// Speculative weights: a shard sends prepared blocks to waiting workers before the coordinator has decided the step.
 //
-// A worker's pull of the next version waits here and names blocks that it would hold. Each goes out once per attempt as
-// soon as it is prepared, kAheadMax at a time: the worker's next pull names what is still missing. When the version is
-// published, Published says which attempt it is; what else was sent is void. A repetition of the pull that crosses it
-// gets Published again, and no block twice: what was lost is asked for by a pull that waits for nothing.
+// A worker's pull of the next version waits here and names blocks that the worker can buffer. The shard sends each
+// block once per attempt, as soon as it is prepared. At most kAheadMax are in flight: the worker's next pull names the
+// blocks still missing. Published then names the attempt that became the version; blocks of other attempts are void. A
+// repeated pull that crosses Published gets Published again, but no block twice. A worker asks for lost blocks with a
+// pull that waits for nothing.
 #include <algorithm>
 
 #include "common/wire/messages/commit.h"
@@ -22,7 +23,7 @@ bool Has(const std::vector<BlockIndex>& blocks, BlockIndex block) {
 
 }  // namespace
 
-// Else a Redo follows for sure, or most likely: who clipped the last step's gradient clips this one too.
+// Otherwise a Redo is certain or likely: a job that clipped the last step's gradient probably clips this one too.
 bool Shard::MayBePublished() const {
   if (TakesTrustRatio(options_.optimizer.kind)) return !trust_ratios_.empty();
   return attempt_ > 0 || !last_commit_ || last_commit_->attempt == 0;
@@ -62,7 +63,7 @@ void Shard::SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outb
   out->Send(peer, std::move(weights), std::move(sendable.values));
 }
 
-// Another attempt begins: what went out of the one before is void, and goes out again.
+// Another attempt begins: the blocks sent for the old one are void and will be sent again.
 void Shard::TakeBackAhead() {
   for (auto& [peer, parked] : parked_) {
     for (BlockIndex block : std::exchange(parked.sent, {})) {
@@ -71,7 +72,7 @@ void Shard::TakeBackAhead() {
   }
 }
 
-// It may have been given another slot of this step, and then holds nothing of the next version: it will ask anew.
+// The worker may have been given another slot of this step. It then drops its speculative blocks and will ask again.
 void Shard::StopAhead(PeerId peer) {
   if (const auto parked = parked_.find(peer); parked != parked_.end()) {
     parked->second.pull.ahead.clear();
@@ -98,7 +99,8 @@ void Shard::SendPublished(PeerId peer, Outbox* out) const {
   out->Send(peer, std::move(published));
 }
 
-// With what did not go out tentatively. Where that is void, Published says so, and who holds it asks for it.
+// Sends only the blocks that were not sent speculatively. If those are void, the worker learns it from Published and
+// asks for them.
 void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
   AnsweredPull answered{parked.pull.session, parked.sent};
   Pull pull = parked.pull;
@@ -115,7 +117,7 @@ void Shard::AnswerLate(PeerId peer, const Pull& pull, Outbox* out) {
   if (pull.follows && answered != answered_.end() && answered->second.session == pull.session) {
     std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered->second.blocks, block); });
     std::vector<BlockIndex>& told = answered->second.blocks;
-    told.insert(told.end(), rest.blocks.begin(), rest.blocks.end());  // the next one may cross too
+    told.insert(told.end(), rest.blocks.begin(), rest.blocks.end());  // the next pull may cross these blocks too
   }
   AnswerPull(peer, rest, out);
 }

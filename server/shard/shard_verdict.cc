@@ -1,4 +1,4 @@
-// What a shard reports of a prepared step, and what it makes of the verdict.
+// What a shard reports about a prepared step, and how it carries out the coordinator's decision.
 #include <utility>
 
 #include "common/wire/messages/commit.h"
@@ -53,7 +53,7 @@ Prepared Shard::MakePrepared() const {
 void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == generation_);
   const bool applied = commit.action == StepAction::kApply;
-  if (applied || WorkersUpdate(options_.mode)) {  // a version that workers made of a skipped step is the one before
+  if (applied || WorkersUpdate(options_.mode)) {  // a skipped step uploads the old version again
     store_->PublishPrepared();
   } else {
     store_->DropPrepared();
@@ -67,7 +67,7 @@ void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
   metrics_->version.Set(static_cast<double>(version_.value));
   if (parameters_.snapshot) PinSnapshot({generation_, version_}, now, out);
   AnswerParkedPulls(now, out);
-  PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots has nothing to wait for
+  PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots waits for nothing
 }
 
 void Shard::BeginStep() {
@@ -89,9 +89,9 @@ void Shard::BeginStep() {
 
 void Shard::On(const Commit& commit, Instant now, Outbox* out) {
   if (!serving() || commit.generation != generation_) return;
-  if (commit.step > step()) return;  // cannot be: no commit before all have prepared
+  if (commit.step > step()) return;  // impossible: a Commit needs all shards to have prepared the step
   if (commit.step == step()) {
-    if (!prepared_ || commit.attempt != attempt_) return;  // our Prepared will be repeated and the Commit with it
+    if (!prepared_ || commit.attempt != attempt_) return;  // our Prepared is repeated, and so is the Commit
     Publish(commit, now, out);
   }
   out->Send(options_.coordinator, Committed{options_.shard, options_.incarnation, generation_, commit.step});

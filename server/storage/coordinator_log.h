@@ -1,4 +1,4 @@
-// CoordinatorLog: what a coordinator must remember over its own death. Small records, appended in order.
+// CoordinatorLog: what a coordinator must remember across restarts. Small records, appended in order.
 //
 // Kind:   owned by the coordinator's thread.
 // Fails:  Append returns only when the record is durable, or says why not.
@@ -19,9 +19,9 @@ namespace capstan::server {
 
 struct JobRecord {
   JobId job;
-  std::string job_file;  // canonical; a job is continued with what its bits depend on unchanged
+  std::string job_file;  // canonical; a resumed job must agree in everything that its bits depend on
 };
-// What the first worker brought; every other one must match it.
+// Declared by the first worker; every other worker must match it.
 struct CatalogRecord {
   std::vector<TensorSpec> tensors;
   std::string numeric_class;
@@ -31,26 +31,27 @@ struct CatalogRecord {
 struct TermRecord {
   Term term;
 };
-struct SessionRecord {  // ids up to this one were given to workers, or may have been
+struct SessionRecord {  // workers may have been given ids up to this one
   SessionId session;
 };
-// Generation `generation` starts from `snapshot`, or from version 0; with an older history, from where that one was.
+// Generation `generation` starts from `snapshot`, or from version 0. With an older `history` it continues that timeline
+// where it stopped.
 struct RecoverRecord {
   Generation generation;
   SnapshotId snapshot;
   StepParameters parameters;
-  // The generation in which the present history began; 0: there is none to go on with.
+  // The generation in which the present timeline (`history`) began; 0: there is none to continue.
   Generation history;
 };
-struct RunningRecord {  // every shard has answered Reset in this incarnation
+struct RunningRecord {  // every shard has answered Reset, in these incarnations
   Generation generation;
   std::vector<Incarnation> incarnations;
 };
-struct ManifestRecord {  // a snapshot exists: every shard's part of it is on disk
+struct ManifestRecord {  // a snapshot exists: every shard's part is on disk
   SnapshotId id;
-  StepParameters parameters;           // of the step that begins there
-  std::vector<std::uint64_t> digests;  // of the parts, one for each shard that wrote it
-  std::uint64_t bytes = 0;             // of all parts
+  StepParameters parameters;           // for the step that begins with this version
+  std::vector<std::uint64_t> digests;  // one for each part, by shard
+  std::uint64_t bytes = 0;             // of all parts together
 };
 struct DoneRecord {};  // all steps are committed and the final weights are written
 
@@ -64,7 +65,7 @@ class CoordinatorLog {
   virtual const std::vector<LogRecord>& records() const = 0;
 };
 
-// Lives as long as its owner: for simulations, and for jobs that end with their coordinator.
+// Kept in memory, and lost with its owner: for simulations, and for jobs that end with their coordinator.
 class MemoryCoordinatorLog : public CoordinatorLog {
  public:
   Status Append(LogRecord record) override {
