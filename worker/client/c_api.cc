@@ -11,7 +11,7 @@
 #include "worker/client/c_border.h"
 
 struct capstan_client : capstan::client::Handle<capstan::Client> {
-  capstan::Work work;  // of the round, for capstan_work::slots
+  capstan::Work work;  // the current round; capstan_work::slots points into it
 };
 
 namespace {
@@ -45,7 +45,7 @@ Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   }
   if (options.rank != 0) out.rank = options.rank - 1;
   out.ranks = options.ranks;
-  if (options.on_notice != nullptr) {  // else what ClientOptions has
+  if (options.on_notice != nullptr) {  // otherwise the default of ClientOptions stays
     out.on_notice = [options](const std::string& text) { options.on_notice(options.context, text.c_str()); };
   }
   return out;
@@ -78,7 +78,7 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   return out;
 }
 
-// Element `index` of a caller's array: one is as long as the caller says, of all alike.
+// Element `index` of a caller's array. The caller's `size` is the stride, and all elements must have the same one.
 template <class T>
 Result<const T*> ElementOf(const T* array, std::size_t index, const char* name) {
   const auto* bytes = reinterpret_cast<const char*>(array);
@@ -181,7 +181,7 @@ Status NextWork(capstan_client* handle, double seconds, capstan_work* work) {
 
 }  // namespace
 
-// Exported; the list of them is exports.map.
+// The exported functions; exports.map lists them.
 
 uint32_t capstan_abi_version(void) { return CAPSTAN_ABI_VERSION; }
 

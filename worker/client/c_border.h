@@ -1,9 +1,8 @@
-// What the functions of <capstan/capstan.h> share: how a call from C is read and answered.
+// Helpers of the functions in <capstan/capstan.h>: they read a call's arguments and write its results.
 //
 // Kind:   pure functions.
-// Fails:  kInvalid and kUnsupported, naming the argument or the struct's field.
-// Why:    no exception and no type of C++ crosses the border, and what a caller leaves out or sets wrongly is
-//         found here.
+// Fails:  kInvalid and kUnsupported; the message names the argument or the struct's field.
+// Why:    no exception and no C++ type crosses the border, and missing or wrong arguments are found in one place.
 #pragma once
 
 #include <capstan/capstan.h>
@@ -23,9 +22,9 @@
 
 namespace capstan::client {
 
-inline constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // what the clock can still count
+inline constexpr double kForeverSeconds = 100.0 * 365 * 24 * 3600;  // fits into the clock's range
 inline constexpr double kJoinSeconds = 60;
-inline constexpr std::size_t kStructBytesMax = 4096;  // more is a size that was not set
+inline constexpr std::size_t kStructBytesMax = 4096;  // a larger size was never initialised
 
 inline void CopyText(const char* text, char* to, std::size_t bytes) {
   if (to == nullptr || bytes == 0) return;
@@ -34,8 +33,7 @@ inline void CopyText(const char* text, char* to, std::size_t bytes) {
   to[length] = '\0';
 }
 
-// Runs `call` at the border: no exception leaves. Ours do not throw, so what arrives is memory or threads running
-// short.
+// Runs `call` and lets no exception out. Our code does not throw, so an exception means that memory or threads ran out.
 template <class Call>
 capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noexcept {
   try {
@@ -50,7 +48,7 @@ capstan_code Answer(char* error, std::size_t error_bytes, const Call& call) noex
   return CAPSTAN_BUSY;
 }
 
-// What a caller in C holds: an object of ours, the process that it belongs to, the text of the last call that failed.
+// The handle that a C program holds: the C++ object, the process that owns it, and the text of the last failed call.
 template <class Object>
 struct Handle {
   std::unique_ptr<Object> object;
@@ -58,7 +56,7 @@ struct Handle {
   std::array<char, 2048> error{};
 };
 
-// Runs call(object of the handle), in the process that it belongs to.
+// Runs call(*handle->object). In any other process than the handle's owner it answers kInvalid instead.
 template <class Object, class Call>
 capstan_code AnswerFor(Handle<Object>* handle, const Call& call) noexcept {
   if (handle == nullptr) return CAPSTAN_INVALID;
@@ -76,12 +74,12 @@ const char* LastError(const Handle<Object>* handle) {
 inline Status IsMissing(const char* what) { return Invalid(std::string(what) + " is a null pointer"); }
 
 inline Status CheckSize(std::size_t size, const char* name) {
-  if (size > sizeof(std::size_t) && size <= kStructBytesMax) return {};  // more than itself
+  if (size > sizeof(std::size_t) && size <= kStructBytesMax) return {};  // at least one field besides `size`
   return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
 }
 
-// A caller's struct. It is longer than ours where the caller is newer, and shorter where it is older: what it does not
-// have is 0.
+// Reads a caller's struct. A newer caller's struct is longer than ours; its extra bytes must be 0. An older caller's is
+// shorter; fields that it lacks are 0.
 template <class T>
 Result<T> ReadStruct(const T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);
@@ -97,7 +95,7 @@ Result<T> ReadStruct(const T* given, const char* name) {
   return known;
 }
 
-// Into a caller's struct: what we do not know of it is 0, what it does not know is left out.
+// Writes a caller's struct. Fields that we do not know become 0; fields that the caller does not know are left out.
 template <class T>
 Status WriteStruct(const T& value, T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);
@@ -109,7 +107,7 @@ Status WriteStruct(const T& value, T* given, const char* name) {
   return {};
 }
 
-// A number where the caller asked for one.
+// Writes one value to a caller's pointer.
 template <class T>
 Status WriteOut(const T& value, T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);
@@ -124,7 +122,7 @@ inline Result<std::chrono::steady_clock::time_point> DeadlineIn(double seconds) 
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Of `join_seconds` in the struct `name`, where 0 is left out.
+// Reads field `join_seconds` of the struct `name`; 0 means the default.
 inline Result<std::chrono::milliseconds> JoinDeadline(double seconds, const char* name) {
   if (!(seconds >= 0)) return Invalid(std::string(name) + ".join_seconds is not a number of at least 0");
   const double join = seconds == 0 ? kJoinSeconds : std::min(seconds, kForeverSeconds);

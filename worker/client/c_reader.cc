@@ -8,7 +8,7 @@
 #include "worker/client/c_border.h"
 
 struct capstan_reader : capstan::client::Handle<capstan::Reader> {
-  capstan::JobProgress progress;  // for capstan_progress::message
+  capstan::JobProgress progress;  // capstan_progress::message points into it
 };
 
 namespace {
@@ -42,7 +42,7 @@ Status CheckIndex(std::size_t index, std::size_t count, const char* what) {
   return Invalid(std::string(what) + " " + std::to_string(index) + " is asked for; there are " + std::to_string(count));
 }
 
-// What there is only after a pull.
+// Arrays exist only after a pull.
 Status WriteArray(const float* values, const float** given, const char* name) {
   if (values == nullptr) return Invalid(std::string("there are no ") + name + ": the last pull gave none");
   return WriteOut(values, given, name);
@@ -82,7 +82,7 @@ Status Progress(capstan_reader* handle, double seconds, capstan_progress* progre
 
 }  // namespace
 
-// Exported; the list of them is exports.map.
+// The exported functions; exports.map lists them.
 
 capstan_code capstan_reader_connect(const capstan_reader_options* options, capstan_reader** reader, char* error,
                                     size_t error_bytes) {

@@ -1,4 +1,4 @@
-// What a worker's description says to the protocol.
+// Translates a program's description of its worker into the protocol's terms.
 //
 // Kind:   pure functions.
 #pragma once
@@ -12,14 +12,14 @@
 
 namespace capstan::client {
 
-// Weight decay spares what the program or the job file says.
+// A tensor gets no weight decay when the program or the job file excludes it.
 std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer);
 
-// Without first weights.
+// `given` (the first weights) is left null.
 Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
                           std::vector<TensorSpec> catalog);
 
-// What a slot says of itself at its end.
+// The report that a slot's EndSlot carries.
 SlotReport ReportOf(SlotIndex slot, std::uint64_t samples, const SlotResult& result);
 
 }  // namespace capstan::client

@@ -1,7 +1,7 @@
-// FinishedBlocks: counts the segments of a slot's gradient that are not final yet, block by block.
+// FinishedBlocks: counts, for each block, the segments of a slot's gradient that are not final yet.
 //
 // Kind:   owned by the trainer's thread.
-// Why:    a backward pass finishes tensors, what travels is blocks; a block is final with the last of its segments.
+// Why:    a backward pass finishes tensors, but blocks are sent. A block is final with the last of its segments.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace capstan::client {
 
 class FinishedBlocks {
  public:
-  // A slot begins: nothing is final.
+  // Starts a slot: no segment is final.
   void Begin(const Catalog& catalog) {
     missing_.clear();
     for (const Block& block : catalog.blocks()) missing_.push_back(block.segment_count);
   }
 
-  // Tensors [first, last] are final. Calls finished(block) for each block that is so with them, from the last one on.
+  // Tensors [first, last] are final. Calls finished(block) for each block that they complete, in descending order.
   template <class F>
   void Take(const Catalog& catalog, TensorIndex first, TensorIndex last, const F& finished) {
     // Each tensor has one segment in every block from its first to its last.
@@ -31,7 +31,7 @@ class FinishedBlocks {
     }
   }
 
-  // All tensors are.
+  // All tensors are final. Calls finished(block) for each block that was not final yet.
   template <class F>
   void TakeRest(const F& finished) {
     for (auto block = static_cast<BlockIndex>(missing_.size()); block-- > 0;) {
@@ -40,7 +40,7 @@ class FinishedBlocks {
   }
 
  private:
-  std::vector<std::uint32_t> missing_;  // segments, by block
+  std::vector<std::uint32_t> missing_;  // segments that are not final, by block
 };
 
 }  // namespace capstan::client

@@ -12,7 +12,8 @@ namespace {
 class ForkGuard : public Client {
  public:
   explicit ForkGuard(std::unique_ptr<Client> client) : client_(std::move(client)) {}
-  // What a child holds is a copy of what its parent works with; its memory ends with the child.
+  // A child has a copy of its parent's client. It must not run its destructor, so the memory stays until the child
+  // exits.
   ~ForkGuard() override {
     if (!owner_.IsThis()) (void)client_.release();
   }

@@ -1,11 +1,12 @@
-// OwnerProcess: which process something belongs to. GuardAgainstFork: a client that answers in the process that
-// connected it, and in no child of it.
+// OwnerProcess: remembers the process that created an object. GuardAgainstFork: wraps a client so that it works only in
+// the process that connected it, and not in a forked child.
 //
-// Kind:   a value; the client it is given, with a look at the process id before each call.
-// Fails:  kInvalid in a child. What cannot answer gives nothing back, and the destructor does nothing there.
-// Why:    fork() copies the client's memory and not its thread: the child would wait for that thread forever, and
-//         end the parent's part in the job. Programs fork for good reasons (processes that load data). The process id
-//         is compared, and no handler is left behind in somebody else's program.
+// Kind:   a value; the wrapper compares the process id before each call.
+// Fails:  kInvalid in a child. Functions that return no Status return null, zero or empty values there, and the
+//         destructor does nothing.
+// Why:    fork() copies the client's memory but not its thread. The child would wait for that thread forever, and its
+//         destructor would end the parent's part in the job. Programs fork for good reasons, such as data loader
+//         processes. Comparing process ids needs no pthread_atfork handler in the user's program.
 #pragma once
 
 #include <capstan/client.h>

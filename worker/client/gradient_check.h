@@ -1,18 +1,18 @@
-// AllFinite, SumOfSquares: what a worker checks of a gradient before it leaves.
+// AllFinite, SumOfSquares: checks on a gradient before it is sent.
 //
 // Kind:   pure functions.
-// Why:    every element of every push passes through here, so both run at the speed of memory. The sum is added in 16
-//         lanes and a fixed fold, the same on every machine.
+// Why:    every element of every push is checked, so both run at memory bandwidth. The sum uses 16 lanes and a fixed
+//         fold, so its bits are the same on every machine.
 #pragma once
 
 #include <span>
 
 namespace capstan::client {
 
-// No NaN and no infinity.
+// True if no value is NaN or infinite.
 bool AllFinite(std::span<const float> values);
 
-// In double; infinite or NaN when a value is.
+// Adds up in double; infinite or NaN when a value is.
 double SumOfSquares(std::span<const float> values);
 
 }  // namespace capstan::client

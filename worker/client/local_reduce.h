@@ -1,9 +1,9 @@
-// LocalReduce: adds up the pushes of a machine's workers, so that one of them pushes for all.
+// LocalReduce: adds up the pushes of the workers on one machine, so that one of them pushes for all.
 //
 // Kind:   TakeGroup and LeaveStep belong to the session's thread, the rest to the application's.
-// Fails:  never: what it cannot do in time is released, and each worker pushes for itself.
-// Why:    the shards understand a node of the tree whoever pushes it, so nothing depends on it but the bytes that
-//         travel. How workers reach each other is not the client's business.
+// Fails:  never: pushes that cannot be added up in time are released, and each worker sends its own.
+// Why:    shards accept a node of the reduction tree from any worker, so this changes only the number of bytes sent.
+//         The client does not depend on how workers reach each other.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace capstan::client {
 class LocalReduce {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  // To the session's thread; from any thread.
+  // Sends a command to the session's thread; callable from any thread.
   using SendCommand = std::function<void(Command&&)>;
 
   struct Round {
@@ -28,33 +28,34 @@ class LocalReduce {
     Step step;
     SlotIndex slot_count = 0;
     float loss_scale = 1.0F;
-    std::vector<SlotSums::Part> parts;  // what this worker would push; leaves are encoded as their blocks are
+    std::vector<SlotSums::Part> parts;  // this worker's own pushes; leaves are in their blocks' encoding
   };
 
   virtual ~LocalReduce() = default;
 
-  // Once, before all else. `catalog` outlives it.
+  // Called once, before all other methods. `catalog` outlives this object.
   virtual void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) = 0;
-  // Nothing is sent any more when it returns. Before `send` becomes void.
+  // After it returns, `send` is not called any more. Call it while `send` is still valid.
   virtual void Stop() = 0;
 
   virtual void TakeGroup(const Session::LocalGroup& group) = 0;
-  // Others need not wait for what this worker brings to the step, should it not have brought it by now.
+  // This worker has done all its slots of the step. Other workers need not wait for gradients that it has not offered
+  // by now.
   virtual void LeaveStep(const Session::StepLeft& left) = 0;
 
-  // The last slot of a round has begun. How its parts are to be pushed.
+  // The last slot of a round has begun. Returns how its parts are to be pushed.
   virtual PushWay BeginRound(Round round) = 0;
-  // All parts of this block are final, and stay as they are.
+  // All parts of this block are final and do not change any more.
   virtual void BlockReady(BlockIndex block) = 0;
-  // Whether this worker has pushed what it has to push for others; waits for it until the deadline.
+  // Waits until the deadline. Returns whether this worker has pushed all sums that it pushes for the group.
   virtual bool Done(Deadline deadline) = 0;
-  // No further block of the round becomes ready.
+  // The round ends early: no further block becomes ready.
   virtual void GiveUpRound() = 0;
 
-  // Of gradients: those that were added up, and what was sent to the other workers for it.
+  // Bytes of gradients that were added up, and bytes sent to other workers for it.
   struct Counters {
     std::uint64_t reduced_bytes = 0, bytes_out = 0;
-    std::uint64_t groups_formed = 0, device_groups_formed = 0;  // the latter among the former
+    std::uint64_t groups_formed = 0, device_groups_formed = 0;  // device groups are counted in both
   };
   virtual Counters counters() const = 0;
 };

@@ -1,4 +1,4 @@
-// A client whose weights are on the servers.
+// The Client for jobs whose shards keep and update the weights: it pulls weights and pushes gradients.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,9 +30,9 @@ namespace {
 using client::Session;
 using client::SlotSums;
 
-constexpr auto kLookUp = std::chrono::milliseconds(20);  // while something else is waited for
+constexpr auto kLookUp = std::chrono::milliseconds(20);  // how often to look at events while waiting for something else
 
-// A copy of those that count, flat as the catalog.
+// Copies the kGiven tensors into a flat array laid out as the catalog; null when no tensor is kGiven.
 Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPool* pool) {
   if (!catalog.is_given()) return BufferRef();
   BufferRef weights = pool->Take();
@@ -93,7 +93,7 @@ class NetworkClient : public client::SessionClient {
   Status SettleHyperParameters(const char* call);
   void FinishBlock(BlockIndex block);
   void PushBlock(BlockIndex block);
-  std::span<float> GradientOf(const Block& block) {  // of the slot under way
+  std::span<float> GradientOf(const Block& block) {  // in the current slot's gradient
     return {slot_gradient_.As<float>() + block.flat_offset, block.count};
   }
   Status CheckWholeGradient(double loss_sum);
@@ -104,37 +104,37 @@ class NetworkClient : public client::SessionClient {
     return catalog_ && first <= last && last < catalog_->tensors().size();
   }
 
-  std::unique_ptr<client::LocalReduce> local_;  // null: there is none
+  std::unique_ptr<client::LocalReduce> local_;  // null: this worker adds up nothing with others
   const std::function<bool()> stop_requested_;
   std::unique_ptr<Catalog> catalog_;
-  std::unique_ptr<BufferPool> pool_;  // flat buffers of gradients; the loop may hold them until they are staged
+  std::unique_ptr<BufferPool> pool_;  // flat gradient buffers; the loop may hold one until its blocks are staged
   BufferRef weights_;
-  Encoding encoding_ = Encoding::kFp32;  // the job's
+  Encoding encoding_ = Encoding::kFp32;  // the job's encoding of weights and leaves
   BufferRef narrow_weights_;             // null: fp32
 
-  // Modes without global steps: no verdict on all slots together comes, so each push is checked by itself.
+  // Modes without global steps: no verdict covers all slots, so the client checks each push.
   bool checks_ = false;
-  bool holds_back_ = false;  // nothing leaves before all of it is checked
+  bool holds_back_ = false;  // no block is sent before the whole gradient is checked
   double clip_norm_ = 0.0;
   NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
-  bool left_out_ = false;  // the slot's gradient is not finite and contributes nothing
-  bool scales_ = false;    // in fp16: each slot has a loss scale of its own
+  bool left_out_ = false;  // the slot's gradient is not finite, so it is pushed without samples
+  bool scales_ = false;    // fp16: each slot keeps its own loss scale
   std::map<std::uint32_t, LossScale> scale_of_slot_;
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
 
-  // The round.
-  std::vector<bool> arrived_;
-  std::string program_state_;     // of the weights, once block 0 is there
-  std::string state_after_step_;  // that the program gave in this round
+  // The current round.
+  std::vector<bool> arrived_;     // this round's weights, by block
+  std::string program_state_;     // belongs to the weights; arrives with block 0
+  std::string state_after_step_;  // what SetProgramState gave in this round
   std::unique_ptr<SlotSums> sums_;
   std::size_t slots_begun_ = 0;
   bool slot_open_ = false;  // begun and not ended
   client::PushWay way_ = client::PushWay::kNow;
   std::uint64_t slot_samples_ = 0;
   BufferRef slot_gradient_;
-  client::FinishedBlocks finished_;  // of the slot under way
+  client::FinishedBlocks finished_;  // of the current slot
 };
 
 Status NetworkClient::Declare(const WorkerDescription& description) {
@@ -227,7 +227,7 @@ Status NetworkClient::SetProgramState(std::string_view state) {
   return {};
 }
 
-// From a round's first gradient on they are what they are: all its pushes carry the same.
+// Called with a round's first gradient. From then on hyper-parameters must not change: all pushes carry them.
 Status NetworkClient::SettleHyperParameters(const char* call) {
   if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
     return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
@@ -257,7 +257,7 @@ void NetworkClient::BeginLocalReduce() {
                              work().loss_scale, sums_->parts()});
 }
 
-// A push belongs to its round: who pushes for others stays in it until all of theirs has left.
+// A worker that pushes for others stays in the round until all sums are pushed: Session drops pushes of a past round.
 Status NetworkClient::AwaitLocalReduce() {
   while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
@@ -288,10 +288,10 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   return failure();
 }
 
-// The gradient of a block is final: it is added along the tree and, in the round's last slot, leaves.
+// The gradient of a block is final: it is added along the tree and, in the round's last slot, pushed.
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
-  // What is added or checked here is what would have travelled, had each slot been pushed by itself.
+  // Round to the job's encoding first, so that sums and checks see what each slot's own push would have carried.
   if (slot_gradient_ && (sums_->slots().size() > 1 || checks_)) {
     RoundTo(block.EncodingIn(encoding_), GradientOf(block));
   }
@@ -312,7 +312,7 @@ void NetworkClient::PushBlock(BlockIndex index) {
         Encode(encoding, gradient, part.gradient->data() + block.flat_offset * sizeof(float));  // in place
         push.payload.size = block.count * BytesPerNumber(encoding);
       }
-      push.payload_hash = Hash64(push.payload.bytes());  // here, while it is in this core's cache
+      push.payload_hash = Hash64(push.payload.bytes());  // hashed here, while it is in this core's cache
     }
     loop().Send(std::move(push));
   }
@@ -326,7 +326,7 @@ void NetworkClient::RefuseGradient() {
                      "job.on_nonfinite = \"skip\" to leave such pushes out"));
 }
 
-// Clips by the norm of the whole, and leaves it out when it is not finite.
+// Clips the slot's gradient by the norm of all its blocks. Marks it as left out if it is not finite.
 Status NetworkClient::CheckWholeGradient(double loss_sum) {
   if (slot_samples_ == 0) return {};
   double squares = 0.0;
@@ -339,7 +339,7 @@ Status NetworkClient::CheckWholeGradient(double loss_sum) {
   bool can_shrink = false;
   if (scales_) {
     LossScale& scale = scale_of_slot_[work().slots[slots_begun_ - 1]];
-    can_shrink = scale.scale > kLeastLossScale && std::isfinite(loss_sum);  // a loss does not come from the scale
+    can_shrink = scale.scale > kLeastLossScale && std::isfinite(loss_sum);  // the scale does not affect the loss
     scale.Count(finite);
   }
   if (!finite) {

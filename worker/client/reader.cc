@@ -21,7 +21,7 @@ constexpr Instant kTick = std::chrono::milliseconds(10);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-// What a call works with. Its thread is whichever calls.
+// The connections and the core. They run on the caller's thread.
 struct Machinery {
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
   ShardConnections connections{transport.get()};
@@ -32,7 +32,8 @@ struct Machinery {
 class NetworkReader : public Reader {
  public:
   explicit NetworkReader(std::unique_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
-  // What a child holds is a copy of what its parent works with; its memory ends with the child.
+  // A child has a copy of its parent's reader. It must not run its destructor, so the memory stays until the child
+  // exits.
   ~NetworkReader() override {
     if (!owner_.IsThis()) {
       (void)machinery_.release();
@@ -70,7 +71,7 @@ class NetworkReader : public Reader {
   std::vector<ReaderTensor> tensors_;
 };
 
-// A message that a full pipe turns away is repeated by the core, as one that is lost.
+// If a full pipe rejects a message, the core repeats it like a lost one.
 void NetworkReader::SendOut() {
   for (const Envelope& envelope : machinery_->out.envelopes) {
     if (envelope.to.value != 0) (void)machinery_->transport->Send(envelope.to, envelope.message).ok();
@@ -78,7 +79,7 @@ void NetworkReader::SendOut() {
   machinery_->out.Clear();
 }
 
-// Until `done`, or the core's failure. What has arrived already is looked at even when there is no time.
+// Runs until done() or until the core fails. Messages that have arrived are handled even when the deadline has passed.
 template <class Done>
 Status NetworkReader::Run(const Done& done, Deadline deadline) {
   bool in_time = true;

@@ -18,14 +18,14 @@ namespace {
 constexpr Instant kAskEvery = std::chrono::milliseconds(500);
 constexpr Instant kAskSoonest = std::chrono::milliseconds(50);
 constexpr Instant kSlowStep = std::chrono::seconds(2);
-constexpr std::uint64_t kAheadMax = 32;  // shards let pulls wait that are twice as far ahead
+constexpr std::uint64_t kAheadMax = 32;  // shards park pulls up to twice as far ahead
 constexpr Instant kReaderStoodStill = std::chrono::seconds(1);
 
 std::string Seconds(Instant time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
-// Whether others can build on this view: shards counted through.
+// Whether the view is well formed: shards are numbered 0, 1, 2 and so on.
 bool ShardsInOrder(const View& view) {
   for (std::size_t i = 0; i < view.shards.size(); ++i) {
     if (view.shards[i].shard != i) return false;
@@ -86,7 +86,8 @@ void ReaderCore::Leave(Outbox* out) {
 
 // ---- the coordinator -----------------------------------------------------------------------------------------------
 
-// Join, until the job and its tensors are known; then Beat, whose answer is short, and for which the job's end waits.
+// Sends Join until the job and its tensors are known. Then it sends Beat, whose answer is short and which makes the
+// job's end wait for this reader.
 void ReaderCore::AskCoordinator(Instant now, Outbox* out) {
   next_question_ = now + kAskEvery;
   if (catalog_ && !has_last_) {
@@ -135,14 +136,15 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   SeeEnd(view);
   view_ = view;
   fresh_ = true;
-  if (catalog_ && !knew_tensors) AskCoordinator(now, out);  // a Beat: from now on it counts as one that follows
+  // A Beat: from now on the coordinator counts this reader as a follower.
+  if (catalog_ && !knew_tensors) AskCoordinator(now, out);
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
     reader_.reset();
   }
   Continue(now, out);
 }
 
-// A lost shard may take back the last steps of a job, in another generation, and a job may fail at its end.
+// When a shard is lost, a new generation may take back the job's last steps. A job may also fail at its end.
 void ReaderCore::SeeEnd(const View& view) {
   const bool as_before = view.phase == JobPhase::kRunning && view_ && view.generation == view_->generation;
   if (view.phase == JobPhase::kDone) {
@@ -154,13 +156,13 @@ void ReaderCore::SeeEnd(const View& view) {
 
 // ---- a reading -----------------------------------------------------------------------------------------------------
 
-// The version to ask for; nothing: there is none yet.
+// The version to request; nullopt: there is none yet.
 std::optional<Step> ReaderCore::NextVersion() const {
   const bool done = view_->phase == JobPhase::kDone;
   if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
   const Step newest = view_->readable;
   if (!wish_->newer_than || done || newest > *wish_->newer_than) return newest;
-  // The version behind the one that all have: a pull of it waits at the shards.
+  // The version after the one that all shards have: a pull of it waits at the shards.
   if (has_global_steps_ && !reads_kept_ && newest == *wish_->newer_than) return newest.Next();
   return {};
 }
@@ -179,14 +181,15 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
   if (!pulls_ || answered() || !status_.ok()) return;
   if (view_->phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view_->message));
   if (AnswerNothingNewer(out)) return;
-  // Steps have become slow: what there is now can be had. Once, for reading it may take longer than the step's rest.
+  // If the current step is slow, request its version instead of waiting for a later one. Only once per call, because
+  // reading may take longer than the rest of the step.
   const bool newer = !wish_->newer_than || view_->readable > *wish_->newer_than;
   const bool slow = reader_ && reader_->version().value > view_->readable.value && now - step_since_ >= kSlowStep;
   const bool look_back = slow && newer && !std::exchange(looked_back_, true);
   if (look_back) ahead_ = 1;
   if (reader_ && !look_back) return;
   if (const std::optional<Step> next = NextVersion()) return Begin(*next, now, out);
-  // No pull can wait for a step that is nobody's end.
+  // Without global steps no pull can wait for a version: ask the coordinator again soon.
   if (view_->phase == JobPhase::kRunning) next_question_ = std::min(next_question_, now + kAskSoonest);
 }
 
@@ -208,7 +211,8 @@ void ReaderCore::Begin(Step step, Instant now, Outbox* out) {
 }
 
 bool ReaderCore::MakeRoom(std::uint32_t arrays) {
-  if (arrays_.size() > arrays) arrays_.resize(arrays);  // what is of an older version is not shown
+  // reading_ is empty here, so arrays of an older version are not shown.
+  if (arrays_.size() > arrays) arrays_.resize(arrays);
   while (arrays_.size() < arrays) {
     Array array(new (std::nothrow) float[catalog_->element_count()]);
     if (!array) return false;
@@ -258,7 +262,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     next_question_ = std::min(next_question_, now + kAskSoonest);
   } else if (reader_->passed()) {
     const std::uint64_t step = reader_->passed()->value;
-    Begin(Step{std::min(step + ahead_, std::max(step, steps_))}, now, out);  // the last version stays
+    Begin(Step{std::min(step + ahead_, std::max(step, steps_))}, now, out);  // the last version can always be read
     ahead_ = std::min(2 * ahead_, kAheadMax);
   }
 }
@@ -266,12 +270,12 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
 // ---- time ----------------------------------------------------------------------------------------------------------
 
 void ReaderCore::Tick(Instant now, Outbox* out) {
-  // Between two calls nobody listens: what was not heard then is nobody's silence.
+  // Between two calls no messages are read, so that time does not count as the coordinator's silence.
   if (!coordinator_heard_ || now - last_tick_ > kReaderStoodStill) coordinator_heard_ = now;
   last_tick_ = now;
-  if (AnswerNothingNewer(out)) return;  // without a question: a coordinator ends once nobody needs the last version
+  if (AnswerNothingNewer(out)) return;  // without asking: the coordinator may have ended
   if (now - *coordinator_heard_ >= silence_limit_) {
-    coordinator_heard_ = now;  // the next call has as long
+    coordinator_heard_ = now;  // the next call gets the full limit again
     const bool over = view_ && view_->phase == JobPhase::kDone;
     return Fail(Unreachable("no answer from the coordinator at " + options_.coordinator_address + " for " +
                             Seconds(silence_limit_) +

@@ -1,20 +1,21 @@
-// ReaderCore: follows a job without taking part in it: learns what the job is and how far, and fetches one version.
+// ReaderCore: follows a job without taking part in it: learns the job's file and progress, and fetches one version.
 //
 // Kind:   owned by the reader's thread; a pure core.
-// Limits: one reading at a time; WeightsReader::kWindow blocks asked for per shard.
+// Limits: one reading at a time; WeightsReader::kWindow blocks requested per shard.
 // Fails:  status() ends a call: kRefused when the job has failed or does not answer readers, kUnreachable after the
-//         coordinator's silence, kCorrupt and kInvalid of a shard. The next call begins anew.
-// Why:    programs that evaluate a job or take its weights away hold no slot, and nothing of a job waits for them but
-//         its end, for one lease.
+//         coordinator's silence, kCorrupt and kInvalid from a shard. The next call starts again.
+// Why:    programs that evaluate a job or fetch its weights hold no slot. Only the job's end waits for them, for one
+//         lease.
 //
-// With global steps a shard serves version k during step k alone. A reader asks for the step that the job is said to be
-// at; a shard that has passed it says where it stands, s, and then all shards are asked for s + 1, or further ahead
-// when that came too late as well: those pulls wait there and are answered during all of that step. So a version is had
-// unless reading it takes longer than a step. Where workers update, shards serve a kept version until the next one.
+// With global steps a shard serves version k only during step k. The reader requests the step that the coordinator
+// reported. If a shard has passed it, the shard's answer names its own step s. The reader then requests s + 1 from all
+// shards, or a later step if s + 1 came too late as well. Those pulls wait at the shards and are answered during that
+// whole step. So the reader gets a version unless reading it takes longer than a step. In mode allreduce shards serve
+// an uploaded version until the next one.
 //
-// A reader that knows the job's last version, having read it or heard that the job is done, asks nobody whether there is
-// a newer one: the coordinator may have ended by then. A version that all shards call the last is on all of them, which
-// is what a job's end is to readers.
+// A reader that knows the job's last version, because it has read it or received the coordinator's kDone, does not ask
+// whether a newer one exists: the coordinator may have ended by then. When all shards mark a version as the last, that
+// version is complete, and for readers the job has ended.
 #pragma once
 
 #include <functional>
@@ -31,30 +32,30 @@
 
 namespace capstan::client {
 
-// What the arrays of state are called by the optimizers of PyTorch, whose arithmetic they follow.
+// The names of the optimizer's state arrays, as in PyTorch's optimizers of the same arithmetic.
 std::vector<std::string> StateNames(OptimizerKind kind);
 
 struct ReaderCoreOptions {
   std::string name;
-  std::uint64_t nonce = 0;  // drawn by the process: this life of the reader
+  std::uint64_t nonce = 0;  // random per reader; identifies it to the coordinator
   PeerId coordinator;
-  std::string coordinator_address;  // for people
+  std::string coordinator_address;  // for messages
   std::uint32_t block_elements = kBlockElements;
-  Instant silence_limit = std::chrono::seconds(60);            // until the job file says it
-  std::function<PeerId(const std::string& endpoint)> connect;  // to a shard
+  Instant silence_limit = std::chrono::seconds(60);            // until the job file gives limits.stall
+  std::function<PeerId(const std::string& endpoint)> connect;  // connects to a shard
   std::function<void(PeerId)> disconnect;
 };
 
 class ReaderCore {
  public:
   struct Wish {
-    std::optional<Step> newer_than;  // nothing: any version
+    std::optional<Step> newer_than;  // nullopt: any version
     bool optimizer_state = false;
     bool operator==(const Wish&) const = default;
   };
-  // One version of the job, whole.
+  // One complete version of the job.
   struct Reading {
-    Step step;  // without global steps: that every slot had reached before
+    Step step;  // without global steps: a step that every slot had reached before
     Generation generation;
     bool done = false;  // the job's last
     std::uint64_t updates = 0;
@@ -66,28 +67,28 @@ class ReaderCore {
   // Call at least every 10 ms while a call waits.
   void Tick(Instant now, Outbox* out);
 
-  // A call begins that wants to know where the job is: fresh() says when it has been told since.
+  // Starts a call that asks for the job's progress; fresh() becomes true with the next view.
   void Refresh();
   bool fresh() const { return fresh_; }
-  // A call begins that wants a version: answered() says when there is one, or never will be. The same wish again goes
-  // on with the reading under way.
+  // Starts a call that asks for a version; answered() becomes true when it is complete or cannot exist. The same wish
+  // again continues the current reading.
   void Want(const Wish& wish);
   bool answered() const { return reading_.has_value() || nothing_newer_; }
-  // Once answered; nothing: the job is done and has no newer version.
+  // Valid once answered; nullopt: the job is done and has no newer version.
   const std::optional<Reading>& reading() const { return reading_; }
   // Why the call cannot be answered.
   const Status& status() const { return status_; }
-  // The job's end need not wait for this reader; it leaves by itself when it has the last version.
+  // Lets the job end without this reader. Called by the core itself once it has the last version.
   void Leave(Outbox* out);
 
-  // Once fresh.
+  // Valid once fresh.
   const View& view() const { return *view_; }
   // Empty before it is known.
   const std::string& job_file() const { return job_file_; }
   // Null before a worker has declared it.
   const Catalog* catalog() const { return catalog_.get(); }
   const std::vector<std::string>& state_names() const { return state_names_; }
-  // The weights and then the states of reading(), each laid out flat; null: not fetched.
+  // Flat arrays of reading(): index 0 the weights, then the optimizer's states. Null: not fetched.
   const float* array(std::uint32_t index) const {
     return reading_ && index < arrays_.size() ? arrays_[index].get() : nullptr;
   }
@@ -101,7 +102,7 @@ class ReaderCore {
   Status TakeJob(const View& view);
   void AskCoordinator(Instant now, Outbox* out);
   std::optional<Step> NextVersion() const;
-  // Ends a call for which the last version is too old; false: it may not be.
+  // Answers a call that asks for more than the job's last version; false: a newer version may still come.
   bool AnswerNothingNewer(Outbox* out);
   void Continue(Instant now, Outbox* out);
   void Begin(Step step, Instant now, Outbox* out);
@@ -114,23 +115,23 @@ class ReaderCore {
   JobId job_;
   std::string job_file_;
   bool has_global_steps_ = true;
-  bool reads_kept_ = false;  // in allreduce: the versions that shards have
+  bool reads_kept_ = false;  // allreduce: read the versions that were uploaded to the shards
   std::uint64_t steps_ = 0;
   Instant silence_limit_;
   std::vector<std::string> state_names_;
   std::unique_ptr<Catalog> catalog_;
-  std::vector<WeightsReader::Source> shards_;  // connected
+  std::vector<WeightsReader::Source> shards_;  // shards with their connections
 
   bool fresh_ = false;
-  bool pulls_ = false;  // the call under way is for the wish
+  bool pulls_ = false;  // the current call asks for wish_
   std::optional<Wish> wish_;
   std::unique_ptr<WeightsReader> reader_;
   std::optional<Step> last_;  // the job's last version, once the job is known to be done
-  bool has_last_ = false;     // or wants no more
-  std::uint64_t ahead_ = 1;   // of a shard's step: what is asked for once it has passed a version
-  bool looked_back_ = false;  // the call has asked for the present version although it waited for a later one
-  Instant step_since_{};      // when the job was first heard to be at its step
-  bool reads_last_ = false;   // the job was done before this reading began
+  bool has_last_ = false;     // has the last version, or has left
+  std::uint64_t ahead_ = 1;   // steps past the shard's own to request, once a shard has passed the requested version
+  bool looked_back_ = false;  // this call has requested the present version although it waited for a later one
+  Instant step_since_{};      // when a view first reported the current readable version
+  bool reads_last_ = false;   // the job was done when this reading began
   std::optional<Reading> reading_;
   bool nothing_newer_ = false;
   Status status_;

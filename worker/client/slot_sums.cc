@@ -32,7 +32,7 @@ void SlotSums::MergeTop() {
   Part& left = parts_.back();
   if (left.gradient && right.gradient) {
     additions_.push_back({left.gradient, right.gradient, ScaleOf(left), ScaleOf(right)});
-  } else if (left.gradient || right.gradient) {  // the parent is the other child alone, in the form of a sum
+  } else if (left.gradient || right.gradient) {  // the parent is its only non-empty child, scaled as a sum
     const Part& only = left.gradient ? left : right;
     if (ScaleOf(only) != 1.0F) additions_.push_back({only.gradient, BufferRef(), ScaleOf(only), 0.0F});
     if (right.gradient) left.gradient = std::move(right.gradient);

@@ -1,12 +1,12 @@
 // SlotSums: adds the gradients of several slots on a worker, along the job's reduction tree.
 //
 // Kind:   owned by one thread.
-// Limits: holds about log2(slots) + (nodes of the cover) gradient buffers.
-// Why:    a worker with slots that form a node of the tree pushes the node once: less traffic, and the same bits as if
-//         every slot had been pushed by itself (PROTOCOL.md 3.2, 3.3).
+// Limits: about log2(slots) gradient buffers, plus one per node of the cover.
+// Why:    a worker whose slots form a node of the tree pushes that node once. This sends fewer bytes and gives the same
+//         bits as pushing every slot by itself.
 //
 // Use, per slot in order: BeginSlot(samples, gradient); RangeReady(...) for every range of elements once its gradient
-// is final. Within the last slot's RangeReady a range of every part() is final too, and can be pushed.
+// is final. After the last slot's RangeReady(range), that range is final in every part of parts() and can be pushed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace capstan::client {
 
 class SlotSums {
  public:
-  // What is pushed: a leaf's mean gradient, or the sum of the values of a node's leaves.
+  // One push. For a leaf: the mean gradient of its samples. For an inner node: the sum over its leaves, each leaf's
+  // mean times its samples.
   struct Part {
     Node node;
     std::uint64_t samples = 0;
@@ -32,7 +33,7 @@ class SlotSums {
   const std::vector<SlotIndex>& slots() const { return slots_; }
   // The next slot's gradient (mean over its samples) will be written to `gradient`.
   void BeginSlot(std::uint64_t samples, BufferRef gradient);
-  // Elements [first, first + count) of the slot under way are final.
+  // Elements [first, first + count) of the current slot are final.
   void RangeReady(std::uint64_t first, std::uint64_t count);
   bool at_last_slot() const { return next_ == slots_.size(); }
   const std::vector<Part>& parts() const { return parts_; }
@@ -50,7 +51,7 @@ class SlotSums {
   std::vector<Node> cover_;
   std::size_t next_ = 0;
   std::vector<Part> parts_;
-  std::vector<Addition> additions_;  // of the slot under way
+  std::vector<Addition> additions_;  // to do for each final range of the current slot
 };
 
 }  // namespace capstan::client

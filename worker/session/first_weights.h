@@ -1,9 +1,9 @@
-// FirstWeights: what a worker brings for a job whose first weights are given, on its way to the shards of one
-// generation.
+// FirstWeights: this worker's first weights, for a job whose tensors are kGiven, and which blocks of them the shards of
+// one generation have not acknowledged.
 //
 // Kind:   a value; part of Session's core.
-// Why:    a generation that was lost before version 0 was kept asks again, so the weights stay until a round shows that
-//         it was.
+// Why:    if a generation ends before version 0 is on disk, the next one asks for the weights again. So they stay in
+//         memory until the first round of work shows that version 0 is on disk.
 #pragma once
 
 #include <vector>
@@ -16,23 +16,23 @@ namespace capstan::client {
 
 class FirstWeights {
  public:
-  // All weights one behind the other, as declared; only those of kGiven count. Null: there are none.
+  // All weights in the declared order, without gaps; only tensors of kGiven are used. Null: this worker has none.
   void Bring(BufferRef weights) { weights_ = std::move(weights); }
   bool here() const { return static_cast<bool>(weights_); }
-  // Nobody will ask again.
+  // Version 0 is on disk: no generation will ask again.
   void LetGo() {
     weights_ = {};
     owed_.Clear();
   }
 
-  // A generation asks: everything is owed to its shards.
+  // `generation` asks for the weights: all kGiven blocks are now owed to its shards.
   void Begin(Generation generation, const Catalog& catalog, const std::vector<ShardIndex>& placement);
-  Generation generation() const { return generation_; }  // that asked last
-  // What was owed is owed no more: somebody else's weights count.
+  Generation generation() const { return generation_; }  // the one that asked last
+  // Nothing is owed any more: the new generation may use another worker's weights.
   void Forget() { owed_.Clear(); }
 
   bool owes(ShardIndex shard) const { return owed_.owes(shard); }
-  // Whether there was news among these.
+  // Returns whether any of these blocks was still owed.
   bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line) {
     return owed_.Acknowledge(shard, blocks, now, line);
   }

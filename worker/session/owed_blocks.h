@@ -1,7 +1,7 @@
-// OwedBlocks: blocks that shards are to be given and have not acknowledged.
+// OwedBlocks: blocks that this session has to send to shards and that they have not acknowledged.
 //
 // Kind:   a value; part of Session's core.
-// Limits: kWindow blocks per shard without an answer, or fewer where the line has no room for them.
+// Limits: kWindow unacknowledged blocks per shard in flight, fewer when the line has no room.
 #pragma once
 
 #include <map>
@@ -19,16 +19,16 @@ class OwedBlocks {
   static constexpr std::size_t kWindow = 4;
 
   void Add(ShardIndex shard, BlockIndex block) { owed_[shard].blocks.insert(block); }
-  void Clear() { owed_.clear(); }  // with the lines that it was sent over
+  void Clear() { owed_.clear(); }  // the caller drops the lines (LinePace) as well
 
   bool empty() const { return owed_.empty(); }
   bool owes(ShardIndex shard) const { return owed_.contains(shard); }
-  // Whether there was news among these.
+  // Returns whether any of these blocks was still owed.
   bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line);
-  // What was sent before message `question` and is not acknowledged is to be sent again.
+  // Blocks sent before message `question` and not acknowledged are lost; SendNew sends them again.
   void Lost(ShardIndex shard, std::uint64_t question, LinePace* line);
 
-  // Calls send(block) for what is to be sent and fits into the window; it returns nothing when the line has no room.
+  // Calls send(block) for unsent blocks within the window. send returns nullopt when the line has no room.
   template <class F>
   void SendNew(ShardIndex shard, const F& send) {
     const auto owed = owed_.find(shard);
@@ -46,10 +46,10 @@ class OwedBlocks {
  private:
   struct Owed {
     std::set<BlockIndex> blocks;                // not acknowledged
-    std::map<BlockIndex, LinePace::Sent> sent;  // of these
+    std::map<BlockIndex, LinePace::Sent> sent;  // those in flight
   };
 
-  std::map<ShardIndex, Owed> owed_;  // none that is empty
+  std::map<ShardIndex, Owed> owed_;  // shards without owed blocks have no entry
 };
 
 }  // namespace capstan::client

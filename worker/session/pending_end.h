@@ -11,7 +11,7 @@ namespace capstan::client {
 struct Session::PendingEnd {
   capstan::EndSlot header;
   ShardIndex shard = 0;
-  std::uint64_t number = 0;  // over the line to the shard
+  std::uint64_t number = 0;  // message number on the line to the shard
 };
 
 }  // namespace capstan::client

@@ -1,7 +1,7 @@
-// PendingPushes: what one shard has not acknowledged yet of the gradients pushed to it, in push order.
+// PendingPushes: the pushes that one shard has not acknowledged yet, in push order.
 //
 // Kind:   a value; part of Session's core.
-// Why:    an acknowledgement costs what it names and what it lets go, however many blocks are on their way.
+// Why:    the cost of an acknowledgement depends on the pushes that it names and drops, not on the number in flight.
 #pragma once
 
 #include <map>
@@ -31,27 +31,28 @@ struct PendingRound {
 
 class PendingPushes {
  public:
-  // `position`: of the block in the shard's push order.
+  // `position`: the block's place in the shard's push order.
   void Add(std::size_t position, PendingPush push);
-  // The shard has these of the block at `position`. Whether that was news.
+  // The shard has this step's pushes of the block at `position` that lie within `node`. Returns whether any was
+  // pending.
   bool Settle(std::size_t position, Step step, Node node, Instant now, LinePace* line);
-  // The shard needs nothing of this step or before.
+  // The shard needs no pushes of step `passed` or earlier ones.
   void DropThrough(Step passed, LinePace* line);
-  // The shard has nothing of this, which was asked for in message `question`: it is to be sent again.
+  // The shard's answer to message `question` names this push as missing. If it was sent before the question, it is sent
+  // again.
   void Lost(std::size_t position, Step step, Node node, std::uint64_t question, LinePace* line);
 
   bool empty() const { return pushes_.empty(); }
   std::size_t size() const { return pushes_.size(); }
   bool any_unsent() const { return !unsent_.empty(); }
   bool any_held() const { return !held_.empty(); }
-  // Whether something is left that this worker is to send.
+  // Whether pushes are pending that this worker sends itself (not kHeld).
   bool any_own() const { return pushes_.size() > held_.size(); }
 
-  // The oldest round that something is left of.
+  // The oldest round with pending pushes.
   std::optional<PendingRound> oldest() const;
 
-  // Calls send(&push) for what is to be sent and lies below `credit`, in push order, until one returns that there is no
-  // room for it.
+  // Calls send(&push) for unsent pushes at positions below `credit`, in push order, until it returns false: no room.
   template <class F>
   void SendNew(std::size_t credit, const F& send) {
     while (!unsent_.empty() && unsent_.begin()->position < credit) {
@@ -59,17 +60,17 @@ class PendingPushes {
       unsent_.erase(unsent_.begin());
     }
   }
-  // What was sent and is not acknowledged, by step.
+  // Pushes in flight, by step.
   std::map<Step, std::vector<StagedNode>> Unanswered() const;
-  // What is held of this round and those before it is to be sent after all.
+  // Turns kHeld pushes of this round and earlier ones into unsent pushes.
   void Release(std::uint64_t round);
-  // What lies at `credit` or behind was turned away: it is to be sent again.
+  // The shard turned away pushes at position `credit` and above: they are sent again.
   void TurnedAway(std::size_t credit, LinePace* line);
 
  private:
   struct Place {
     std::size_t position = 0;
-    std::uint64_t number = 0;  // counts pushes
+    std::uint64_t number = 0;  // order of Add
     auto operator<=>(const Place&) const = default;
   };
   struct RoundCount {
@@ -82,7 +83,7 @@ class PendingPushes {
 
   Pushes pushes_;
   std::set<Place> unsent_, held_;
-  std::map<std::uint64_t, RoundCount> rounds_;  // how many of pushes_ each has; a round is of one step
+  std::map<std::uint64_t, RoundCount> rounds_;  // pushes_ per round; a round belongs to one step
   std::uint64_t next_number_ = 0;
 };
 

@@ -1,11 +1,12 @@
-// PushWay: who pushes a gradient.
+// PushWay: whether this worker sends a push itself.
 #pragma once
 
 #include <cstdint>
 
 namespace capstan::client {
 
-// kHeld: another worker of this machine is to push it, in a sum; it stays here in case that it does not.
+// kHeld: another worker of this machine will push the gradient as part of a sum. The push stays here in case that
+// fails.
 enum class PushWay : std::uint8_t { kNow, kHeld };
 
 }  // namespace capstan::client

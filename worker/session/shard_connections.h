@@ -1,4 +1,4 @@
-// ShardConnections: a transport's connections to shards: one per endpoint, however often it is asked for.
+// ShardConnections: a transport's connections to shards, at most one per endpoint.
 //
 // Kind:   owned by the transport's thread.
 #pragma once

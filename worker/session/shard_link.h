@@ -1,4 +1,4 @@
-// ShardLink: what a session knows of one shard, and has for it.
+// ShardLink: a session's state for one shard: address, line, credit, pull and pending pushes.
 //
 // Kind:   a value; part of the Session, for its sources only.
 #pragma once
@@ -22,16 +22,16 @@ struct Session::ShardLink {
 
   ShardAddress address;
   PeerId peer;
-  std::uint64_t sent = 0;    // what was sent over this line and expects an answer, and questions
-  std::uint64_t pulled = 0;  // number of the newest pull, which names all that is waited for by then
-  LinePace up, down;         // of what is given to the shard; of weights
-  std::uint32_t credit = 0;  // for pushes of credit_step
+  std::uint64_t sent = 0;    // number of messages that expect an answer, questions included
+  std::uint64_t pulled = 0;  // message number of the newest pull
+  LinePace up, down;         // pace of data to the shard; pace of weights from it
+  std::uint32_t credit = 0;  // pushes of credit_step that the shard allows; see Staged
   Step credit_step;
   std::vector<BlockIndex> blocks;  // in catalog order
-  ShardPull pull{&down};           // of `blocks`, in this round
-  bool covered = false;            // its coverage of this round is known
+  ShardPull pull{&down};           // state of `blocks` in this round
+  bool covered = false;            // the shard has answered this round's coverage query
   Instant last_heard{};
-  PendingPushes pushes;  // not staged yet
+  PendingPushes pushes;  // pushes that the shard has not staged
 };
 
 struct Session::ShardLinks : std::map<ShardIndex, ShardLink> {

@@ -85,7 +85,8 @@ std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept
   std::vector<Held> published;
   if (!follows_) return published;
   follows_ = false;
-  for (auto& [index, sent] : asked_) sent.at = now;  // until here they waited for the version, not for the line
+  // Until now they waited for the version. The line is measured from here.
+  for (auto& [index, sent] : asked_) sent.at = now;
   if (!kept || attempt != attempt_) Drop();
   for (auto& [index, payload] : held_) {
     state_[index] = State::kArrived;

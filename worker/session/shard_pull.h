@@ -1,9 +1,10 @@
-// ShardPull: what one shard has sent of the version that a round waits for, and what is held until it is published.
+// ShardPull: which blocks of a round's version one shard has sent, and the speculative blocks that wait until the
+// version is published.
 //
-// Kind:   a value; part of Session's core. Blocks are named by their place among the shard's, in forward order.
-// Limits: kAheadMax blocks are held, as the frames that brought them.
-// Why:    tentative weights cross the network while the verdict is still open; whoever computes sees published ones
-// only.
+// Kind:   a value; part of Session's core. `index` is a block's place among the shard's blocks, in forward order.
+// Limits: only the first kAheadMax blocks may be speculative. They are kept as the received frames.
+// Why:    speculative weights are transferred while the step's verdict is still open. The application sees only
+//         published ones.
 #pragma once
 
 #include <cstdint>
@@ -26,26 +27,27 @@ class ShardPull {
     Slice payload;
   };
 
-  // `line`: from the shard. It outlives this.
+  // `line`: pace of the data from the shard; outlives this object.
   explicit ShardPull(LinePace* line) : line_(line) {}
 
-  // Another version: nothing of it is here. `follows`: whether its publishing is waited for.
+  // Starts the pull of another version, of which nothing has arrived. `follows`: wait for its Published message.
   void Begin(std::size_t blocks, bool follows);
-  // The same where blocks are nobody's business: the word that the version is published is all that is waited for.
+  // Starts a pull without blocks: only the Published message is awaited.
   void BeginBare();
-  // What was held is dropped: the round is over.
+  // The round is over: drops speculative blocks and unanswered requests.
   void LetGo();
 
   bool complete() const { return bare_ ? !follows_ : arrived_ == state_.size(); }
-  // Whether the version's publishing is waited for: blocks may come as tentative ones.
+  // Whether Published is awaited; until it comes, blocks may arrive as speculative ones.
   bool follows() const { return follows_; }
-  // Whether the pull waits at the shard as a whole, so that a further one takes its place.
+  // Whether the whole pull may still be parked at the shard, where a new pull replaces it.
   bool waits() const { return follows_ && arrived_ == 0; }
-  // Whether this shard owes an answer: blocks that were asked for, or the word on those that are held.
+  // Whether this shard owes an answer: requested blocks, or Published for speculative blocks or a pull without blocks.
   bool awaits() const { return !asked_.empty() || !held_.empty() || (bare_ && follows_); }
 
-  // Further blocks to ask for, so that `window` of them have no answer; none while more than half of those have none.
-  // ask(index) says what was sent for one; nothing when the line has no room for it.
+  // Chooses blocks to request, so that up to `window` requests are in flight; none while more than half of them are.
+  // Until a block has arrived the limit is `first_window`. ask(index) registers one request; it returns nullopt when
+  // the line has no room.
   template <class F>
   std::vector<std::size_t> AskFor(std::size_t first_window, std::size_t window, const F& ask) {
     std::vector<std::size_t> more;
@@ -61,21 +63,21 @@ class ShardPull {
     }
     return more;
   }
-  // What was asked for before message `question` and is not here is lost, and missing again. Whether there was any.
+  // Blocks requested before message `question` that have not arrived are lost, and missing again. Returns whether there
+  // were any.
   bool Lost(std::uint64_t question);
-  // Asked for and not here.
+  // Blocks with a request in flight.
   std::vector<std::size_t> Asked() const;
-  // Neither here nor held, of those that may be held.
+  // Blocks that the shard may send speculatively and that are not here yet.
   std::vector<std::size_t> Ahead() const;
   bool arrived(std::size_t index) const { return state_[index] == State::kArrived; }
 
-  // A tentative block, of an attempt at this version. A later attempt takes the place of all that is held. False: it is
-  // of no use.
+  // Takes a speculative block of an attempt at this version. Blocks of earlier attempts are dropped. False: not needed.
   bool Hold(std::size_t index, std::uint32_t attempt, Slice payload);
-  // A block of the published version.
+  // A block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
-  // The version is published. Returns, and counts as arrived, what is held of this attempt; `kept`: whether any is its
-  // own. All else that was held is to be asked for.
+  // The version is published. Returns the speculative blocks of `attempt`, and counts them as arrived. Those of other
+  // attempts become missing, and so do all if `kept` is false (the step was skipped).
   std::vector<Held> Publish(std::uint32_t attempt, bool kept, Instant now);
 
  private:
@@ -86,12 +88,12 @@ class ShardPull {
 
   LinePace* const line_;
   std::vector<State> state_;
-  std::size_t next_ = 0;  // none is missing in front of it
+  std::size_t next_ = 0;  // no block in front of it is missing
   std::map<std::size_t, LinePace::Sent> asked_;
   std::size_t arrived_ = 0;
   bool follows_ = false;
   bool bare_ = false;
-  std::uint32_t attempt_ = 0;  // of all that is held
+  std::uint32_t attempt_ = 0;  // the attempt of all blocks in held_
   std::map<std::size_t, Slice> held_;
 };
 

@@ -1,4 +1,4 @@
-// StepTerms: what a step's commit says of the weights, where workers make them.
+// StepTerms: what a step's commit says about the weights, in the mode where workers update them (allreduce).
 #pragma once
 
 #include "common/base/types.h"
@@ -7,14 +7,14 @@
 namespace capstan::client {
 
 struct StepTerms {
-  Version version;  // that the round computes with
-  // How it was made: by the step before, in this generation; kSkip: it is the version before.
+  Version version;  // the version that the round computes with
+  // How the version was made: the previous step's outcome and its generation. With kSkip it equals the version before.
   StepAction action = StepAction::kApply;
   Generation made_in;
-  bool held = true;  // the shards have it
-  // Of the step that begins with it.
+  bool held = true;  // the shards have this version
+  // The learning rate of the step that starts from this version.
   float learning_rate = 0.0F;
-  bool keep = false;  // the version that the step makes is to be given to the shards
+  bool keep = false;  // workers must upload the version that this step makes to the shards
 };
 
 }  // namespace capstan::client

@@ -1,16 +1,17 @@
-// capstan::Client: takes part in a job as a worker: learns what to compute, gets the weights for it,
-// gives gradients back.
+// capstan::Client: takes part in a job as a worker: it learns what to compute, gets the weights for it and returns
+// gradients.
 //
 // Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients
-//         may live in one process: there is no global state. A child of fork() has none: every call there is kInvalid,
-//         and the destructor does nothing.
+//         may live in one process: there is no global state. A child of fork() cannot use its parent's client: every
+//         call returns kInvalid there, and the destructor does nothing.
 // Limits: up to 65536 tensors of fp32.
-// Fails:  every call ends by its deadline with kTimeout; whom the client waits for, and since when, is said every few
-//         seconds through on_notice, which prints it unless it is set. kInvalid: calls in an order or with numbers that
-//         cannot be. kRefused: the job does not want this worker, or has failed. kStale: the round is over, ask for the
-//         next one.
-// Why:    any program that can compute the gradient of numbered samples can be a worker. Who computes a slot, and how
-//         often, changes no bit of the result, as long as it depends on (step, slot) and the weights alone.
+// Fails:  every call ends by its deadline with kTimeout. Every few seconds on_notice reports which peers the client
+//         waits for, and for how long; it prints to stderr unless it is set. kInvalid: wrong arguments or a wrong order
+//         of calls. kRefused: the job does not accept this worker, or has failed. kStale: the round is over; ask for
+//         the next one.
+// Why:    any program that can compute the gradient of numbered samples can be a worker. Which worker computes a slot,
+//         and how often, changes no bit of the result, as long as the gradient depends only on (step, slot) and the
+//         weights.
 //
 // Use:
 //   std::unique_ptr<capstan::Client> client = capstan::Client::Connect(options).value();  // coordinator, own name
@@ -41,8 +42,8 @@
 
 namespace capstan {
 
-// How a tensor's first weights follow from the job's seed and its name; kGiven: they come from a worker, the one that
-// the job chooses, and are on disk before the first step.
+// A tensor's first weights. They follow from the job's seed and the tensor's name. kGiven: they come from one worker,
+// which the job chooses, and are on disk before the first step.
 enum class InitialWeights : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
 struct TensorDeclaration {
@@ -51,36 +52,37 @@ struct TensorDeclaration {
   InitialWeights initial = InitialWeights::kZeros;
   float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
   bool weight_decay = true;
-  // 0: its hyper-parameters are the job file's. Otherwise they are of this group, from 1 on: SetHyperParameters. Either
-  // all tensors have a group or none has.
+  // 0: the job file has the tensor's hyper-parameters. Otherwise the number of its group, counted from 1, whose
+  // hyper-parameters SetHyperParameters gives. Either all tensors have a group or none has.
   std::uint32_t group = 0;
-  // Not trained but observed, as batch-norm's running mean: a slot's "gradient" is the mean that it saw over its
-  // samples, unscaled; a step moves the kept value by a tenth of the way to the mean over all samples.
+  // Observed and not trained, such as batch-norm's running mean. A slot's "gradient" is the mean that the slot observed
+  // over its samples, without the loss scale. A step moves the stored value a tenth of the way to the mean over all
+  // samples.
   bool statistic = false;
 };
 
 struct WorkerDescription {
   std::vector<TensorDeclaration> tensors = {};  // the same list, in the same order, on every worker
-  std::string numeric_class = {};               // what the bits of a gradient depend on: build, machine kind, libraries
-  std::uint64_t numeric_fingerprint = 0;        // of a fixed probe computed on this machine
-  std::uint64_t data_fingerprint = 0;           // of the data this worker reads
-  // All tensors one behind the other, as declared; only those of kGiven are read, and copied by Declare. Every worker
-  // brings them: the job takes one worker's.
+  std::string numeric_class = {};               // what a gradient's bits depend on: build, machine kind, libraries
+  std::uint64_t numeric_fingerprint = 0;        // hash of a fixed probe computed on this machine
+  std::uint64_t data_fingerprint = 0;           // hash of the data that this worker reads
+  // First weights: all tensors in the declared order, without gaps. Only those of kGiven are read; Declare copies them.
+  // Every worker brings them, and the job takes one worker's. Null when no tensor is kGiven.
   const float* given = nullptr;
 };
 
-// To stderr, after "capstan: ".
+// Prints to stderr, after "capstan: ".
 [[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
 
 struct ClientOptions {
   std::string coordinator;  // "host:port"
-  std::string worker;       // this worker's name; a newer process of that name takes over
+  std::string worker;       // this worker's name; a newer process with the same name replaces this one
   std::chrono::milliseconds join_deadline{60'000};
-  // Lines for people, from the client's thread: whom it waits for, and since when. Never called before Connect or after
-  // the destructor. Empty: nobody hears them.
+  // Called from the client's thread with a line that says which peers the client waits for, and for how long. Never
+  // called before Connect or after the destructor. Empty: the lines are dropped.
   std::function<void(const std::string&)> on_notice = PrintNotice;
-  // This worker is number `rank`, from 0, of `ranks`, as many as the job has slots: it alone computes slot `rank`, and
-  // the job waits for it when it is lost. Either every worker of a job has a rank, or none has.
+  // `rank` counts from 0; `ranks` is the job's number of slots. Only this worker computes slot `rank`, and the job
+  // waits for it when it is lost. Either all workers of a job have a rank or none has.
   std::optional<std::uint32_t> rank = std::nullopt;
   std::uint32_t ranks = 0;
 };
@@ -88,21 +90,21 @@ struct ClientOptions {
 // One round: compute the gradients of these slots of global batch `step`.
 struct Work {
   std::uint64_t step = 0;
-  std::uint64_t generation = 0;      // one history of the job; rises when it went back to an earlier step
+  std::uint64_t generation = 0;      // rises with each recovery, for example when the job goes back to an earlier step
   std::vector<std::uint32_t> slots;  // ascending
-  std::uint32_t slot_count = 0;      // of the job
-  float loss_scale = 1.0F;           // gradients are to be of loss_scale * loss
-  // sync: that the weights have had, which is the steps before less those that were skipped. Else 0.
+  std::uint32_t slot_count = 0;      // the job's number of slots
+  float loss_scale = 1.0F;           // compute the gradient of loss_scale * loss
+  // sync: how many updates the weights have had: the steps before this one, less the skipped ones. Else 0.
   std::uint64_t updates = 0;
 };
 
 struct SlotResult {
-  double loss_sum = 0.0;  // over `predictions`
+  double loss_sum = 0.0;  // summed over `predictions`
   std::uint64_t predictions = 0;
-  double validation_loss_sum = 0.0;  // of this slot's share of the validation set, where the step validates
+  double validation_loss_sum = 0.0;  // over this slot's share of the validation set, if the step validates
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
-  // Shown per step as sum / weight over all slots; a name that comes twice is added up.
+  // The job records sum / weight over all slots for each step. Entries with the same name are added up.
   std::vector<Metric> metrics = {};
 };
 
@@ -112,57 +114,60 @@ class [[gnu::visibility("default")]] Client {
   // The call ends when the job does, or when the job gives up (its limits.stall).
   static constexpr Deadline kNoDeadline = Deadline::max();
 
-  // Asks the coordinator for the job until `join_deadline`.
+  // Asks the coordinator for its job file. Fails when none has come within `join_deadline`.
   static Result<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   virtual ~Client() = default;  // leaves the job
 
   virtual const std::string& job_file() const = 0;  // canonical TOML
-  // Says what this worker brings. Once, before the first NextWork.
+  // Declares the model's tensors and this worker's fingerprints. Call it once, before the first NextWork.
   virtual Status Declare(const WorkerDescription& description) = 0;
 
-  // Gives up whatever round was under way and waits for the next one. Nothing when the job is done: after the last step
+  // Gives up the current round, if there is one, and waits for the next. nullopt: the job is done. After the last step
   // the call waits until the last snapshot and the final weights are written.
   virtual Result<std::optional<Work>> NextWork(Deadline deadline) = 0;
 
-  // All tensors one behind the other, as declared; null before. Valid to read for tensors that WaitWeights has answered
-  // for, until the next call of NextWork.
+  // The weights: all tensors in the declared order, without gaps; null before Declare. A tensor may be read once
+  // WaitWeights has succeeded for it, until the next call of NextWork.
   virtual const float* weights() const = 0;
-  // The same as numbers of 16 bits, where the job's precision is bf16 or fp16; else null. Statistics, which come as
-  // fp32, are then in weights(), and all else is here.
+  // The weights as 16-bit numbers, where the job's precision is bf16 or fp16; else null. In that case weights() holds
+  // only the statistics, which are fp32, and this array holds all other tensors.
   virtual const std::uint16_t* narrow_weights() const = 0;
   virtual std::uint64_t element_count() const = 0;
-  // Until the weights of tensors [first, last] of this round are there.
+  // Waits until this round's weights of tensors [first, last] have arrived; `last` is included.
   virtual Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) = 0;
 
-  // How this round's gradients update the weights: one entry for each group of the tensors, the same from every worker
-  // of a step, a function of the step alone. After Declare, and before a gradient of the round is final. Rounds to come
-  // keep them until the next call. Where tensors have a group there are no gradients without them.
+  // How this round's gradients update the weights: one entry for each group of the tensors. All workers of a step must
+  // give the same values, so compute them from the step only. Call it after Declare and before a gradient of the round
+  // is final. Later rounds keep the values until the next call. If tensors have groups, this call must come before the
+  // first gradient.
   virtual Status SetHyperParameters(const std::vector<HyperParameters>& groups) = 0;
 
-  // What a program keeps from step to step (a schedule's state, say): bytes that the job keeps with each version of the
-  // weights, on disk with its snapshots, and hands to every worker with them; also when the job went back, or was
-  // resumed. `state` is as of the end of the round's step; it goes with the slots of the round that end after this
-  // call. The slots of a step that have one are to have the same: made from program_state() and the step alone. Where
-  // none has one, what the version before had stays. A step that is skipped keeps its own. At most 64 KiB; mode sync.
+  // Gives the program's state after the round's step, such as a schedule's. The job stores it with each version of the
+  // weights and in snapshots, and returns it to every worker with the weights, also after the job went back or was
+  // resumed. It is sent with those slots of the round that end after this call. All slots of a step that bring a state
+  // must bring the same one, so compute it from program_state() and the step only. If no slot brings one, the previous
+  // version's state stays. A skipped step's state counts too. At most 64 KiB; mode sync.
   virtual Status SetProgramState(std::string_view state) = 0;
-  // Of the version that this round computes with; empty: none was given yet. Valid to read when WaitWeights has
-  // answered for tensor 0, until the next call of NextWork.
+  // The program's state of the version that this round computes with; empty: none was given yet. It may be read once
+  // WaitWeights has succeeded for tensor 0, until the next call of NextWork.
   virtual const std::string& program_state() const = 0;
 
-  // Starts a slot of the round, in the order of Work::slots. Returns where its gradient goes (laid out as weights()):
-  // the mean over its `samples` samples, times the loss scale. Null when samples is 0: there is nothing to compute.
+  // Starts a slot of the round, in the order of Work::slots. The caller writes the slot's gradient to the returned
+  // array, laid out as weights(): the mean over its `samples` samples, times the loss scale. Null when samples is 0,
+  // because there is nothing to compute.
   virtual Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
-  // The gradient of tensors [first, last] of the slot is final: what can leave now leaves.
+  // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional.
   virtual Status GradientReady(std::uint32_t first, std::uint32_t last) = 0;
-  // All gradients of the slot are final.
+  // Declares all gradients of the slot final and reports its result.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
 
-  // Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and at least
-  // cluster.min_workers. After Declare, also in a round. kTimeout names who is missing; this worker still counts as
-  // waiting, and the next call goes on with the same barrier. kStale: the job is done.
+  // Waits until every worker of the job has called it. In a job with ranks these are all ranks, otherwise all current
+  // workers and at least cluster.min_workers. Call it after Declare, also within a round. kTimeout names the missing
+  // workers; this worker still counts as waiting, and the next call continues the same barrier. kStale: the job is
+  // done.
   virtual Status Barrier(Deadline deadline) = 0;
 
-  // Leaves the job in good order. Afterwards there is no more work.
+  // Leaves the job. This client cannot take part in it again.
   virtual Status Leave(const std::string& reason) = 0;
   virtual ClientCounters counters() const = 0;
 };
