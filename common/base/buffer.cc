@@ -22,25 +22,25 @@ struct FreeSlab {
 };
 using Slab = std::unique_ptr<std::byte, FreeSlab>;
 
-// Memory for several buffers; std::bad_alloc where there is none. Large ones ask for huge pages: passes over them are
-// bound by memory, and a tenth of their time was spent on looking up pages.
+// Memory for several buffers; throws std::bad_alloc if there is none. Large slabs ask for huge pages: passes over them
+// are bound by memory, and page lookups took a tenth of their time.
 Slab AllocateSlab(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment, rounded = RoundUp(bytes, alignment);
   void* memory = ::operator new (rounded, std::align_val_t{alignment});
-  if (huge) (void)madvise(memory, rounded, MADV_HUGEPAGE);  // a hint: refused by some kernels
+  if (huge) (void)madvise(memory, rounded, MADV_HUGEPAGE);  // a hint that some kernels refuse
   return Slab(static_cast<std::byte*>(memory), FreeSlab{std::align_val_t{alignment}});
 }
 
 }  // namespace
 
-// The lock-free list that buffers return to, and their memory. It outlives the pool while any of its buffers is out.
+// The lock-free list that buffers return to, and their memory. It outlives the pool while any of its buffers is in use.
 class BufferRecycler {
  public:
   ~BufferRecycler() { DeleteAll(returned_.load(std::memory_order_acquire)); }
 
   static void Return(Buffer* buffer) {
-    const std::shared_ptr<BufferRecycler> home = std::move(buffer->home_);  // may be what keeps the recycler alive
+    const std::shared_ptr<BufferRecycler> home = std::move(buffer->home_);  // may be the recycler's last reference
     home->Push(buffer);
   }
 
@@ -63,7 +63,7 @@ class BufferRecycler {
   }
 
   std::atomic<std::uint64_t> in_use_{0};
-  std::vector<Slab> slabs_;  // touched by the pool's owner and, at the end, by whoever is last
+  std::vector<Slab> slabs_;  // used by the pool's owner and, at the end, by the thread that drops the last reference
 
  private:
   std::atomic<Buffer*> returned_{nullptr};
@@ -74,7 +74,8 @@ BufferPool::BufferPool(std::size_t buffer_bytes)
 
 BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 
-// Each slab holds as many buffers as there are already, up to a limit: a pool is never much larger than what it is for.
+// Each slab holds as many buffers as there are already, up to a limit: a pool is at most about twice as large as its
+// use.
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));

@@ -1,9 +1,9 @@
 // Buffer, BufferRef, Slice, BufferPool: the memory that weights and gradients travel in.
 //
 // Kind:   Buffer is shared by count; a pool is owned by one thread, but buffers come back to it from any thread.
-// Limits: a pool keeps what it has ever handed out; its owner bounds that (PROTOCOL.md 6 is the account).
+// Limits: a pool never frees a buffer while the pool exists; its owner bounds how many are in use.
 // Why:    a received frame is the staged gradient and a published block is the sent frame, so a payload's memory lives
-//         exactly as long as somebody holds it, and the last holder may be the transport's own thread.
+//         exactly as long as a reference to it, and the last reference may be dropped on the transport's own thread.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@
 
 namespace capstan {
 
-// A counted piece of memory. Made by BufferPool or, for memory that is not ours, by WrapForeign.
+// A reference-counted piece of memory. BufferPool makes it, or WrapForeign for memory that belongs to somebody else.
 class Buffer {
  public:
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // References alive now. Only the owner may conclude from it: others can drop theirs at any time, but when all that
-  // are left are the owner's own, nobody can make new ones and the owner may write.
+  // References alive now. Other threads can drop theirs at any time, so only the owner may rely on the count: once all
+  // remaining references are its own, no other thread can make one, and the owner may write.
   std::uint32_t reference_count() const { return references_.load(std::memory_order_acquire); }
 
  private:
@@ -36,9 +36,9 @@ class Buffer {
 
   std::byte* data_;
   std::size_t size_;
-  Release release_;  // called by whoever drops the last reference
+  Release release_;  // called by the thread that drops the last reference
   std::atomic<std::uint32_t> references_{0};
-  Buffer* next_free_ = nullptr;                 // list of returned buffers
+  Buffer* next_free_ = nullptr;                 // next in the list of returned buffers
   std::shared_ptr<class BufferRecycler> home_;  // the pool's return list, kept alive by every buffer that is out
 };
 
@@ -83,7 +83,7 @@ class BufferRef {
   Buffer* buffer_ = nullptr;
 };
 
-// Bytes within a buffer: what a message carries. Empty when it carries none.
+// Bytes within a buffer: a message's payload. Empty when the message has none.
 struct Slice {
   BufferRef owner;
   const std::byte* data = nullptr;
@@ -99,7 +99,7 @@ inline Slice WholeBuffer(BufferRef buffer) {
   return {std::move(buffer), data, size};
 }
 
-// Wraps memory that somebody else owns; `done(context)` runs once, on any thread, when the last reference is dropped.
+// Wraps memory that the caller owns; `done(context)` runs once, on any thread, when the last reference is dropped.
 BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), void* context);
 
 // Buffers of one size. Take() on the owner's thread only; references may be dropped on any thread, also after the pool.
@@ -124,7 +124,7 @@ class BufferPool {
   std::size_t buffer_bytes_;
   std::uint64_t allocated_bytes_ = 0;
   std::shared_ptr<BufferRecycler> recycler_;
-  Buffer* free_ = nullptr;  // taken over from the recycler in one exchange
+  Buffer* free_ = nullptr;  // list of free buffers, taken from the recycler in one exchange
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-# Writes OUT, which defines kBuildId: SHA-256 of the sources below ROOT and of COMPILER.
+# Writes OUT, which defines kBuildId: SHA-256 over COMPILER and the sources that are listed below.
 set(text "${COMPILER}")
 file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/common/* ${ROOT}/kernels/* ${ROOT}/worker/allreduce/*
      ${ROOT}/worker/collective/* ${ROOT}/worker/data/* ${ROOT}/worker/device/* ${ROOT}/worker/machine/* ${ROOT}/worker/nn/*

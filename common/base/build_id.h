@@ -1,5 +1,5 @@
-// kBuildId: a digest of the sources and of the compiler that this was built from: equal where two binaries have the
-// same classes and the same arithmetic.
+// kBuildId: a digest of this build's sources and compiler. Two binaries with the same id have the same classes and the
+// same arithmetic.
 #pragma once
 
 namespace capstan {

@@ -1,8 +1,8 @@
-// Files and folders that outlive a power cut: every rename and every new name is followed by an fsync of its folder.
+// Files and folders that survive a power cut: an fsync of the folder follows every rename and every new name.
 //
 // Kind:   functions.
-// Fails:  kBusy: the disk has no room, and the same call may succeed later; kUnreachable: anything else that a disk says.
-// Why:    a file's fsync keeps its bytes, and only its folder's fsync keeps its name.
+// Fails:  kBusy: the disk has no room, and the same call may succeed later; kUnreachable: any other error of the disk.
+// Why:    fsync of a file makes its bytes durable; only fsync of its folder makes its name durable.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace capstan {
 
-// What a call on `path` that failed with `error` (an errno) means: "cannot WHAT PATH: ...".
+// The Status of a call on `path` that failed with `error` (an errno): "cannot WHAT PATH: ...".
 Status DiskFailure(const char* what, const std::string& path, int error);
 
 // The folder that `path` is in.
 std::string FolderOf(const std::string& path);
-// Bytes that are free on the disk that `path`, or its folder, is on; 0 when the disk does not say.
+// Free bytes on the disk of `path`, or of its folder; 0 if unknown.
 std::uint64_t FreeBytes(const std::string& path);
 
-// Makes durable which names a folder has.
+// Makes the names in a folder durable.
 Status SyncFolder(const std::string& folder);
-// Makes the folder and those above it that are missing.
+// Makes the folder and its missing parents.
 Status MakeFolders(const std::string& path);
 Status RenameDurably(const std::string& from, const std::string& to);
-// Replaces the file in one piece: it is the old one or the new one, whole. PATH.partial is written on the way.
+// Replaces the file atomically: after a crash it is the whole old file or the whole new one. Writes PATH.partial first.
 Status WriteFileDurably(const std::string& path, std::string_view bytes);
 
 }  // namespace capstan

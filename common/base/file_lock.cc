@@ -18,10 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The kernel tells of a closed file shortly before it lets go of its lock.
+// The kernel reports that a file was closed shortly before it releases the file's lock.
 constexpr int kLookAgainMilliseconds = 20;
 
-// Returns when somebody has closed the file, and soon in any case.
+// Waits until a process has closed the file, and only for a short time in any case.
 class CloseWatch {
  public:
   explicit CloseWatch(const std::string& path) : descriptor_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -65,7 +65,7 @@ Result<FileLock> FileLock::Acquire(const std::string& path, double wait_seconds)
   }
 }
 
-// Whoever had it may have replaced the file meanwhile: then the lock is on one that has no name any more.
+// The former holder may have replaced the file: then the lock is on a file that has no name any more.
 bool FileLock::IsStillAt(const std::string& path) const {
   struct stat locked {};
   struct stat there {};

@@ -1,7 +1,7 @@
-// FileLock: a file that one process at a time has open for itself.
+// FileLock: an exclusive lock on a file, held by one process at a time.
 //
-// Kind:   value; the lock is held until it is destroyed, or until the process ends in whatever way.
-// Fails:  kBusy: somebody else has held it for the whole time; kUnreachable: the file cannot be opened.
+// Kind:   value; the lock is held until the FileLock is destroyed or the process ends.
+// Fails:  kBusy: another process held it for the whole wait; kUnreachable: the file cannot be opened.
 // Why:    two processes that write to one directory destroy it.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace capstan {
 
 class FileLock {
  public:
-  // Makes the file (mode 0600) when there is none. Waits at most `wait_seconds` for whoever has it.
+  // Makes the file (mode 0600) if there is none. Waits at most `wait_seconds` for the process that holds the lock.
   static Result<FileLock> Acquire(const std::string& path, double wait_seconds);
 
   FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}

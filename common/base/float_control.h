@@ -1,8 +1,9 @@
-// FloatControl: this thread's floating-point control word as the bits of a weight need it, for as long as it lives:
-// round to nearest, denormal numbers kept on both sides, no exception trapped.
+// FloatControl: sets this thread's floating-point control word while it lives: round to nearest, denormal inputs and
+// results kept, no exception trapped.
 //
-// Kind:   a value of one scope; belongs to the thread that made it. What the thread had before comes back.
-// Why:    a new thread inherits the word of whoever started it, and host programs like to flush denormals to zero.
+// Kind:   a value of one scope, owned by the thread that made it. Its destructor restores the previous word.
+// Why:    the bits of a weight depend on this word. A new thread inherits it from its creator, and many host programs
+//         flush denormals to zero.
 #pragma once
 
 #include <cfenv>

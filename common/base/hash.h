@@ -1,4 +1,4 @@
-// Hash64, Hasher: XXH3-64 of bytes. For comparing and detecting damage, not against an adversary.
+// Hash64, Hasher: XXH3-64 of bytes. They detect differences and damage, and are no defence against an adversary.
 //
 // Kind:   a pure function; a Hasher is owned by one thread.
 // Why:    the same bytes give the same number on every machine, in files and on the wire.
@@ -13,10 +13,10 @@
 namespace capstan {
 
 std::uint64_t Hash64(std::span<const std::byte> bytes);
-// Another one for each seed.
+// Each seed gives a different hash function.
 std::uint64_t Hash64(std::span<const std::byte> bytes, std::uint64_t seed);
 
-// The hash of everything added, one behind the other: Add a length before what varies in length.
+// The hash of everything added, concatenated: before a value of variable length, add its length.
 class Hasher {
  public:
   Hasher();
@@ -28,7 +28,7 @@ class Hasher {
   void Add(std::string_view text) { Add(std::as_bytes(std::span(text))); }
   // Eight bytes, little endian.
   void Add(std::uint64_t number);
-  // Of what was added so far; more may follow.
+  // The hash of everything added so far; more may be added later.
   std::uint64_t Digest() const;
 
  private:

@@ -1,7 +1,7 @@
 // IsHostPort: whether a text is the address of a process, HOST:PORT; HostOf: its host.
 //
 // Kind:   pure functions.
-// Why:    peers and people give addresses: what is none is found before anything is connected to it, written or shown.
+// Why:    addresses come from peers and users; a bad one is found before it is connected to, stored or shown.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace capstan {
 
-inline constexpr std::size_t kHostBytesMax = 253;  // of a name
+inline constexpr std::size_t kHostBytesMax = 253;  // longest host name
 
 // HOST is a name, an IPv4 address, or an IPv6 address in brackets; PORT is a number from 1 to 65535.
 bool IsHostPort(std::string_view text);
-// kInvalid, with what to write; `what`: the flag or argument that it was given as.
+// kInvalid with an example of a valid address. `what`: the flag or argument that holds it.
 Status CheckHostPort(const std::string& what, const std::string& address);
 
-// The text before the last colon; all of it where there is none.
+// The text before the last colon; the whole text if there is none.
 std::string HostOf(const std::string& address);
-// This host, in brackets if it is an address of IPv6 without them, with the port of `address`.
+// `host` with the port of `address`. Adds brackets to an IPv6 address that has none.
 std::string WithHost(const std::string& host, const std::string& address);
-// Whether the host is this machine's alone: 127.0.0.0/8, ::1, localhost.
+// Whether only this machine can reach the host: 127.0.0.0/8, ::1, localhost.
 bool IsLoopback(const std::string& host);
-// Whether the host stands for all addresses of a machine.
+// Whether the host means all addresses of a machine.
 bool IsWildcard(const std::string& host);
 
 }  // namespace capstan

@@ -1,9 +1,9 @@
-// Mailbox<T>: hands values from one thread to another. The one class between a loop's thread and a caller's.
+// Mailbox<T>: hands values from one thread to another.
 //
 // Kind:   shared; any number of threads on both sides.
 // Limits: `capacity` values wait at most.
 // Fails:  Push: kBusy (full), kRefused (closed).
-// Why:    everything else has one owner thread; what crosses over does so here.
+// Why:    every other object has one owner thread; values cross between threads only through the classes of this file.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Never waits. `value` is untouched when it is not taken.
+  // Never waits. On failure `value` is unchanged.
   Status Push(T&& value) {
     {
       const std::lock_guard lock(mutex_);
@@ -39,20 +39,20 @@ class Mailbox {
     return {};
   }
 
-  // The oldest value; nothing when there is none.
+  // The oldest value, or nothing if the mailbox is empty.
   std::optional<T> TryPop() {
     const std::lock_guard lock(mutex_);
     return TakeFirst();
   }
 
-  // Waits for a value; nothing when the deadline passed, or when the mailbox is closed and empty.
+  // Waits for a value. Returns nothing when the deadline has passed, or when the mailbox is closed and empty.
   std::optional<T> PopUntil(Deadline deadline) {
     std::unique_lock lock(mutex_);
     arrived_.wait_until(lock, deadline, [this] { return closed_ || !values_.empty(); });
     return TakeFirst();
   }
 
-  // Refuses further values and wakes everybody who waits; what is inside can still be taken out.
+  // Refuses further values and wakes all waiting threads. Values inside can still be taken out.
   void Close() {
     {
       const std::lock_guard lock(mutex_);
@@ -81,23 +81,23 @@ class Mailbox {
   bool closed_ = false;   // guarded by mutex_
 };
 
-// Guarded<T>: one value of several threads, and waiting for what becomes of it.
+// Guarded<T>: one value that several threads share, with a way to wait for a condition on it.
 template <class T>
 class Guarded {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // f(value), alone with it.
+  // Calls f(value) under the mutex.
   template <class F>
   auto With(F&& f) {
     const std::lock_guard lock(mutex_);
     return f(value_);
   }
-  // The same, and those who wait look again.
+  // Calls f(value) under the mutex; threads in AwaitUntil check their condition again.
   template <class F>
   auto Change(F&& f) {
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();  // they get the mutex after f
+    changed_.notify_all();  // they take the mutex after f has returned
     return f(value_);
   }
   // Waits until condition(value); false when the deadline passed before.
@@ -113,7 +113,7 @@ class Guarded {
   T value_{};  // guarded by mutex_
 };
 
-// Latest<T>: the newest value that one thread has published, for whoever looks.
+// Latest<T>: the newest value that one thread has published, readable by any thread.
 template <class T>
 class Latest {
  public:

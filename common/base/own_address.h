@@ -1,7 +1,8 @@
-// OwnAddress: the address of this machine on the way to another one; CheckOwnAddress: whether one is this machine's.
+// OwnAddress: the address of this machine on its route to another one; CheckOwnAddress: whether an address is this
+// machine's.
 //
-// Kind:   pure functions, but for a look at names, routes and interfaces; they send nothing.
-// Fails:  OwnAddress kUnreachable when the host is not known or there is no way to it; CheckOwnAddress kInvalid.
+// Kind:   functions that look up names, routes and interfaces; they send nothing apart from name queries.
+// Fails:  OwnAddress kUnreachable when the host is unknown or there is no route to it; CheckOwnAddress kInvalid.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace capstan {
 
-// `endpoint`: "host:port". In numbers, an address of IPv6 without brackets.
+// `endpoint`: "host:port". The result is numeric; an IPv6 address has no brackets.
 Result<std::string> OwnAddress(const std::string& endpoint);
 
 // `host`: a name or an address, without a port.

@@ -1,7 +1,7 @@
 // Philox4x32-10: random numbers as a pure function of (key, counter), without state.
 //
 // Kind:   pure functions.
-// Why:    initial weights, sample order, dropout and augmentation must be the same whoever draws them and whenever.
+// Why:    initial weights, sample order, dropout and augmentation must not depend on which process draws them, or when.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 

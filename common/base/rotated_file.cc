@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Piece = std::pair<std::uint64_t, std::string>;  // its number, its path
+using Piece = std::pair<std::uint64_t, std::string>;  // number and path
 
 std::string NameOf(const fs::path& path, std::uint64_t number) {
   return path.stem().string() + "." + std::to_string(number) + path.extension().string();
 }
 
-// The number of a piece of the file at `path` by its name; 0 for a file that is none.
+// The number in the name of an older piece of the file at `path`; 0 for another file.
 std::uint64_t NumberOf(const fs::path& path, const std::string& name) {
   const std::string stem = path.stem().string() + ".";
   std::uint64_t number = 0;

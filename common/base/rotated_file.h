@@ -1,8 +1,8 @@
-// A file that grows without end is cut into pieces: FOLDER/NAME.EXT is the newest, FOLDER/NAME.1.EXT the first, and of
-// those between only the newest few are kept.
+// Cuts a file that grows without end into pieces: FOLDER/NAME.EXT is the newest; older ones are FOLDER/NAME.1.EXT,
+// NAME.2.EXT and so on. Only the newest few of the older pieces are kept.
 //
 // Kind:   functions.
-// Why:    numbers rise and a piece keeps its name, so that a reader who follows the file finds where it was.
+// Why:    a piece keeps its number, so a program that follows the file finds its place again.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace capstan {
 
-// The older pieces of the file at `path`, the oldest first.
+// The older pieces of the file at `path`, oldest first.
 std::vector<std::string> FormerFiles(const std::string& path);
 
-// The file becomes the newest of its former ones, of which `most` stay, and there is none at `path`. Durable.
+// Renames the file at `path` to the newest of the older pieces and deletes all but `most` of them. Durable.
 Status RotateFile(const std::string& path, std::size_t most);
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// The public header of status and result, by the name that capstan's own folders use.
+// The public header of Status and Result, under the name that capstan's own folders use.
 #pragma once
 
 #include <capstan/status.h>

@@ -1,7 +1,8 @@
 // Strong names for the numbers of the protocol: 64-bit, never reused within a job.
 //
 // Kind:   values.
-// Why:    a step in the place of a generation compiles with plain integers and corrupts a run; with these it does not.
+// Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it does not
+//         compile.
 #pragma once
 
 #include <array>
@@ -20,20 +21,20 @@ struct Number {
 };
 
 using Term = Number<struct TermTag>;                // one start of the coordinator
-using Generation = Number<struct GenerationTag>;    // one history between recoveries
+using Generation = Number<struct GenerationTag>;    // the time between two recoveries
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
-using SessionId = Number<struct SessionTag>;        // one life of one worker; 0 is nobody
+using SessionId = Number<struct SessionTag>;        // one start of a worker; 0 is none
 using Step = Number<struct StepTag>;                // global batch in sync, sequence number of a slot in async
 using Version = Number<struct VersionTag>;  // weights that step `value` computes with; version k+1 is built by step k
 
-// Random 128 bits, made at the creation of a job, in every directory and Join.
+// 128 random bits that name a job, made at its creation and kept in every directory and Join.
 struct JobId {
   std::uint64_t high = 0, low = 0;
   auto operator<=>(const JobId&) const = default;
   bool IsNull() const { return high == 0 && low == 0; }
 };
 
-// How the numbers of a payload are written.
+// The format of a payload's numbers.
 enum class Encoding : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2 };
 
 using SlotIndex = std::uint32_t;
@@ -41,10 +42,10 @@ using ShardIndex = std::uint32_t;
 using BlockIndex = std::uint32_t;
 using TensorIndex = std::uint32_t;
 
-// Monotonic time since an arbitrary origin. Actors are handed it, they never ask for it.
+// Monotonic time since an arbitrary origin. Actors receive the time with each call and never read a clock.
 using Instant = std::chrono::nanoseconds;
 
-// Address of a process on the other side of a transport, meaningful to one actor only. 0 is nobody.
+// Address of a peer of one transport; it has no meaning to other actors. 0 is none.
 struct PeerId {
   std::uint64_t value = 0;
   constexpr auto operator<=>(const PeerId&) const = default;

@@ -6,7 +6,7 @@ namespace capstan {
 
 namespace {
 
-// Length of the character that `text` starts with; 0 when it starts with none, or with a zero byte.
+// Length of the character that `text` starts with; 0 if it starts with an invalid or zero byte.
 std::size_t CharacterLength(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };

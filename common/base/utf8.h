@@ -1,4 +1,4 @@
-// IsUtf8, CleanUtf8, Printable: text that may be stored, printed and sent: UTF-8 without zero bytes.
+// IsUtf8, CleanUtf8, Printable: check and clean text that is stored, printed or sent: UTF-8 without zero bytes.
 //
 // Kind:   pure functions.
 #pragma once
@@ -11,13 +11,13 @@ namespace capstan {
 
 bool IsUtf8(std::string_view text);
 
-// `text` with '?' for every byte that does not belong, cut between characters to at most `bytes_max` bytes.
+// `text` with '?' in place of every invalid byte, cut between characters to at most `bytes_max` bytes.
 std::string CleanUtf8(std::string_view text, std::size_t bytes_max);
 
-// `text` as a terminal may have it: control bytes, and bytes that are no UTF-8, are written as \x1B. Line ends and tabs
-// stay: messages of ours have several lines.
+// `text` made safe for a terminal: control bytes and bytes that are not UTF-8 are written like \x1B. Line ends and tabs
+// are kept, because messages may have several lines.
 std::string Printable(std::string_view text);
-// The same for what is to be part of one line: line ends and tabs are written as \x0A and \x09 as well.
+// The same for part of one line: line ends and tabs are written as \x0A and \x09, too.
 std::string PrintableLine(std::string_view text);
 
 }  // namespace capstan

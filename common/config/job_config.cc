@@ -1,4 +1,4 @@
-// The job file read: ParseJobConfig, LoadJobConfig.
+// Reading the job file: ParseJobConfig, LoadJobConfig.
 #include "common/config/job_config.h"
 
 #include <algorithm>
@@ -133,8 +133,8 @@ NameCollector AllNames() {
   return collector;
 }
 
-// What went wrong, the worst misunderstanding first: a misspelt kind makes its keys look foreign, a misspelt key looks
-// like a missing one.
+// Kinds of problem, the first cause first: a misspelt kind makes its keys look foreign, and a misspelt key makes the
+// right one look missing.
 enum class Trouble { kBadWord, kUnknownName, kBadValue, kMissing, kForeign };
 
 struct Complaint {
@@ -321,7 +321,7 @@ class KeyReader {
     }
   }
 
-  // Marks the key as known; null when it is absent or not for this kind.
+  // Marks the key as known. Returns null if the key is absent or does not apply to this kind.
   const TomlValue* Find(Key key) {
     known_.push_back(key.name);
     if (!applies_) return nullptr;
@@ -367,7 +367,7 @@ class KeyReader {
   const NameCollector all_;
   std::vector<Complaint> complaints_;
   std::string section_;
-  bool applies_ = true;                          // the section being read
+  bool applies_ = true;                          // whether the section being read applies
   std::vector<std::string_view> known_, later_;  // keys of the section being read
 };
 
@@ -392,7 +392,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));
   }
-  // What others are handed is the file as it is printed, with all that it leaves out.
+  // Other processes receive the printed file, which also has the keys that the original leaves out.
   if (const std::size_t bytes = PrintJobConfig(config).size(); bytes > kTomlBytesMax) {
     return Invalid(std::string(file_name) + ": the whole job file has " + std::to_string(bytes) + " bytes, at most " +
                    std::to_string(kTomlBytesMax) + " are allowed; shorten its longest text");

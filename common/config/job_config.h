@@ -1,11 +1,11 @@
-// JobConfig: the job file, read, checked and with every default filled in.
+// JobConfig: the job file after reading and checking, with every default filled in.
 //
 // Kind:   values.
-// Fails:  kInvalid, kUnsupported (a word of the design that is not built yet); every message starts with
+// Fails:  kInvalid, kUnsupported (a planned word that this build does not have yet); every message starts with
 //         file:line:column (or the override's text), shows the line, and suggests the nearest word.
-// Why:    one file for every process. A section is declared in a header of its own, so that a new key compiles only what
-//         reads that section. The text of PrintJobConfig is what the coordinator hands to workers, so that all
-//         of them run on the same effective values, whatever the defaults of their build.
+// Why:    all processes read one file. Each section has its own header, so a new key recompiles only the sources that
+//         use that section. The coordinator sends workers the text of PrintJobConfig, so all of them use the same
+//         effective values whatever the defaults of their build.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace capstan {
 
-// A section is used with the include of its header in common/config/job/.
+// To use a section, include its header from common/config/job/.
 class JobConfig {
  protected:
   struct Sections;
@@ -34,7 +34,7 @@ class JobConfig {
   ~JobConfig();
   bool operator==(const JobConfig& other) const;
 
-  // Keys of [job] that many ask for.
+  // Keys of [job] that many sources read.
   const std::string& name() const;
   Mode mode() const;
   std::uint64_t steps() const;
@@ -58,7 +58,8 @@ class JobConfig {
   explicit JobConfig(std::unique_ptr<Sections> sections);
 };
 
-// A JobConfig whose sections can be written to, also through a const one: readers take a const JobConfig&.
+// A JobConfig whose sections can be written, even through a const EditableJobConfig. Code that only reads takes a const
+// JobConfig&.
 class EditableJobConfig : public JobConfig {
  public:
   EditableJobConfig();
@@ -79,15 +80,17 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
-// Slots of a job whose file names none. They follow from the batch alone: the number of workers changes no bit.
+// Number of slots of a job whose file names none. It depends only on the batch, so the number of workers changes no
+// bit.
 std::uint32_t DefaultSlots(std::uint64_t global_batch);
 
 bool ReducesLocally(const JobConfig& config);
 
-// How the weights and gradients of a job travel. Workers that are programs of their own have fp32.
+// Encoding of the job's weights and gradients on the wire; fp32 for workers of [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);
 
-// An override is "section.key=value", the value in TOML or a bare string; the last one of a key counts.
+// An override is "section.key=value", the value in TOML or a bare string; of several overrides of one key, the last one
+// counts.
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
@@ -98,14 +101,15 @@ std::vector<std::string> JobFileKeys();
 // Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 
-// XXH3 of what the bits of the weights depend on and what members must share. Left out: cluster.workers, min_workers
-// and addresses, worker.threads, snapshot, limits, metrics.
+// XXH3 of the settings that the bits of the weights depend on and that all members must share. Not included:
+// cluster.workers, min_workers and addresses, worker.threads, recompute and the device's number, snapshot, limits,
+// metrics, allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
 std::uint64_t HashJobConfig(const JobConfig& config);
 
-// "[job]: it was begun with seed = 1, now seed = 2: the samples of every step follow from it": the first difference with
-// which a run cannot be continued, and its reason; empty when there is none. These may change: the number of steps, the
-// learning rate, its schedule, clipping and evaluation, from the next step on; members, limits and snapshots; where the
-// data lies; sync may become allreduce or the other way round, because what is on disk is the same in both.
+// "[job]: it was begun with seed = 1, now seed = 2: the samples of every step follow from it": the first difference
+// with which a run cannot be continued, and the reason; empty if there is none. These may change: the number of steps,
+// the learning rate, its schedule, clipping, evaluation and on_nonfinite, from the next step on; members, limits and
+// snapshots; the path of the data. sync and allreduce may replace each other, because both have the same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 // "job.steps = 1000 (it was 600)": each key of [job], [optimizer] and [schedule] that differs.

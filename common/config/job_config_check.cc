@@ -14,7 +14,7 @@ using std::to_string;
 
 constexpr std::size_t kNameBytesMax = 64;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-constexpr double kMemoryGiBMax = 64;  // of one thing in one process; far above what trains at a useful speed
+constexpr double kMemoryGiBMax = 64;  // limit for one item in one process, far above what trains at a useful speed
 constexpr double kRowNumbersMax = 1 << 20;
 constexpr std::uint32_t kGroupMembersMax = 256;
 
@@ -66,7 +66,7 @@ std::optional<Problem> FindImageProblem(const JobConfig& c) {
                      "row's numbers, or use data kind \"idx\" or \"cifar10\""};
 }
 
-// A preset's sizes are what makes it one; a shorter context is the same model with fewer positions.
+// A preset fixes its sizes. Only the context may be shorter: the same model with fewer positions.
 std::optional<Problem> FindPresetProblem(const JobConfig& c) {
   if (c.model.preset == ModelPreset::kNone) return std::nullopt;
   const GptSizes sizes = SizesOf(c.model.preset);
@@ -207,7 +207,7 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
-// `numbers`: of 4 bytes, that one process holds at once.
+// `numbers`: count of 4-byte numbers that one process holds at once.
 std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   const double gib = numbers * 4 / kGiB;
   if (gib <= kMemoryGiBMax) return std::nullopt;
@@ -216,7 +216,7 @@ std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   return problem;
 }
 
-// What convolutions make of an image, and what they take on the way; nothing where its size is not known yet.
+// The size of a convnet's output, weights and activations for one image; zeros if the image's size is not known yet.
 struct Convolved {
   double features = 0, weights = 0, activations = 0;
 };
@@ -236,13 +236,13 @@ Convolved Convolve(const JobConfig& c) {
   return made;
 }
 
-// Of all stages; the last one counts for more than three quarters.
+// An estimate of the weights of all stages; the last stage has more than three quarters of them.
 double ResnetWeights(const ModelSection& model) {
   const double at_width_64 = model.depth < 50 ? 11e6 * model.depth / 18 : 23e6 * model.depth / 50;
   return at_width_64 * (model.width / 64.0) * (model.width / 64.0);
 }
 
-// Features and classes of files are not known yet: what is made of them counts as nothing here.
+// Features and classes of data files are not known yet, so layers that depend on them count as 0.
 double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
   if (c.model.kind == ModelKind::kGpt) {
     const double width = c.model.width;
@@ -278,7 +278,7 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const Problem too_wide = TooManyWeights(c.model);
   if (auto problem = FindMemoryProblem(is_gpt ? 0 : features * classes, too_many_features)) return problem;
   if (auto problem = FindMemoryProblem(WeightCount(c, features, classes, vocabulary), too_wide)) return problem;
-  // What a slot computes at a time: its inputs, or the scores of each token.
+  // The numbers that a slot computes with at a time: its inputs, or the scores of each token.
   const double samples = (c.job.global_batch - 1.0) / c.job.slots / c.worker.accumulate + 1;
   const double each =
       is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width)
@@ -296,7 +296,7 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
 
 std::optional<Problem> FindProblem(const JobConfig& config) {
   if (auto problem = FindNameProblem(config)) return problem;
-  const bool built_in = config.model.built_in();  // else its shapes come with its workers
+  const bool built_in = config.model.built_in();  // otherwise the workers declare the shapes
   if (auto problem = built_in ? FindModelProblem(config) : std::nullopt) return problem;
   if (auto problem = FindStepProblem(config)) return problem;
   if (auto problem = FindClusterProblem(config)) return problem;

@@ -1,4 +1,4 @@
-// FindProblem: what no single key can say is wrong with a job.
+// FindProblem: finds what is wrong with a job file that no check of a single key can find.
 //
 // Kind:   internal to common/config/job_config.cc; a pure function.
 #pragma once
@@ -12,7 +12,7 @@
 namespace capstan::job_config {
 
 struct Problem {
-  std::string_view section, key;  // where to point
+  std::string_view section, key;  // the place that the message points to
   std::string message;
 };
 

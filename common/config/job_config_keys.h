@@ -1,11 +1,12 @@
-// Every section and key of the job file, named once: the reader, the printer and the list of names are visitors of it.
+// Every section and key of the job file, listed once: the reader, the printer and the list of names are visitors of
+// this list.
 //
 // Kind:   internal to common/job_config*.cc.
-// Why:    what is read, printed, hashed and suggested cannot drift apart.
+// Why:    reading, printing, hashing and suggestions cannot drift apart.
 //
-// A visitor has Begin(section, when), End(), Later(word) for a key that the design knows and this build does not,
-// Default(field, value) for a default that depends on a kind, and one method per type of value, each
-// (Key, field&, limits).
+// A visitor has Begin(section, when), End(), Later(word) for a planned key that this build does not have,
+// Default(field, value) for a default that depends on a kind, and one method per type of value, each taking (Key,
+// field&, limits).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace capstan::job_config {
 
-// The kinds a key or a section belongs to.
+// Whether a key or a section applies to the job's kinds.
 struct When {
   bool applies = true;
   std::string_view condition;  // kind = "gpt"
@@ -52,7 +53,7 @@ struct Word {
   Value value;
 };
 
-// The words an enumeration is written as, and those that are not built yet.
+// The words of an enumeration, and planned words that this build does not have yet.
 template <class Value>
 struct Words {
   std::span<const Word<Value>> built;
@@ -105,7 +106,7 @@ inline constexpr std::int64_t kMembersMax = 4096;
 inline constexpr NumberRange kBeta{0, 1, Bound::kIncluded, Bound::kExcluded};
 inline constexpr NumberRange kSeconds{0, 1e9, Bound::kExcluded};
 
-// What a gpt has that says nothing else.
+// Sizes of a gpt whose job file sets none.
 struct GptSizes {
   std::uint32_t layers = 4, heads = 4, width = 128, context = 128, vocabulary = 64;
 };
@@ -286,7 +287,8 @@ void VisitLimits(Visitor& v, LimitsSection& s) {
 }
 
 template <class Visitor>
-void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // of any mode: a job may change it when it is resumed
+void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // allowed in every mode, because a resumed job may change its
+                                                        // mode
   v.Begin("allreduce");
   v.Choice({"collective"}, s.collective, {kCollectives, {}});
   v.Number({"bucket_mib"}, s.bucket_mib, {0.0625, 1024});

@@ -1,4 +1,4 @@
-// The job file written out, and two of them compared: PrintJobConfig, HashJobConfig, DescribeDifference.
+// Printing and comparing job files: PrintJobConfig, HashJobConfig, DescribeDifference.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -39,7 +39,7 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
-// The shortest text that reads back as the same double, and as a float in TOML.
+// The shortest text that reads back as the same double and that TOML takes for a float.
 std::string Shortest(double number) {
   std::array<char, 64> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -103,7 +103,7 @@ class Printer {
   }
 
   std::string text_;
-  bool applies_ = true;  // the section being written
+  bool applies_ = true;  // whether the section being written applies
 };
 
 }  // namespace
@@ -117,7 +117,7 @@ std::string PrintJobConfig(const JobConfig& config) {
 
 namespace {
 
-// What the bits of the weights depend on, and nothing else.
+// The settings that the bits of the weights depend on; all others get fixed values.
 EditableJobConfig TrainingPart(EditableJobConfig config) {
   config.cluster = {};
   config.worker.device.index.reset();
@@ -150,7 +150,7 @@ std::uint64_t HashJobConfig(const JobConfig& config) {
 
 namespace {
 
-// A run may go on with other values of these: nothing on disk, and no sample of a step, follows from them.
+// Resets the settings that may change when a run is resumed: no data on disk and no sample of a step depends on them.
 void ForgetFreeSettings(EditableJobConfig* config) {
   config->data.path = config->data.labels = "";
   if (WorkersUpdate(config->job.mode)) config->job.mode = Mode::kSync;
@@ -163,7 +163,7 @@ void ForgetFreeSettings(EditableJobConfig* config) {
   config->schedule = {};
 }
 
-// Why a key is to stay as it was.
+// Why a key must not change when a run is resumed.
 std::string_view ReasonOf(std::string_view section, std::string_view key) {
   struct Fixed {
     std::string_view section, key, reason;  // an empty key: any other of the section
@@ -189,7 +189,7 @@ std::string_view ReasonOf(std::string_view section, std::string_view key) {
 
 std::string_view KeyOf(std::string_view line) { return line.substr(0, line.find(" = ")); }
 
-// Of the sections that say how training goes on.
+// Keys and values of the sections that control how training continues.
 std::vector<std::pair<std::string, std::string>> TrainingSettings(const JobConfig& config) {
   std::vector<std::pair<std::string, std::string>> settings;
   const std::string text = PrintJobConfig(config);

@@ -1,4 +1,4 @@
-// JobConfig as a value: its sections lie together, on the heap.
+// JobConfig's constructors and comparison; its sections are one object on the heap.
 #include "common/config/job/sections.h"
 #include "common/config/job_config.h"
 

@@ -40,7 +40,7 @@ std::string_view NearestWord(std::string_view word, std::span<const std::string_
   std::string_view best;
   std::size_t best_distance = distance_max + 1;
   for (std::string_view candidate : candidates) {
-    if (EqualButForCase(word, candidate)) return candidate;  // "adamW" is no misspelt "adam"
+    if (EqualButForCase(word, candidate)) return candidate;  // "adamW" is "adamw", not a misspelt "adam"
   }
   for (std::string_view candidate : candidates) {
     const std::size_t distance = EditDistance(word, candidate);

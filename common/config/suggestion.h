@@ -1,4 +1,4 @@
-// DidYouMean: the word a person probably meant.
+// DidYouMean: finds the word that a user probably meant.
 //
 // Kind:   pure functions.
 #pragma once
@@ -13,8 +13,8 @@ namespace capstan {
 // Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
 std::size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate that differs in the case of letters alone, else the one at most two edits away (one for words of up to
-// three letters), the first of the nearest; "" if none.
+// The candidate that differs only in the case of letters; else the nearest one within two edits (one edit for words of
+// up to three letters), the first of equally near ones; else "".
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates);
 
 // "; did you mean "staleness"?" or "".

@@ -1,9 +1,9 @@
-// TomlDocument: a TOML text of sections with keys, each value with the place it stands at.
+// TomlDocument: a TOML text of sections with keys; each value knows its place in the text.
 //
 // Kind:   values; immutable once made.
-// Limits: kTomlBytesMax bytes of text; nesting as the library limits it, and by the dots of a line.
+// Limits: kTomlBytesMax bytes of text; nesting as deep as the library allows; a bounded number of dots in a line.
 // Fails:  kInvalid, in the form of Message().
-// Why:    the one file that knows the TOML library; what is read from it can say where it stands.
+// Why:    only toml_document.cc uses the TOML library, and every message about a value can show its place.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace capstan {
 
 inline constexpr std::size_t kTomlBytesMax = std::size_t{1} << 20;
 
-// In the file (line and column from 1, in characters), or in override `override_index`, or nowhere (both unset).
+// A place in the file (line and column from 1, in characters), in override `override_index`, or nowhere (both unset).
 struct TomlPlace {
   std::uint32_t line = 0, column = 0, length = 1;
   int override_index = -1;
 };
 
 struct TomlValue {
-  // monostate: a date, a time or a table, none of which we use.
+  // monostate: a date, a time or a table; the job file uses none of them.
   std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<TomlValue>> data;
   TomlPlace place;
-  std::string bare;  // the text of an override as it was given
+  std::string bare;  // the unparsed text of an override's value
 };
 
 struct TomlEntry {
   std::string key;
-  TomlPlace place;  // of the key
+  TomlPlace place;  // the key's place
   TomlValue value;
 };
 
@@ -45,7 +45,7 @@ struct TomlSection {
 
 class TomlDocument {
  public:
-  // An override is "section.key=value"; it replaces or adds that entry.
+  // An override "section.key=value" replaces or adds that entry.
   static Result<TomlDocument> Parse(std::string_view text, std::string_view file_name,
                                     const std::vector<std::string>& overrides);
 

@@ -3,9 +3,9 @@
 // Kind:   values; immutable once made.
 // Limits: kTensorsMax tensors, kElementsMax elements in all, kGroupsMax groups.
 // Fails:  kInvalid, naming the tensor.
-// Why:    block boundaries come from the catalog alone, so that no number of workers, shards or threads can move a bit.
+// Why:    block boundaries depend only on the catalog, so the number of workers, shards or threads changes no bit.
 //
-// Tensors lie one behind the other, in catalog order, in one flat array of fp32 elements ("flat space"). A block is a
+// Tensors lie one after the other, in catalog order, in one flat array of fp32 elements ("flat space"). A block is a
 // contiguous range of it: at most `block_elements` of one large tensor, or several small neighbours of one kind (each
 // under a quarter of a block). A segment is one tensor's part of one block: the unit of hyper-parameters and of norms.
 #pragma once
@@ -25,19 +25,19 @@ inline constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;
 
 inline constexpr std::uint32_t kGroupsMax = 1024;
 
-// kGiven: by the first worker, before the first step.
+// kGiven: one worker sends the initial weights before the first step.
 enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
-// How version 0 of a tensor follows from (seed, tensor name, element).
+// How version 0 of a tensor is computed from (seed, tensor name, element).
 struct Init {
   InitKind kind = InitKind::kZeros;
   float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
   bool operator==(const Init&) const = default;
 };
 
-// kStatistic: what training observes, as batch-norm's running mean and variance. Each slot pushes a mean over its
-// samples; a step's mean over all samples moves the kept value by kStatisticMomentum of the difference. No optimizer,
-// no clipping, no loss scale, always fp32 on the wire.
+// kStatistic: values that training observes, such as batch-norm's running mean and variance. Each slot pushes a mean
+// over its samples; a step's mean over all samples moves the kept value by kStatisticMomentum of the difference.
+// Statistics have no optimizer, no clipping and no loss scale, and travel as fp32.
 enum class TensorKind : std::uint8_t { kParameter = 0, kStatistic = 1 };
 inline constexpr float kStatisticMomentum = 0.1F;
 
@@ -46,7 +46,7 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;  // row-major; every extent >= 1
   Init init;
   bool decay = true;        // whether weight decay applies
-  std::uint32_t group = 0;  // 0: the job file has the hyper-parameters; g: they come with each push, as the g-th
+  std::uint32_t group = 0;  // 0: hyper-parameters from the job file; g: the g-th set of each push
   TensorKind kind = TensorKind::kParameter;
 
   std::uint64_t ElementCount() const;
@@ -67,9 +67,9 @@ struct Block {
   std::uint32_t count = 0;        // elements
   std::uint32_t first_segment = 0;
   std::uint32_t segment_count = 0;
-  TensorKind kind = TensorKind::kParameter;  // of all its tensors
+  TensorKind kind = TensorKind::kParameter;  // all tensors of the block are of this kind
 
-  // How its weights travel, and its leaves' gradients, in a job of this encoding.
+  // Encoding of its weights, and of gradients of leaves, on the wire in a job of encoding `job`.
   Encoding EncodingIn(Encoding job) const { return kind == TensorKind::kStatistic ? Encoding::kFp32 : job; }
 };
 
@@ -81,13 +81,13 @@ class Catalog {
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<Segment>& segments() const { return segments_; }  // in catalog order, grouped by block
   std::uint64_t element_count() const { return element_count_; }
-  // Groups whose hyper-parameters come with each push; 0: they are the job file's.
+  // Groups whose hyper-parameters come with each push; 0: the job file sets all hyper-parameters.
   std::uint32_t group_count() const { return group_count_; }
-  // Whether any tensor's first weights come from a worker.
+  // Whether a worker sends the initial weights of any tensor.
   bool is_given() const { return is_given_; }
   std::uint32_t block_elements() const { return block_elements_; }
   std::uint64_t flat_offset(TensorIndex tensor) const { return tensor_offsets_[tensor]; }
-  // Blocks that hold any element of the tensor: [first, last].
+  // The blocks that the tensor's elements are in: [first, last].
   BlockIndex first_block(TensorIndex tensor) const { return first_blocks_[tensor]; }
   BlockIndex last_block(TensorIndex tensor) const { return last_blocks_[tensor]; }
   // XXH3 of names, shapes, inits, groups, kinds and the block size.
@@ -109,11 +109,12 @@ class Catalog {
   std::uint64_t hash_ = 0;
 };
 
-// "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...": the first differing tensor, or "" when equal.
+// "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...": the first tensor that differs, or "" if none
+// does.
 std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::vector<TensorSpec>& theirs);
 
-// Shard of every block: a pure function of (catalog, number of shards). In catalog order each block goes to the shard
-// with the fewest bytes so far: balanced, and a pull in forward order keeps every shard's link busy.
+// The shard of every block: a pure function of (catalog, number of shards). In catalog order each block goes to the
+// shard with the fewest bytes so far. Shards are balanced, and a pull in forward order keeps every shard's link busy.
 std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count);
 
 }  // namespace capstan

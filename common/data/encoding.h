@@ -1,7 +1,7 @@
-// Encode, Decode: the numbers of a payload, to and from how they are written.
+// Encode, Decode: convert the numbers of a payload between fp32 and the payload's encoding.
 //
 // Kind:   pure functions. Encoded numbers need no alignment.
-// Why:    a worker that computes with 16 bits needs no more on its way; the servers keep fp32 (PROTOCOL.md 3.2).
+// Why:    a worker that computes with 16 bits needs no more bits on the wire; the servers keep fp32.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,10 @@ const char* NameOf(Encoding encoding);  // "fp32", "bf16", "fp16"
 
 // `count` numbers; exact.
 void Decode(Encoding encoding, const std::byte* from, std::size_t count, float* to);
-// Each rounded to nearest even. `to` may be where `from` lies: numbers that are written lie below those yet to be read.
+// Rounds each number to nearest even. `to` may be the memory of `from`: a write never reaches numbers that are still to
+// be read.
 void Encode(Encoding encoding, std::span<const float> from, std::byte* to);
-// The values that would arrive.
+// Rounds each value as Encode followed by Decode would.
 void RoundTo(Encoding encoding, std::span<float> values);
 
 }  // namespace capstan

@@ -15,7 +15,7 @@ constexpr double kNoLimit = HUGE_VAL;
 struct Field {
   const char* name;
   double HyperParameters::*value;
-  double below;  // what it must stay below
+  double below;  // exclusive upper bound
 };
 constexpr Field kFields[] = {
     {"learning_rate", &HyperParameters::learning_rate, kNoLimit},
@@ -26,7 +26,7 @@ constexpr Field kFields[] = {
     {"weight_decay", &HyperParameters::weight_decay, kNoLimit},
 };
 
-// So that two values that differ are written differently.
+// 17 digits: two different values have different texts.
 std::string TextOf(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", value);
@@ -48,7 +48,7 @@ Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uin
   for (std::size_t i = 0; i < groups.size(); ++i) {
     for (const Field& field : kFields) {
       const double value = groups[i].*field.value;
-      // Not -0 either: it equals 0 and may give other bits.
+      // -0 is refused too: it equals 0 but may give other bits.
       if (!std::signbit(value) && value < field.below) continue;
       const std::string range = field.below == kNoLimit ? "a finite number of at least 0" : "in [0, 1)";
       return Invalid("hyper-parameters of group " + std::to_string(i + 1) + ": " + field.name + " is " + TextOf(value) +

@@ -1,8 +1,8 @@
-// CheckHyperParameters, FindDifference: what is wrong with a set of hyper-parameters, one of each group of tensors.
+// CheckHyperParameters, FindDifference: check and compare sets of hyper-parameters, one for each group of tensors.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the group, the field and its value.
-// Why:    the worker's side says it to its program at the call, and a shard believes no worker.
+// Why:    a worker checks at its program's call, and a shard checks again because it trusts no worker.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -15,12 +15,12 @@
 
 namespace capstan {
 
-// `group_count`: of the catalog; 0: the job file owns them, and the set is empty.
+// `group_count`: the catalog's; 0: the job file sets the hyper-parameters, and `groups` must be empty.
 Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uint32_t group_count);
 
-// The first field of the first group that differs between two sets of one length.
+// The first field that differs between two sets of equal length.
 struct HyperDifference {
-  std::uint32_t group = 0;  // from 1, as tensors name it
+  std::uint32_t group = 0;  // from 1, as in TensorSpec::group
   std::string field;
   std::string kept, other;  // the values
 };

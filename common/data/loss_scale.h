@@ -1,7 +1,7 @@
-// LossScale: what a loss is multiplied with so that 16 bits can hold its gradients, and how it follows what they hold.
+// LossScale: the factor on a loss that keeps its gradients within the range of 16 bits, and how it adapts.
 //
-// Kind:   a value. In sync the coordinator has one for all, in other modes each slot has its own.
-// Why:    gradients that 16 bits cannot hold make a step void and the scale smaller; good steps make it larger.
+// Kind:   a value. In sync the coordinator keeps one for the job; in the other modes each slot has its own.
+// Why:    a step whose gradients overflow 16 bits is skipped and halves the scale; many good steps in a row double it.
 // Source: Micikevicius et al., Mixed Precision Training, ICLR 2018, 3.2; the numbers are torch.cuda.amp.GradScaler's.
 #pragma once
 
@@ -16,11 +16,11 @@ inline constexpr std::uint32_t kGoodStepsToGrow = 2000;
 
 struct LossScale {
   float scale = kFirstLossScale;
-  std::uint32_t good_steps = 0;  // since it last changed
+  std::uint32_t good_steps = 0;  // good steps since the scale last changed
 
-  // A step whose gradient was finite, or not.
+  // Counts a step whose gradient was finite, or was not.
   void Count(bool finite, std::uint32_t good_steps_to_grow = kGoodStepsToGrow) {
-    // Where steps that are not finite are skipped, there is no end to them: a scale of 0 could never grow again.
+    // Any number of steps may be skipped, and a scale of 0 could never grow again.
     if (!finite) scale = std::max(scale * 0.5F, kLeastLossScale);
     good_steps = finite ? good_steps + 1 : 0;
     if (good_steps < good_steps_to_grow) return;

@@ -1,8 +1,8 @@
-// CheckMetrics: what is wrong with the metrics of a slot.
+// CheckMetrics: checks the metrics of a slot.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the metric and its value.
-// Why:    the worker's side says it to its program at the call, and a shard believes no worker.
+// Why:    a worker checks at its program's call, and a shard checks again because it trusts no worker.
 #pragma once
 
 #include <capstan/metric.h>

@@ -1,9 +1,10 @@
-// Bf16, Half: numbers of 16 bits, as weights, activations and gradients are kept and sent; arithmetic is in float.
+// Bf16, Half: 16-bit floating-point types for storing and sending weights, activations and gradients; arithmetic is in
+// float.
 //
 // Kind:   values; pure functions.
-// Parity: narrowing rounds to nearest, ties to even; too large becomes infinity, denormals stay, NaN stays a quiet NaN.
-//         Widening is exact. The same bits on every machine.
-// Why:    Half is IEEE 754 binary16; Bf16 is the upper half of a float: fewer digits, the same range.
+// Parity: narrowing rounds to nearest, ties to even; values that are too large become infinity, denormals are kept, a
+//         NaN becomes a quiet NaN. Widening is exact. The bits are the same on every machine.
+// Why:    Half is IEEE 754 binary16. Bf16 is the upper half of a float: fewer digits, the same range.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ struct Half {
 template <class T>
 inline constexpr bool kIs16Bit = std::is_same_v<T, Bf16> || std::is_same_v<T, Half>;
 
-// What arithmetic on T is done in.
+// The type in which arithmetic on T is done.
 template <class T>
 using Wide = std::conditional_t<kIs16Bit<T>, float, T>;
 
@@ -47,7 +48,7 @@ inline Bf16 Narrow<Bf16>(float x) {
 template <>
 Half Narrow<Half>(float x);
 
-// Arrays of one length, in different memory.
+// Convert arrays of equal length that do not overlap.
 void WidenAll(std::span<const Bf16> from, float* to);
 void WidenAll(std::span<const Half> from, float* to);
 void NarrowAll(std::span<const float> from, Bf16* to);

@@ -1,8 +1,8 @@
 // The fixed binary tree over a job's slots along which gradients are added.
 //
 // Kind:   values and pure functions.
-// Why:    floating-point addition is not associative. Adding along one tree, whoever computed a slot and whenever it
-//         arrived, makes the sum a function of the slots alone.
+// Why:    floating-point addition is not associative. Adding along one fixed tree makes the sum a function of the slots
+//         only, whichever worker computed a slot and whenever it arrived.
 //
 // Node [begin, end) with more than one slot splits after the largest power of two smaller than its size.
 #pragma once

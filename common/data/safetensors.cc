@@ -39,7 +39,7 @@ void AppendQuoted(std::string_view text, std::string* out) {
   *out += '"';
 }
 
-// A cursor over the header's text. Every method leaves it behind what it took, or says nothing.
+// A cursor over the header's text. Every method advances past what it took, or returns nothing or false.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -113,7 +113,7 @@ class Reader {
     }
     if (c != 'u') return false;
     std::optional<std::uint32_t> code = Hex4();
-    if (code && *code >= 0xD800 && *code < 0xDC00) {  // the first of a pair
+    if (code && *code >= 0xD800 && *code < 0xDC00) {  // the first half of a surrogate pair
       if (text_.substr(position_, 2) != "\\u") return false;
       position_ += 2;
       const std::optional<std::uint32_t> low = Hex4();

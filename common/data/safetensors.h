@@ -3,7 +3,7 @@
 // Kind:   a writer is owned by one thread; reading is a pure function.
 // Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
 // Fails:  Write, Commit: kUnreachable when the disk refuses. Reading: kInvalid (no such file), kCorrupt.
-// Why:    the bytes follow from names, shapes and weights alone, so that two runs can be compared by their sha256.
+// Why:    the file's bytes depend only on names, shapes, metadata and weights, so two runs can be compared by sha256.
 // Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
 #pragma once
 
@@ -26,7 +26,7 @@ struct SafetensorsEntry {
   std::string name;
   std::string dtype;  // "F32", "BF16", ...
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes behind the header
+  std::uint64_t begin = 0, end = 0;  // byte range after the header
 };
 
 struct SafetensorsFile {
@@ -35,18 +35,17 @@ struct SafetensorsFile {
   std::vector<std::byte> data;
 };
 
-// What a file says of itself beside its format.
+// The free text fields of a file's header.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// The length and the header, padded to a multiple of 8 bytes; tensors in the order given, one behind the other.
+// The length and the header, padded to a multiple of 8 bytes; tensors in the order given, back to back.
 std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata = {});
 
-// Takes the header text alone, without its length. `data_bytes`: what follows it in the file.
+// `header`: the header's text without its length. `data_bytes`: the number of bytes after it in the file.
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 
-// Takes the whole file's room on the disk at once (kBusy: there is none), writes PATH.partial, and renames it, durably,
-// when everything is there.
+// Allocates the whole file on disk at once (kBusy: no room), writes PATH.partial, and renames it durably on Commit.
 class SafetensorsWriter {
  public:
   static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors,
@@ -55,7 +54,7 @@ class SafetensorsWriter {
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
 
-  // `element`: where the values lie in flat space (catalog.h). Any order, each once.
+  // `element`: the first value's place in flat space (catalog.h). Values may come in any order, each once.
   Status Write(std::uint64_t element, std::span<const std::byte> values);
   Status Commit();
 

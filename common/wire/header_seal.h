@@ -1,10 +1,10 @@
-// SealHeader, OpenHeader: eight bytes behind an encoded header by which damage on the way is noticed.
+// SealHeader, OpenHeader: eight bytes after an encoded header that detect damage in transit.
 //
 // Kind:   pure functions.
-// Fails:  kCorrupt: the header is not what was sealed, or the payload beside it has another size.
-// Why:    TCP's checksum lets one damaged segment in some ten thousand pass, and a number of a header that is another
-//         one is still a header. The payload's own hash is in the header. Without the seal a flipped bit could be
-//         believed; with it, a damaged message is a lost one, which every request is repeated for.
+// Fails:  kCorrupt: the header differs from what was sealed, or its payload has another size.
+// Why:    TCP's checksum lets about one damaged segment in ten thousand pass, and a header with a flipped bit may still
+//         decode. With the seal a damaged message is dropped like a lost one, and lost requests are repeated. The
+//         payload has its own hash, which is in the header.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace capstan {
 
-// Appends XXH3-64 of the header, seeded with the size of the payload that goes with it, little endian.
+// Appends XXH3-64 of the header, little endian. The seed is the size of the payload.
 void SealHeader(std::size_t payload_bytes, std::vector<std::byte>* header);
 
-// The header within a sealed one.
+// The header without its seal.
 Result<std::span<const std::byte>> OpenHeader(std::span<const std::byte> sealed, std::size_t payload_bytes);
 
 }  // namespace capstan

@@ -1,14 +1,15 @@
-// LinePace: how much may be unanswered on one direction of a line, and how long an answer may take before it is asked
-// for. Both follow from how long answers have taken.
+// LinePace: how many bytes may be unanswered in one direction of a line, and how long to wait for an answer before
+// asking for it. Both follow from measured answer times.
 //
 // Kind:   value; the time comes in with each call.
-// Limits: one message may always be sent; more must fit into the window of kLeastWindow to kMostWindow bytes, and
-//         kCountMax messages.
-// Why:    a line that carries a block in four seconds is not a line that has lost it. A fixed wait repeats what still
-//         lies in the sender's own queue, and each copy delays the next answer.
+// Limits: one message may always be sent. More must fit into the window, which has kLeastWindow to kMostWindow bytes
+//         and at most kCountMax messages.
+// Why:    a line that takes four seconds for a block has not lost the block. A fixed timeout would repeat messages that
+//         are still in the sender's own queue, and each copy would delay the next answer.
 //
-// The window follows the line, as TCP's does: it grows by what is answered within kQueue of the shortest answer seen,
-// and shrinks to what the line carries in that time. A slow line has two blocks in its queue, a fast one what is allowed.
+// The window adapts to the line, as TCP's does. An answer within kQueue of the shortest answer time grows it by the
+// answered bytes; a later answer shrinks it to what the line carries in that time. A slow line queues two blocks, a
+// fast one up to kMostWindow.
 #pragma once
 
 #include <chrono>
@@ -33,10 +34,10 @@ class LinePace {
   struct Waits {
     Instant first, most;
   };
-  // A message under way that an answer is expected to. `number`: of the sender's messages over this line, in order.
+  // A message in flight that expects an answer. `number` counts the sender's messages on this line.
   struct Sent {
     std::uint64_t number = 0, bytes = 0;
-    std::uint64_t ahead = 0;  // bytes under way with it, its own included
+    std::uint64_t ahead = 0;  // bytes in flight when it was sent, its own included
     Instant at{};
   };
 
@@ -49,23 +50,23 @@ class LinePace {
   std::size_t count() const { return count_; }
   std::uint64_t window() const { return window_; }
   Sent Send(std::uint64_t number, std::uint64_t bytes, Instant now);
-  // It is answered: the line is measured, and the wait starts again.
+  // The message was answered: measures the line and restarts the wait.
   void Answered(const Sent& sent, Instant now);
-  // It is lost, or nobody needs an answer any more. Nothing is measured.
+  // The message was lost, or its answer is no longer needed. Measures nothing.
   void Dropped(const Sent& sent);
 
-  // An answer is awaited: the wait starts, unless it has. Send does this too.
+  // Starts waiting for an answer, unless a wait is running. Send does this too.
   void Await(Instant now);
   // Whether an answer is overdue.
   bool Due(Instant now) const { return due_ && now >= *due_; }
-  // A question was sent for it: the next wait is twice as long, up to the longest.
+  // A question about the overdue answer was sent: the next wait is twice as long, up to the longest.
   void Asked(Instant now);
-  // Something came that shows progress.
+  // A message arrived that shows progress: restarts the wait.
   void News(Instant now);
-  // No answer is awaited.
+  // Stops waiting for an answer.
   void Rest() { due_.reset(); }
-  Instant wait() const;  // for an answer, before a question
-  // How long answers take; 0 before one has been measured.
+  Instant wait() const;  // how long to wait for an answer before a question is sent
+  // Mean answer time; 0 before the first measurement.
   Instant usual() const { return mean_.value_or(Instant{}); }
 
  private:
@@ -75,11 +76,11 @@ class LinePace {
   RandomStream random_;
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0, window_ = kLeastWindow;
-  bool full_once_ = false;  // the window was too large: it grows by a block for each window from here on
+  bool full_once_ = false;  // the window was too large once: from then on it grows by about one message per window
   Instant shortest_{};
-  std::optional<Instant> mean_;  // of the time that answers take
+  std::optional<Instant> mean_;  // mean answer time
   Instant deviation_{};
-  unsigned questions_ = 0;  // since the last news
+  unsigned questions_ = 0;  // questions since the last progress
   std::optional<Instant> due_;
 };
 

@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-constexpr std::string_view kUnpaced = "reno";  // in every kernel, and allowed to everybody
+constexpr std::string_view kUnpaced = "reno";  // in every kernel, and allowed without privileges
 
 bool SameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
   if (a.ss_family != b.ss_family) return false;

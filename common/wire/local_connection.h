@@ -1,13 +1,13 @@
-// TuneLocalConnection: takes a TCP connection within one machine out of congestion control.
+// TuneLocalConnection: turns off pacing congestion control for a TCP connection within one machine.
 //
-// Kind:   pure but for the socket.
-// Why:    congestion control that paces (BBR) arms a timer for every few packets, which protects networks. Between two
-//         processes of one machine there is none, and the timers were half of the processor time of a transfer.
+// Kind:   pure apart from the socket.
+// Why:    congestion control that paces (BBR) sets a timer for every few packets to protect the network. Between two
+//         processes of one machine there is no network, and the timers took half of a transfer's processor time.
 #pragma once
 
 namespace capstan {
 
-// `descriptor`: any socket; one that is not such a connection stays as it is.
+// `descriptor`: any socket; a socket that is not such a connection is left unchanged.
 void TuneLocalConnection(int descriptor);
 
 }  // namespace capstan

@@ -1,9 +1,8 @@
-// Header, Message, Envelope: one of the protocol's messages, for all that only carry it.
+// Header, Message, Envelope: any message of the protocol, for code that only passes it on.
 //
-// Kind:   values. One that was moved from holds no message: it is none of them, and any() and Get() are forbidden.
-// Why:    a message's struct is seen by those that write or read it, each with the include of its header in
-//         common/wire/messages/. All of them together are in common/wire/messages.h: this header names none, so that a new one
-//         rebuilds few sources.
+// Kind:   values. A moved-from Header holds no message; any() and Get() must not be called on it.
+// Why:    code that reads or writes a message includes that message's header in common/wire/messages/, and common/wire/messages.h
+//         includes them all. This header names no message, so a new message rebuilds few sources.
 #pragma once
 
 #include <memory>
@@ -14,9 +13,9 @@
 
 namespace capstan {
 
-struct AnyMessage;  // the variant of them, in common/wire/messages.h
+struct AnyMessage;  // the variant of all messages, in common/wire/messages.h
 
-// T, Ts: messages of common/wire/messages.h; another type does not link.
+// T, Ts: messages of common/wire/messages.h; with another type the program does not link.
 class Header {
  public:
   template <class T>
@@ -28,7 +27,7 @@ class Header {
   Header& operator=(Header&& other) noexcept;
   ~Header();
 
-  // Null: it is another message.
+  // Null if it is another message.
   template <class T>
   const T* As() const {
     return Find<T>();
@@ -41,7 +40,7 @@ class Header {
   bool Is() const {
     return As<T>() != nullptr;
   }
-  // It is this message.
+  // Requires that it holds a T.
   template <class T>
   const T& Get() const {
     CAPSTAN_CHECK(Is<T>());
@@ -53,7 +52,7 @@ class Header {
     return *As<T>();
   }
 
-  // Calls visit(message) where it is one of these; whether it was.
+  // Calls visit(message) if it holds one of Ts; returns whether it did.
   template <class... Ts, class Visit>
   bool VisitAs(Visit visit) const {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);
@@ -63,12 +62,12 @@ class Header {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);
   }
 
-  // All of them: with the include of common/wire/messages.h.
+  // The variant of all messages; needs the include of common/wire/messages.h.
   const AnyMessage& any() const { return *message_; }
   AnyMessage& any() { return *message_; }
 
  private:
-  // Null: it is another message.
+  // Null if it is another message.
   template <class T>
   T* Find() const;
 

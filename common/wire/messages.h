@@ -1,9 +1,10 @@
-// Every message of the protocol, as plain structs: what the cores exchange, whatever carries it.
+// Every message of the protocol, as plain structs that the cores exchange, whatever the transport.
 //
 // Kind:   values.
 // Limits: the codec (wire_codec.h) bounds every list and text.
-// Why:    PROTOCOL.md 3 and 4. A push is named by (generation, step, node, block), never by who sent it; a shard's word
-//         carries its incarnation, a coordinator's its term, so that nothing from another life is believed.
+// Why:    a push is identified by (generation, step, node, block), never by its sender. A shard's message carries its
+//         incarnation and a coordinator's message its term, so a message from an earlier life of the sender is
+//         recognised and dropped.
 #pragma once
 
 #include <cstddef>

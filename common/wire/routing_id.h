@@ -1,4 +1,4 @@
-// RoutingId: the name that a connection has at libzmq, and the PeerId that stands for it.
+// RoutingId: libzmq's name of a connection, and the PeerId that is made from it.
 //
 // Kind:   values.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace capstan {
 
-// PeerIds are of three kinds, told apart by their size:
+// There are three kinds of PeerId, in separate ranges of numbers:
 //   below 2^32        a peer we call: the number of its socket;
 //   2^40 + 32 bits    a peer that calls us without a routing id: the five bytes that libzmq chose for it;
 //   2^63 and above    a peer that calls us with a routing id of ours: eight random bytes, the first one above 127.
@@ -40,7 +40,7 @@ inline RoutingId RoutingIdOf(PeerId peer) {
   return id;
 }
 
-// Nobody when no peer of ours would have that routing id.
+// The null PeerId if none of our peers would have that routing id.
 inline PeerId PeerOf(std::span<const std::byte> id) {
   std::uint64_t value = 0;
   for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))

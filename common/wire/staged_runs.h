@@ -1,9 +1,9 @@
-// StagedRuns: nodes of many blocks as runs of evenly spaced blocks that have the same node.
+// StagedRuns: a compact form of staged nodes: runs of evenly spaced blocks that have the same node.
 //
 // Kind:   values and pure functions.
 // Limits: kStagedRunsMax runs of kStagedNodesMax nodes in a message.
-// Why:    a shard's blocks are mostly every S-th of the catalog, and have the same nodes. What a shard of 100,000 blocks
-//         holds of a step is then a few runs, and fits a frame.
+// Why:    a shard mostly has every S-th block of the catalog, and these blocks have the same nodes. So the state of
+//         100,000 blocks is a few runs and fits into a frame.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace capstan {
 inline constexpr std::size_t kStagedRunsMax = 65536;
 inline constexpr std::size_t kStagedNodesMax = std::size_t{1} << 20;
 
-// `node` of the blocks `block`, `block` + `stride`, ... modulo 2^32; `count` of them.
+// `count` blocks that have `node`: `block`, `block` + `stride`, ... modulo 2^32.
 struct StagedRun {
   BlockIndex block = 0;
   std::uint32_t stride = 0, count = 1;
@@ -25,7 +25,7 @@ struct StagedRun {
 };
 
 std::vector<StagedRun> RunsOf(const std::vector<StagedNode>& nodes);
-// Puts the nodes in the order that makes the fewest runs, and leaves out what would not fit a message.
+// Sorts the nodes so that they make few runs, and drops nodes that would not fit into a message.
 void ArrangeToFit(std::vector<StagedNode>* nodes);
 
 }  // namespace capstan

@@ -1,9 +1,9 @@
-// Transport: carries messages between actors. One object per actor, owned by its thread.
+// Transport: carries messages between actors. Each actor has one.
 //
-// Kind:   owned by one thread; nothing here is shared.
+// Kind:   owned by its actor's thread.
 // Limits: frames above the limit given at creation are refused; a peer's queue is bounded, a full one gives kBusy.
 // Fails:  kBusy (later), kUnreachable (the peer is gone), kInvalid (a bad endpoint, an occupied port).
-// Why:    the cores know no sockets, so another carrier (shared memory, a simulation) changes nothing above this line.
+// Why:    the cores know no sockets, so another transport (shared memory, a simulation) needs no change in them.
 #pragma once
 
 #include <chrono>
@@ -21,23 +21,24 @@ namespace capstan {
 
 class Transport {
  public:
-  // A message from `from`. Decoding errors never reach it: they are counted and answered below.
+  // Takes a message from `from`. The transport itself counts and answers messages that cannot be decoded.
   using OnMessage = std::function<void(PeerId from, Message message)>;
 
   virtual ~Transport() = default;
 
   // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc://path"; returns the endpoint bound.
   virtual Result<std::string> Bind(const std::string& endpoint) = 0;
-  // A peer that we call. Never fails on an absent peer: the connection is made, and remade, in the background.
+  // Connects to a peer. Never fails on an absent peer: the connection is made, and made again, in the background.
   virtual Result<PeerId> Connect(const std::string& endpoint) = 0;
   virtual void Disconnect(PeerId peer) = 0;
 
-  // Hands the message over without copying its payload; the payload's owner is released when it has left.
+  // Hands the message over without copying its payload. Drops the reference to the payload once its bytes have been
+  // sent.
   virtual Status Send(PeerId to, const Message& message) = 0;
   // Delivers what has arrived to `on_message`, waiting up to `timeout` for the first. Returns the number delivered.
   virtual int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) = 0;
 
-  // Makes the Poll under way, or the next one, return at once. The only call allowed from another thread.
+  // Makes the running Poll, or the next one, return at once. Only this call is allowed from other threads.
   virtual void Wake() = 0;
 };
 
@@ -46,10 +47,10 @@ struct TransportOptions {
   int queue_messages_max = 1024;                 // per peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::microseconds spin{20};  // Poll looks this long before it sleeps: waking up costs as much
+  std::chrono::microseconds spin{20};  // Poll polls this long before it sleeps: waking up costs as much
 };
 
-// "host:port" is an address of tcp; one that names its carrier ("ipc://path") stays as it is.
+// Adds "tcp://" to "host:port"; an address that names its protocol ("ipc://path") is unchanged.
 inline std::string EndpointOf(const std::string& address) {
   return address.find("://") == address.npos ? "tcp://" + address : address;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // of a loss, if libzmq tries again at all
+constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // after a loss, if libzmq tries again at all
 constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED;
 
 }  // namespace
@@ -27,10 +27,10 @@ WatchedSocket::WatchedSocket(void* context, Socket socket, const std::string& na
   const std::string address = "inproc://" + name;
   if (zmq_socket_monitor(socket_.get(), address.c_str(), kWatched) != 0) return;
   events_.reset(zmq_socket(context, ZMQ_PAIR));
-  const int unlimited = 0;  // a full queue would hold up libzmq's thread
+  const int unlimited = 0;  // a full queue would block libzmq's thread
   if (events_ && zmq_setsockopt(events_.get(), ZMQ_RCVHWM, &unlimited, sizeof unlimited) == 0 &&
       zmq_connect(events_.get(), address.c_str()) == 0) {
-    TakeEvents();  // libzmq wakes only a reader that has once found nothing
+    TakeEvents();  // libzmq wakes a reader only after the reader has found the queue empty once
     return;
   }
   zmq_socket_monitor(socket_.get(), nullptr, 0);
@@ -45,7 +45,7 @@ WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
 }
 
 WatchedSocket::~WatchedSocket() {
-  if (events_) zmq_socket_monitor(socket_.get(), nullptr, 0);  // first: its events need somebody who takes them
+  if (events_) zmq_socket_monitor(socket_.get(), nullptr, 0);  // must precede the closing of events_
 }
 
 void WatchedSocket::TakeEvents() {
@@ -68,7 +68,7 @@ bool WatchedSocket::IsGivenUp() const { return lost_ && Clock::now() - *lost_ >=
 
 void WatchedSocket::ConnectAgain(const std::string& endpoint) {
   lost_.reset();
-  zmq_disconnect(socket_.get(), endpoint.c_str());  // what is left of it, if anything
+  zmq_disconnect(socket_.get(), endpoint.c_str());  // removes what is left of the old connection
   if (zmq_connect(socket_.get(), endpoint.c_str()) != 0) lost_ = Clock::now();
 }
 

@@ -1,8 +1,8 @@
-// WatchedSocket: a ZeroMQ socket, and word of the connections it makes and accepts.
+// WatchedSocket: a ZeroMQ socket, and the events of its connections.
 //
 // Kind:   owned by one thread.
-// Why:    a connection within one machine is tuned when it comes up. And libzmq does not try again when what the other
-//         side says breaks its protocol: one damaged byte would cut two processes off from each other for good.
+// Why:    connections within one machine are tuned when they are made. And libzmq does not connect again after the
+//         other side's bytes broke its protocol: one damaged byte would separate two processes for good.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ using Socket = std::unique_ptr<void, SocketCloser>;
 class WatchedSocket {
  public:
   WatchedSocket() = default;
-  // `name`: of its own in this context.
+  // `name`: unique in this context.
   WatchedSocket(void* context, Socket socket, const std::string& name);
   WatchedSocket(WatchedSocket&&) = default;
   WatchedSocket& operator=(WatchedSocket other) noexcept;
@@ -28,18 +28,19 @@ class WatchedSocket {
 
   explicit operator bool() const { return socket_ != nullptr; }
   void* get() const { return socket_.get(); }
-  void* events() const { return events_.get(); }  // null: not watched
-  // Takes what has happened so far; new connections are tuned.
+  void* events() const { return events_.get(); }  // null if the socket is not watched
+  // Takes the events so far and tunes new connections.
   void TakeEvents();
   // Whether the connection was lost and libzmq does not try again.
   bool IsGivenUp() const;
-  // To `endpoint`, which it was connected to.
+  // Connects again to `endpoint`, the socket's former endpoint.
   void ConnectAgain(const std::string& endpoint);
 
  private:
   Socket socket_;
   Socket events_;
-  std::optional<std::chrono::steady_clock::time_point> lost_;  // and not tried again since
+  std::optional<std::chrono::steady_clock::time_point> lost_;  // set while the connection is lost and libzmq has not
+                                                               // tried again
 };
 
 }  // namespace capstan

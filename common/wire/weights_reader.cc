@@ -31,7 +31,7 @@ void WeightsReader::Tick(Instant now, Outbox* out) {
   for (std::size_t shard = 0; shard < fetches_.size(); ++shard) Tend(shard, now, out);
 }
 
-// What took long is asked for by a question, which costs nothing; its answer says whether anything is lost.
+// When an answer is overdue, it sends a cheap question; the answer says whether anything was lost.
 void WeightsReader::Tend(std::size_t shard, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (fetch.missing() == 0) return;
@@ -82,7 +82,7 @@ void WeightsReader::Lost(Fetch* fetch, BlockIndex block) {
   fetch->wanted.insert(block);
 }
 
-// The shard has answered all that was asked before the question.
+// The shard answers a question after everything that was asked before it.
 void WeightsReader::On(std::size_t shard, const Staged& answer, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (answer.generation != generation_ || answer.incarnation != sources_[shard].address.incarnation) return;
@@ -117,7 +117,7 @@ void WeightsReader::On(std::size_t shard, const Error& error, Instant now) {
   if (error.generation != generation_ || error.incarnation != address.incarnation) {
     outdated_ = true;
   } else if (error.code == Code::kStale) {
-    // What was said to an older question is not news.
+    // An answer to an older question has an older step and says nothing new.
     if (error.step.value > version_.value) passed_ = std::max(passed_.value_or(Step{}), error.step);
   } else if (!fetches_[shard].turned_away) {
     fetches_[shard].turned_away = true;
@@ -130,7 +130,7 @@ void WeightsReader::On(std::size_t shard, const Weights& weights, const Slice& p
   Fetch& fetch = fetches_[shard];
   if (weights.asked != version_ || weights.array != fetch.array) return;  // an answer to another question
   const bool missing = fetch.asked.contains(weights.block) || fetch.wanted.contains(weights.block);
-  if (!missing || !status_.ok()) return;  // a repeated one
+  if (!missing || !status_.ok()) return;  // a duplicate
   status_ = Take(shard, weights, payload, now);
   if (status_.ok()) AskMore(shard, now, out);
 }
@@ -148,7 +148,7 @@ Status WeightsReader::Take(std::size_t shard, const Weights& weights, const Slic
   if (Status status = on_block_(block, fetch.array, payload); !status.ok()) return status;
   stop_ = stop_ || weights.stop;
   updates_ = std::min(updates_.value_or(weights.updates), weights.updates);
-  if (std::exchange(fetch.waits, false)) {  // until here the pull waited for the version, not for the line
+  if (std::exchange(fetch.waits, false)) {  // so far the pull waited for its version, not for the line
     for (auto& [index, sent] : fetch.asked) sent.at = now;
   }
   if (const auto asked = fetch.asked.find(weights.block); asked != fetch.asked.end()) {

@@ -1,15 +1,14 @@
 // WeightsReader: fetches one version of all blocks from the shards.
 //
 // Kind:   owned by one thread; a pure core.
-// Limits: kWindow blocks are asked for at a time per shard, or fewer as LinePace says, so that a reader that stands still
-//         pins no more of it.
+// Limits: at most kWindow blocks per shard are requested at a time, or fewer if LinePace says so. So a reader that
+//         stands still pins at most these blocks of a shard.
 // Fails:  kCorrupt when more than kDamagedMax payloads of a shard do not match their hash or block, kInvalid when a
-//         shard says so.
-// Why:    whoever keeps a job's weights (a file, a program that follows the job) reads them as a worker does, without
-//         a session.
+//         shard answers kInvalid.
+// Why:    the final weights' file and programs that follow the job read weights as a worker does, without a session.
 //
-// Of each block the weights come, and then, if they are asked for, the optimizer's states. With global steps all of
-// them are of the version asked for; without, each block is whole and at least as new.
+// It fetches the weights of all blocks, then (if requested) the optimizer's states. With global steps everything is of
+// the requested version. Without, each block is consistent in itself and at least as new.
 #pragma once
 
 #include <cstdint>
@@ -45,15 +44,15 @@ class WeightsReader {
              address.incarnation == other.address.incarnation && address.endpoint == other.address.endpoint;
     }
   };
-  // Called once for each array of each block; an error ends the reading with it.
+  // Called once for each array of each block. An error ends the reading with that error.
   using OnBlock = std::function<Status(const Block& block, std::uint32_t array, const Slice& values)>;
 
-  // `sources`: the shards in order of their index. `arrays`: 1, and one more for each state of the optimizer. `catalog`
-  // outlives the reader.
+  // `sources`: the shards in order of their index. `arrays`: 1, plus one for each optimizer state to read. `catalog`
+  // must outlive the reader.
   WeightsReader(const Catalog* catalog, std::vector<Source> sources, Generation generation, Version version,
                 OnBlock on_block, std::uint32_t arrays = 1);
 
-  // False: not from one of the sources.
+  // Returns false if `from` is not one of the sources.
   bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
 
@@ -63,29 +62,29 @@ class WeightsReader {
   const std::vector<Source>& sources() const { return sources_; }
   Generation generation() const { return generation_; }
   Version version() const { return version_; }
-  // The step of a shard that does not have the version any more: this reading will never be done.
+  // The step of a shard that no longer has the version. If set, this reading can never complete.
   const std::optional<Step>& passed() const { return passed_; }
-  // A shard has another life or generation than the one asked for: this reading will never be done.
+  // Whether a shard has another incarnation or generation than was asked for: then this reading can never complete.
   bool outdated() const { return outdated_; }
-  // Whether what has arrived is said to be the job's last version.
+  // Whether a shard marked the received weights as the job's last version.
   bool stop() const { return stop_; }
-  // Of what has arrived, the block with the fewest; with global steps all have as many.
+  // The smallest number of updates of a received block; with global steps all blocks have the same.
   std::uint64_t updates() const { return updates_.value_or(0); }
   // "shard 1 at tcp://10.0.0.7:29601 (3 of 12 blocks of version 8 are here)"; empty when done.
   std::string WaitingFor() const;
 
  private:
   struct Fetch {
-    std::vector<BlockIndex> blocks;  // of the shard, in catalog order
-    std::uint32_t array = 0;         // that is being fetched
-    std::set<BlockIndex> wanted;     // of it neither here nor asked for
+    std::vector<BlockIndex> blocks;  // the shard's blocks, in catalog order
+    std::uint32_t array = 0;         // the array that is being fetched
+    std::set<BlockIndex> wanted;     // blocks whose `array` is neither here nor requested
     std::map<BlockIndex, LinePace::Sent> asked;
     LinePace line;
-    std::uint64_t sent = 0;  // over the line: blocks asked for, and questions
-    unsigned damaged = 0;    // payloads
+    std::uint64_t sent = 0;  // blocks and questions sent on this line so far
+    unsigned damaged = 0;    // damaged payloads received
     Backoff turned_away_retry{0, kTurnedAway};
-    bool turned_away = false;  // the shard is not as far yet
-    bool waits = false;        // the pull waits there for its version
+    bool turned_away = false;  // the shard has not reached the version yet
+    bool waits = false;        // the pull is parked at the shard until its version exists
 
     std::size_t missing() const { return wanted.size() + asked.size(); }
   };

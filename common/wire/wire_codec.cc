@@ -22,7 +22,7 @@ constexpr std::size_t kWordBytes = sizeof(capnp::word);
 constexpr std::size_t kScratchWords = 256;  // headers up to this size are built and read on the stack
 constexpr int kNestingMax = 16;
 
-// Remembers the first thing wrong with a header and lets the rest of it pass as empty.
+// Remembers the first fault of a header and lets the faulty parts pass as empty.
 class Faults {
  public:
   const std::string& first() const { return first_; }
@@ -83,7 +83,7 @@ void WriteJob(const JobId& job, wire::JobId::Builder out) {
   out.setLow(job.low);
 }
 
-// Nothing where there is none: then it takes no room.
+// Writes no field for an empty state, so that it takes no room.
 template <class Builder>
 void WriteProgramState(std::string_view state, Builder out, Faults& faults) {
   state = faults.ProgramState(state);
@@ -150,7 +150,7 @@ void WriteNumbers(const std::vector<T>& numbers, ListBuilder out) {
   for (unsigned i = 0; i < out.size(); ++i) out.set(i, numbers[i]);
 }
 
-// `init` makes the list, of so many entries.
+// `init(n)` makes the list with n entries.
 template <class Init>
 void WriteNodes(const std::vector<StagedNode>& nodes, const char* what, Faults& faults, const Init& init) {
   faults.Count(nodes.size(), kStagedNodesMax, what);
@@ -954,7 +954,8 @@ Status BadHeader(const std::string& why) { return Corrupt("not a header of this 
 
 Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, and some for the structs' ends
+  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, plus spare words for the ends
+                                                                       // of structs
   options.nestingLimit = kNestingMax;
   const kj::ArrayPtr<const capnp::word> segments[] = {segment};
   capnp::SegmentArrayMessageReader message(segments, options);
@@ -971,7 +972,7 @@ Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   return header;
 }
 
-// Builds `header` in `message`, whose first segment is as large as the caller thinks is enough.
+// Builds `header` in `message`, whose first segment has the size that the caller expects to be enough.
 Status WriteMessage(const Header& header, capnp::MessageBuilder& message) {
   Faults faults;
   auto root = message.initRoot<wire::Header>();
@@ -1013,7 +1014,7 @@ Status EncodeHeader(const Header& header, std::vector<std::byte>* out) {
     WriteFrame(small, out);
     return {};
   }
-  // Once more, now that its size is known: the pieces in several segments are never smaller than one of it all.
+  // Builds it again, now that the size is known: one segment never needs more words than several.
   capnp::MallocMessageBuilder large(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
   CAPSTAN_RETURN_IF_ERROR(WriteMessage(header, large));
   WriteFrame(large, out);

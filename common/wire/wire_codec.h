@@ -1,11 +1,12 @@
 // EncodeHeader, DecodeHeader: a message's header to and from the bytes of schema/wire.capnp.
 //
 // Kind:   pure functions.
-// Limits: the constants below; each holds in both directions.
-// Fails:  kInvalid (encoding what breaks a limit), kCorrupt (bytes that are no header), kUnsupported (another protocol
-//         version). No bytes can do more: not crash, not throw, not allocate beyond a small multiple of their number.
-// Why:    the one place that knows Cap'n Proto; its exceptions stop here. Received bytes are copied before they are
-//         read, because frames arrive unaligned.
+// Limits: the constants below; they hold for encoding and decoding.
+// Fails:  kInvalid (encoding what breaks a limit), kCorrupt (bytes that are not a header), kUnsupported (another
+//         protocol version). No bytes can crash the decoder, make it throw, or make it allocate more than a small
+//         multiple of their number.
+// Why:    only wire_codec.cc uses Cap'n Proto, and Cap'n Proto's exceptions stop there. Received bytes are copied
+//         before reading, because frames arrive unaligned.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +24,13 @@ inline constexpr std::uint32_t kProtocolMagic = 0x54535043;  // "CPST"
 inline constexpr std::uint16_t kProtocolVersion = 1;
 
 inline constexpr std::size_t kHeaderBytesMax = kFrameBytesMax;
-inline constexpr std::size_t kListEntriesMax = 65536;   // of every list; a catalog has at most kTensorsMax
-inline constexpr std::size_t kDimensionsMax = 8;        // of a tensor
+inline constexpr std::size_t kListEntriesMax = 65536;   // of every list
+inline constexpr std::size_t kDimensionsMax = 8;        // of a tensor's shape
 inline constexpr std::size_t kTextBytesMax = 64 << 10;  // UTF-8 without zero bytes
 inline constexpr std::size_t kJobFileBytesMax = 1 << 20;
 
-// Replaces what `out` holds and keeps its capacity, so that a reused vector costs no allocation. Texts that only people
-// read (messages, reasons) are cut and cleaned to fit; any other breach of a limit is kInvalid and leaves `out` empty.
+// Replaces the contents of `out` and keeps its capacity, so a reused vector costs no allocation. Texts for users
+// (messages, reasons) are cut and cleaned to fit. Any other breach of a limit is kInvalid and leaves `out` empty.
 Status EncodeHeader(const Header& header, std::vector<std::byte>* out);
 
 Result<Header> DecodeHeader(std::span<const std::byte> bytes);

@@ -29,29 +29,30 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq hands out parts of its receive buffer of this size: a frame
-                                                   // that fits into it would keep all of it
+constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq's receive buffer has this size, and a small frame is a part
+                                                   // of it that would keep all of it alive
 constexpr std::size_t kSendCopiedBelow = 1024;     // cheaper than the bookkeeping of a shared frame
-constexpr int kMessagesPerSocketMax = 32;          // in one round over all sockets
+constexpr int kMessagesPerSocketMax = 32;          // in one pass over all sockets
 constexpr int kLingerMs = 250;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
-// An answer to a heartbeat waits for the frame before it: on a thin line (40 KB/s) one of 1 MiB takes 26 s. What has
-// failed is noticed sooner, by bytes that nobody takes.
-constexpr int kHeartbeatsMissed = 20;  // before a connection is given up
-constexpr int kUntakenMs = 15'000;     // bytes sent and not acknowledged by the other machine
-// By who calls and gets no answer, before it connects anew: the handshake, which says who calls, may have been damaged.
+// An answer to a heartbeat waits behind the frame before it; on a slow line (40 KB/s) a frame of 1 MiB takes 26 s. A
+// dead peer is noticed sooner, by bytes that it does not acknowledge.
+constexpr int kHeartbeatsMissed = 20;  // missed heartbeats before a connection is given up
+constexpr int kUntakenMs = 15'000;     // longest time for sent bytes without the other machine's acknowledgement
+// Heartbeats without an answer before the connecting side connects again: the handshake, which carries its routing id,
+// may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
-// Of a context: 4,096 connections and the coordinator's, each a socket, libzmq's end of what watches it, and ours.
+// Sockets of a context: three for each of 4,096 connections plus some (the socket and both ends of its monitor).
 constexpr int kSocketsMax = 3 * (4096 + 64);
-// What a descriptor that is ready belongs to: a dealer by its PeerId, which is below 2^32, and these.
+// What a ready descriptor belongs to: a dealer's PeerId, which is below 2^32, or one of these.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
-constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: what watches the socket
+constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: the descriptor of the socket's monitor
 
 struct ContextCloser {
   void operator()(void* context) const {
@@ -63,7 +64,7 @@ using Context = std::unique_ptr<void, ContextCloser>;
 
 // ---- endpoints -----------------------------------------------------------------------------------------------------
 
-// libzmq would take port 99999 for 34463.
+// libzmq would read port 99999 as 34463.
 bool IsPort(std::string_view text) {
   if (text == "*") return true;
   unsigned port = 0;
@@ -116,7 +117,7 @@ class Frame {
   bool more() const { return zmq_msg_more(&message_) != 0; }
   std::span<const std::byte> bytes() { return {data(), zmq_msg_size(&message_)}; }
 
-  // Its contents as a payload: large ones stay where they are and live on without this frame or its socket.
+  // The frame's contents as a payload. Large contents are not copied; they outlive this frame and its socket.
   Slice Take() {
     const std::size_t size = zmq_msg_size(&message_);
     if (size == 0) return {};
@@ -150,7 +151,8 @@ class Frame {
 
 void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
 
-// False, with errno, when the queue is full or the peer is gone; only the first frame of a message can be refused.
+// Returns false, with errno, if the queue is full or the peer is gone. Only the first frame of a message can be
+// refused.
 bool SendFrame(void* socket, std::span<const std::byte> bytes, int flags) {
   int rc;
   do {
@@ -235,14 +237,14 @@ class ZmqTransport final : public Transport {
   void Watch(int descriptor, std::uint64_t what);
   void Watch(const WatchedSocket& socket, std::uint64_t what);
   void Unwatch(const WatchedSocket& socket);
-  // Every call of libzmq may take the word of what has arrived from the socket's descriptor: it is to be looked at.
+  // Any libzmq call may clear the readiness of the socket's descriptor, so the socket must be read in the next pass.
   void MakeDue(std::uint64_t peer, Dealer* dealer);
-  // Waits for descriptors; their sockets become due, and what happened to connections is taken.
+  // Waits for descriptors, marks their sockets due, and takes connection events.
   void AwaitReady(std::chrono::nanoseconds timeout);
-  // One look at every socket that is due; the number of messages delivered.
+  // Reads every socket that is due once; returns the number of messages delivered.
   int Drain(const OnMessage& on_message);
   int DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message);
-  // The message that begins with what is to be read next from `socket`; false when there is none.
+  // Receives the next message of `socket`; returns false if there is none.
   bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
@@ -252,16 +254,16 @@ class ZmqTransport final : public Transport {
   TransportCounters own_counters_;
   TransportCounters* const counters_;
 
-  // Wake's, from any thread: the flag spares a system call when nobody woke us.
+  // Used by Wake, from any thread. The flag saves a system call when no thread has called Wake.
   const int wake_fd_;
-  const int ready_fd_;  // the owner's: an epoll of all descriptors
+  const int ready_fd_;  // the owner thread's epoll of all descriptors
   std::atomic<bool> wake_pending_{false};
 
-  // The owner's thread alone.
+  // Used only by the owner's thread.
   Context context_;
   WatchedSocket router_;                     // made by the first Bind
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
-  std::vector<WatchedSocket> closing_;       // disconnected while their messages were being delivered
+  std::vector<WatchedSocket> closing_;       // sockets that were disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
   std::vector<std::uint64_t> due_;  // dealers that may have something to read
   Clock::time_point next_tend_{};
@@ -294,11 +296,11 @@ Result<WatchedSocket> ZmqTransport::Open(int type) {
   set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   set(ZMQ_CONNECT_TIMEOUT, kConnectMs);
   // With a domain set libzmq refuses ZMTP 1 and 2. It aborts when such a greeting meets a socket that is being closed
-  // (4.3.4, process_routing_id_msg). Nobody answers for the domain, so it changes nothing else.
+  // (4.3.4, process_routing_id_msg). No ZAP handler is registered, so the domain changes nothing else.
   CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ZAP_DOMAIN, kZapDomain.data(), kZapDomain.size()) == 0);
   if (type == ZMQ_ROUTER) {
     set(ZMQ_ROUTER_MANDATORY, 1);  // errors instead of silent loss
-    set(ZMQ_ROUTER_HANDOVER, 1);   // a remade connection is not locked out by its half-dead predecessor
+    set(ZMQ_ROUTER_HANDOVER, 1);   // a new connection is not locked out by its half-dead predecessor
   } else {
     const RoutingId id = RandomRoutingId();
     CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ROUTING_ID, id.bytes.data(), id.size) == 0);
@@ -409,7 +411,7 @@ int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_mes
   const Clock::time_point deadline = start + std::min(timeout, kPollMax);
   const Clock::time_point sleep_at = std::min(deadline, start + options_.spin);
   for (Clock::time_point now = start; now < deadline; now = Clock::now()) {
-    if (now < sleep_at) std::this_thread::yield();  // libzmq's threads may need this core to bring what we look for
+    if (now < sleep_at) std::this_thread::yield();  // libzmq's threads may need this core to deliver the message
     AwaitReady(now < sleep_at ? std::chrono::nanoseconds(0) : deadline - now);
     TendConnections();
     delivered = Drain(on_message);
@@ -423,7 +425,7 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
   draining_ = true;
   int delivered = 0;
   if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
-  // on_message may send, connect and disconnect: what becomes due meanwhile is for the next time.
+  // on_message may send, connect and disconnect: sockets that become due meanwhile wait for the next pass.
   for (const std::uint64_t peer : std::exchange(due_, {})) {
     auto dealer = dealers_.find(peer);
     if (dealer == dealers_.end()) continue;
@@ -493,7 +495,7 @@ bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& 
 
 void ZmqTransport::Reject(PeerId from, const Status& why) {
   ++counters_->decode_errors;
-  if (!CallsUs(from)) return;  // answering an answer could go on for ever
+  if (!CallsUs(from)) return;  // answering answers could go on for ever
   const Clock::time_point now = Clock::now();
   if (now - error_second_ >= std::chrono::seconds(1)) {
     error_second_ = now;
@@ -503,7 +505,7 @@ void ZmqTransport::Reject(PeerId from, const Status& why) {
   Error error;
   error.code = why.code();
   error.message = why.message();
-  (void)Send(from, {std::move(error), {}});  // a peer that does not read goes without
+  (void)Send(from, {std::move(error), {}});  // a peer that does not read gets no answer
 }
 
 void ZmqTransport::Watch(int descriptor, std::uint64_t what) {
@@ -518,7 +520,7 @@ void ZmqTransport::Watch(const WatchedSocket& socket, std::uint64_t what) {
   if (socket.events() != nullptr) Watch(DescriptorOf(socket.events()), what | kEventsReady);
 }
 
-// libzmq closes descriptors some time later.
+// libzmq closes the descriptors later, so epoll must forget them now.
 void ZmqTransport::Unwatch(const WatchedSocket& socket) {
   epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.get()), nullptr);
   if (socket.events() != nullptr) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.events()), nullptr);
@@ -552,14 +554,14 @@ void ZmqTransport::Wake() {
   if (wake_pending_.exchange(true, std::memory_order_acq_rel)) return;
   const std::uint64_t one = 1;
   const ssize_t written = write(wake_fd_, &one, sizeof one);
-  (void)written;  // fails only when the counter is full, and then it is awake
+  (void)written;  // fails only when the counter is full, and then the owner is awake
 }
 
 bool ZmqTransport::TakeWake() {
   if (!wake_pending_.load(std::memory_order_acquire)) return false;
   std::uint64_t count = 0;
   const ssize_t got = read(wake_fd_, &count, sizeof count);
-  (void)got;  // nothing when Wake has set the flag and not written yet
+  (void)got;  // reads nothing if Wake has set the flag but not written yet
   wake_pending_.exchange(false, std::memory_order_acq_rel);
   return true;
 }

@@ -1,4 +1,4 @@
-// ClusterSection: what [cluster] of the job file holds.
+// ClusterSection: section [cluster] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -8,17 +8,16 @@
 
 namespace capstan {
 
-// Endpoints are "host:port"; port 0 is any free port, published in the run directory. Host "auto" is the address of
-// the process's own machine that leads to the coordinator.
+// Endpoints are "host:port"; port 0 is any free port, published in the run directory. Host "auto" is the process's own
+// address on its route to the coordinator.
 struct ClusterSection {
   std::uint32_t servers = 1;
   std::uint32_t shards_per_server = 1;
   std::uint32_t workers = 1;
-  std::uint32_t min_workers =
-      0;  // the job starts without the others after half of limits.join; 0 in the file: all of them
+  std::uint32_t min_workers = 0;  // the job starts with these after half of limits.join; 0 in the file: all workers
   std::string coordinator = "127.0.0.1:0";
   std::string listen = "auto:0";  // of shards; shard j of a server takes port + j unless it is 0
-  std::string advertise;          // host that others reach this one by; empty: the host of `listen`
+  std::string advertise;          // host name that other processes use for this one; empty: the host of `listen`
   bool operator==(const ClusterSection&) const = default;
 };
 

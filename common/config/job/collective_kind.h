@@ -7,11 +7,12 @@
 
 namespace capstan {
 
-// The library that adds up gradients among the workers. kAuto: NCCL where each has a device with it, else Gloo.
+// The library that adds up gradients among the workers. kAuto: NCCL if every worker can use it on its device, else
+// Gloo.
 enum class Collective : std::uint8_t { kAuto, kGloo, kNccl };
 
-// Mode sync: whether the workers of one machine add up their gradients, so that one of them pushes for all. kGloo: over
-// connections of Gloo, on the CPU. kNccl: on the device of the first of them, to which the others' send theirs.
+// Mode sync: whether the workers of one machine add up their gradients, so that one of them pushes for all. kGloo: on
+// the CPU, over Gloo's connections. kNccl: on the first worker's device, which receives the other devices' gradients.
 enum class LocalReduce : std::uint8_t { kNone, kGloo, kNccl };
 
 }  // namespace capstan

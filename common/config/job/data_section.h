@@ -1,4 +1,4 @@
-// DataSection: what [data] of the job file holds.
+// DataSection: section [data] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -10,16 +10,16 @@
 namespace capstan {
 
 enum class DataKind : std::uint8_t { kText, kTokens, kIdx, kCsv, kCifar10, kSynthetic };
-// How a token lies in a file, little endian.
+// The type of a token in a file, little endian.
 enum class TokenType : std::uint8_t { kUint16, kUint32 };
 
 struct DataSection {
   DataKind kind = DataKind::kSynthetic;  // required
   std::string path;         // text, tokens: a file or a folder; idx: the images; csv: the table; cifar10: the folder
-  double validation = 0.1;  // fraction of the samples that is held out; cifar10 comes with its own
+  double validation = 0.1;  // fraction of the samples that is held out; cifar10 has its own validation set
   // text, tokens
   std::vector<std::string> include;  // shell patterns for files of a folder; empty: all files
-  std::uint64_t max_bytes = 0;       // read no more than this; 0: no limit
+  std::uint64_t max_bytes = 0;       // reads at most this many bytes; 0: no limit
   // tokens
   TokenType type = TokenType::kUint16;
   // idx
@@ -33,16 +33,16 @@ struct DataSection {
   bool crop = true;
   bool flip = true;
   // csv, synthetic
-  std::vector<std::uint32_t> image;  // [height, width, channels] of a row, which is an image; empty: it is none
+  std::vector<std::uint32_t> image;  // [height, width, channels] if rows are images; else empty
   // synthetic
   std::uint64_t samples = 4096;
-  std::uint32_t features = 32;  // numbers of a row that is no image
-  std::uint32_t classes = 10;   // of rows
-  // synthetic (gpt), tokens: ids are below it
-  std::uint32_t vocabulary = 64;  // the preset's; without one, required for tokens
+  std::uint32_t features = 32;  // numbers in a row that is not an image
+  std::uint32_t classes = 10;   // classes of rows
+  // synthetic (gpt), tokens: token ids are below it
+  std::uint32_t vocabulary = 64;  // default: the preset's; without a preset, required for tokens
   bool operator==(const DataSection&) const = default;
 
-  // synthetic: numbers of a row.
+  // synthetic: numbers in a row.
   std::uint32_t row_features() const { return image.empty() ? features : image[0] * image[1] * image[2]; }
 };
 

@@ -1,4 +1,4 @@
-// Device, Precision: what a worker computes on, and in how many bits.
+// Device, Precision: the hardware that a worker computes on, and its number format.
 //
 // Kind:   values.
 #pragma once
@@ -9,10 +9,10 @@
 namespace capstan {
 
 enum class DeviceKind : std::uint8_t { kCpu, kCuda, kEmulated };
-// kFp16: gradients come scaled, and the coordinator decides the scale of each step.
+// kFp16: gradients are scaled; in sync the coordinator chooses the scale of each step.
 enum class Precision : std::uint8_t { kFp32, kFp16, kBf16 };
 
-// "cuda" is the device that the worker's place among those of its machine gives it, "cuda:1" the one of that number.
+// "cuda": the worker takes a device by its position among the workers of its machine. "cuda:1": device number 1.
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
   std::optional<std::uint32_t> index = {};

@@ -1,4 +1,4 @@
-// JobSection: what [job] of the job file holds.
+// JobSection: section [job] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -17,9 +17,9 @@ struct JobSection {
   Mode mode = Mode::kSync;
   std::uint64_t steps = 0;  // required; global batches in sync, sequence numbers of each slot in async
   std::uint64_t seed = 1;
-  std::uint32_t global_batch = 0;  // required; samples of all slots together
-  std::uint32_t slots = 0;         // 0 in the file: DefaultSlots; after reading never 0
-  std::uint64_t staleness = 1;     // bounded: how many of its own steps a slot may be ahead of the slowest one
+  std::uint32_t global_batch = 0;                    // required; samples of all slots together
+  std::uint32_t slots = 0;                           // 0 in the file: DefaultSlots; after reading never 0
+  std::uint64_t staleness = 1;                       // bounded: most steps that a slot may be ahead of the slowest slot
   Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
   std::uint64_t eval_every = 0;                      // steps between validations; 0: never
   NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;

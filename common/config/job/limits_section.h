@@ -1,4 +1,4 @@
-// LimitsSection: what [limits] of the job file holds.
+// LimitsSection: section [limits] of the job file, in seconds.
 //
 // Kind:   values.
 #pragma once
@@ -7,10 +7,10 @@ namespace capstan {
 
 // Seconds.
 struct LimitsSection {
-  double join = 60;    // until every server and min_workers are there
+  double join = 60;    // longest wait for every server and min_workers
   double lease = 10;   // silence after which a worker is lost
-  double report = 5;   // between two lines that say what is waited for
-  double stall = 600;  // without progress, then the job fails; 0: never
+  double report = 5;   // interval of log lines that name what the job waits for
+  double stall = 600;  // time without progress after which the job fails; 0: never
   bool operator==(const LimitsSection&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// MetricsSection: what [metrics] of the job file holds.
+// MetricsSection: section [metrics] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -8,7 +8,7 @@
 namespace capstan {
 
 struct MetricsSection {
-  std::string listen = "auto:0";  // host "auto": of the coordinator its own; of others the one that leads to it
+  std::string listen = "auto:0";  // host "auto": the coordinator's host; in other processes their address towards it
   bool operator==(const MetricsSection&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// Mode: how the steps of a job and of its workers go together; Acknowledge: when a push counts as taken.
+// Mode: how the workers' steps are synchronised; Acknowledge: when a push is acknowledged.
 //
 // Kind:   values.
 #pragma once
@@ -7,16 +7,16 @@
 
 namespace capstan {
 
-// kAllReduce: the workers add up gradients among themselves and update weights that each of them has; the servers have
-// those versions that are kept.
+// kAllReduce: the workers all-reduce gradients, and each updates its own copy of the weights. The servers have only the
+// versions that are kept.
 enum class Mode : std::uint8_t { kSync, kAsync, kBounded, kAllReduce };
 
-// Whether steps of this mode are prepared by all shards and committed by the coordinator.
+// Whether all shards prepare each step of this mode and the coordinator commits it.
 inline bool HasGlobalSteps(Mode mode) { return mode == Mode::kSync || mode == Mode::kAllReduce; }
-// Whether workers run the optimizer: then shards have the blocks of kept versions only.
+// Whether workers run the optimizer. Shards then have only the blocks of kept versions.
 inline bool WorkersUpdate(Mode mode) { return mode == Mode::kAllReduce; }
 
-// When a shard of a mode without global steps says that it has a push: when it is applied, or when it is on disk too.
+// When a shard acknowledges a push, in modes without global steps: once it is applied, or once it is also on disk.
 enum class Acknowledge : std::uint8_t { kReceived, kDurable };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// ModelSection: what [model] of the job file holds.
+// ModelSection: section [model] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -8,30 +8,30 @@
 
 namespace capstan {
 
-// kClient: the workers are programs of the user's own; the first of them declares the tensors.
+// kClient: the workers are the user's own programs; the first one declares the tensors.
 enum class ModelKind : std::uint8_t { kGpt, kMlp, kConvnet, kResnet, kClient };
-// Sizes of gpt that others have weights for: OpenAI's GPT-2.
+// The sizes of OpenAI's GPT-2, for which published weights exist.
 enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl };
 
 struct ModelSection {
   ModelKind kind = ModelKind::kMlp;  // required
-  // gpt; a preset fixes the sizes, but for a smaller context
+  // gpt; a preset fixes the sizes; only the context may be smaller
   ModelPreset preset = ModelPreset::kNone;
   std::uint32_t layers = 4;
   std::uint32_t heads = 4;
-  std::uint32_t width = 128;    // resnet too: channels of its first stage, default 64
+  std::uint32_t width = 128;    // resnet: channels of its first stage, default 64
   std::uint32_t context = 128;  // tokens of a sample
   // resnet
   std::uint32_t depth = 18;  // 18, 34, 50, 101 or 152
   // convnet
-  std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; each is followed by a halving
+  std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; a halving follows each one
   // mlp, convnet
   std::vector<std::uint32_t> hidden = {128};
   // gpt, mlp, convnet
   double dropout = 0.0;  // in [0, 1)
   bool operator==(const ModelSection&) const = default;
 
-  // Whether capstan-worker computes it. Otherwise [data] and [worker] mean nothing: nobody of ours would read them.
+  // Whether capstan-worker computes the model. If not, no process of capstan reads [data] and most of [worker].
   bool built_in() const { return kind != ModelKind::kClient; }
   bool reads_tokens() const { return kind == ModelKind::kGpt; }
   bool can_recompute() const { return kind == ModelKind::kGpt || kind == ModelKind::kResnet; }

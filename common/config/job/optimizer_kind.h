@@ -1,4 +1,4 @@
-// OptimizerKind: the rules by which weights can be updated.
+// OptimizerKind: the optimizers.
 //
 // Kind:   values.
 #pragma once
@@ -9,7 +9,7 @@ namespace capstan {
 
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
 
-// Whether an update takes one ratio for each tensor, from norms that only a whole step has.
+// Whether an update needs one trust ratio per tensor, computed from norms over the whole step.
 inline bool TakesTrustRatio(OptimizerKind kind) { return kind == OptimizerKind::kLars || kind == OptimizerKind::kLamb; }
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// OptimizerSection: what [optimizer] of the job file holds.
+// OptimizerSection: section [optimizer] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace capstan {
 
-// The defaults are PyTorch's for each kind, and those of its paper where PyTorch has none (lars, lamb); `momentum`
-// defaults to 0.9 where PyTorch has 0.
+// The defaults of each kind are PyTorch's, or its paper's where PyTorch has none (lars, lamb). Exception: `momentum` is
+// 0.9, and 0 in PyTorch.
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 1e-3;    // adagrad: 1e-2; lars: 0.1

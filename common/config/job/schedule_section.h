@@ -1,4 +1,4 @@
-// ScheduleSection: what [schedule] of the job file holds.
+// ScheduleSection: section [schedule] of the job file.
 //
 // Kind:   values.
 #pragma once

@@ -1,4 +1,4 @@
-// All sections of the job file, for those that take it as a whole.
+// All sections of the job file, for code that needs the whole file.
 #pragma once
 
 #include "common/config/job/allreduce_section.h"

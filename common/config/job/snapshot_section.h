@@ -1,4 +1,4 @@
-// SnapshotSection: what [snapshot] of the job file holds.
+// SnapshotSection: section [snapshot] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -11,7 +11,7 @@ namespace capstan {
 struct SnapshotSection {
   std::uint64_t every_steps = 0;  // 0: not by steps
   double every_seconds = 60;      // since the last one; 0: not by time
-  std::uint32_t keep = 2;         // newest ones that stay; at least 2
+  std::uint32_t keep = 2;         // number of newest snapshots that are kept; at least 2
   bool operator==(const SnapshotSection&) const = default;
 
   bool enabled() const { return every_steps > 0 || every_seconds > 0; }

@@ -1,4 +1,4 @@
-// WorkerSection: what [worker] of the job file holds.
+// WorkerSection: section [worker] of the job file.
 //
 // Kind:   values.
 #pragma once
@@ -12,9 +12,9 @@ namespace capstan {
 struct WorkerSection {
   Device device;
   Precision precision = Precision::kFp32;
-  std::uint32_t accumulate = 1;  // micro-batches of a slot
+  std::uint32_t accumulate = 1;  // number of micro-batches of a slot
   std::uint32_t threads = 0;     // 0: the worker chooses
-  bool recompute = false;        // gpt, resnet: compute layers again in the backward pass, in less memory
+  bool recompute = false;        // gpt, resnet: the backward pass computes layers again, which saves memory
   bool operator==(const WorkerSection&) const = default;
 };
 

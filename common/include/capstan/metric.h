@@ -1,9 +1,8 @@
-// Metric: what a slot measured beside its loss, for people: its part of a weighted average over all slots.
+// Metric: a figure that a slot measured besides its loss: the slot's part of a weighted average over all slots.
 //
 // Kind:   a value.
-// Limits: kMetricsMax of a slot; a name has 1 to kMetricNameMax bytes of [A-Za-z0-9_./-].
-// Why:    the job adds up sums and weights of all slots, in the order of the slots, and shows sum / weight of each
-// step.
+// Limits: kMetricsMax metrics in a slot; a name has 1 to kMetricNameMax bytes of [A-Za-z0-9_./-].
+// Why:    the job adds up the sums and weights of all slots, in slot order, and shows sum / weight for each step.
 #pragma once
 
 #include <cstddef>

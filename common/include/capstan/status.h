@@ -1,7 +1,8 @@
-// Status, Result<T>: how every fallible call of capstan answers.
+// Status, Result<T>: the result of every call of capstan that can fail.
 //
 // Kind:   values.
-// Why:    a code names the caller's reaction, the message says what, which one, which value and what to do next.
+// Why:    a code names the caller's reaction, the message says what failed, for which item and value, and what to do
+//         next.
 #pragma once
 
 #include <cstdio>
@@ -12,17 +13,17 @@
 
 namespace capstan {
 
-// The reaction a caller owes to a failure.
+// How the caller should react to a failure.
 enum class Code : int {
   kOk = 0,
   kInvalid = 1,      // fix the call, the file or the flag
   kBusy = 2,         // the same call may succeed later
   kStale = 3,        // refresh the view and do it again
   kTimeout = 4,      // the deadline passed
-  kUnreachable = 5,  // nobody answers there
+  kUnreachable = 5,  // no answer from there
   kCorrupt = 6,      // bytes do not match their checksum or format
   kUnsupported = 7,  // known, but not in this build
-  kRefused = 8,      // the other side does not want us; do not retry
+  kRefused = 8,      // the other side refused; do not retry
 };
 
 [[gnu::visibility("default")]] const char* CodeName(Code code);
@@ -35,7 +36,7 @@ class [[nodiscard, gnu::visibility("default")]] Status {
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  // "kInvalid: job.toml:3: ..." for people.
+  // "kInvalid: job.toml:3: ..."
   std::string ToString() const;
 
  private:
@@ -50,7 +51,7 @@ inline Status Refused(std::string message) { return {Code::kRefused, std::move(m
 inline Status Unreachable(std::string message) { return {Code::kUnreachable, std::move(message)}; }
 inline Status Unsupported(std::string message) { return {Code::kUnsupported, std::move(message)}; }
 
-// The body of CAPSTAN_CHECK: prints and aborts. Only ever our own bug, never a peer's bytes.
+// The failure of CAPSTAN_CHECK: prints and aborts. Only a bug of capstan may cause it, never a peer's bytes.
 [[noreturn, gnu::visibility("default")]] void CheckFailed(const char* file, int line, const char* condition);
 
 #define CAPSTAN_CHECK(condition) \
@@ -71,7 +72,7 @@ inline Status Unsupported(std::string message) { return {Code::kUnsupported, std
   if (!CAPSTAN_CONCAT(result_, __LINE__).ok()) return CAPSTAN_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(CAPSTAN_CONCAT(result_, __LINE__)).value()
 
-// A value, or the Status that says why there is none.
+// A value, or a Status that is not ok.
 template <class T>
 class [[nodiscard]] Result {
  public:
