@@ -11,7 +11,7 @@ namespace capstan::cli {
 struct BenchArguments {
   std::string name;
   std::string output = "table";  // or json
-  std::string only, python;      // as bench::Parts's
+  std::string only, python;      // see bench::Parts
 };
 
 // Returns the exit code.

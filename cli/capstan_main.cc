@@ -1,4 +1,4 @@
-// capstan: the command for people: launches jobs, looks at them and at what they keep, and measures.
+// capstan: the user's command: launches jobs, inspects runs and their snapshots, and measures.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -59,7 +59,7 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   return bench;
 }
 
-// Whether `word` is an option, or one of `commands`; otherwise says what was probably meant.
+// Whether `word` is an option or one of `commands`; if not, prints the command that was probably meant.
 bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
   if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
   Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
@@ -67,7 +67,7 @@ bool IsCommand(std::string_view word, std::span<const std::string_view> commands
   return false;
 }
 
-// What stands behind "--" is a program of the user's own; it leaves `words`.
+// Removes the words after "--" from `words` and returns them: the user's own program and its arguments.
 std::vector<std::string> TakeProgram(std::vector<std::string>* words) {
   const auto dashes = std::find(words->begin(), words->end(), "--");
   if (dashes == words->end()) return {};
@@ -76,7 +76,7 @@ std::vector<std::string> TakeProgram(std::vector<std::string>* words) {
   return program;
 }
 
-// "help", "help launch" and "launch help" are asked for as "--help" and "launch --help".
+// Turns "help", "help launch" and "launch help" into "--help" and "launch --help".
 void AskForHelp(std::vector<std::string>* words) {
   if (words->empty() || words->front() != "help") return;
   words->erase(words->begin());

@@ -54,7 +54,7 @@ int Fail(const std::string& message, int code = kExitUsage) {
   return code;
 }
 
-// From the coordinator, where it is joined; whose address is then what was given here, however it calls itself.
+// With --join, asks the coordinator for the job file. Its address is then the one given here, whatever the file names.
 Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join HOST:PORT");
@@ -63,7 +63,7 @@ Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   CAPSTAN_RETURN_IF_ERROR(CheckHostPort("--join", arguments.join));
   const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
-  std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // that in the file is the coordinator's own
+  std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   overrides.push_back("cluster.coordinator=" + arguments.join);
   return ParseJobConfig(text, "the coordinator's job file", overrides);

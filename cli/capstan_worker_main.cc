@@ -66,7 +66,7 @@ std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const ch
   return std::to_string(most.rlim_cur / unit) + unit_name;
 }
 
-// What threads need is counted by three limits, and the system does not say which of them it was.
+// Three limits restrict threads, and the system does not report which one was reached.
 std::string NoThread(const std::system_error& error) {
   return std::string("the system gave this worker no thread, or no memory for one (") + error.what() +
          "): its address space (ulimit -v) has the limit " + LimitText(RLIMIT_AS, 1 << 20, " MiB") +

@@ -1,4 +1,4 @@
-// CommandLine: the options and commands of a program; DescribeResume: the options by which a run is gone on with.
+// CommandLine: the options and commands of a program. DescribeResume: the options that continue a run.
 //
 // Kind:   CommandLine is owned by main; Command and Option are handles to parts of it.
 // Why:    the one place that knows CLI11; its exceptions stop here.
@@ -28,7 +28,7 @@ class Option {
   Option& OneOf(const std::vector<std::string>& words);
   Option& NotWith(const Option& other);
   Option& OnlyWith(const Option& other);
-  Option& Hide();  // from the help
+  Option& Hide();  // leaves it out of the help
 
  private:
   CLI::Option* option_;
@@ -38,25 +38,25 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  // `value` outlives the parsing and is set by it; what it is before is the default. T is std::string, int, unsigned,
-  // std::uint64_t in a std::optional, double, or a list of texts: then each one takes the option again.
+  // Parsing sets `value`, which outlives it; its value before is the default. T is std::string, int, unsigned,
+  // std::uint64_t in a std::optional, double, or a list of texts. For a list the option is repeated.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
-  // The furthest of the flags that are given counts.
+  // If several of these flags are given, the one that goes furthest counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
-  // Text below its help.
+  // Text below the help.
   void Footer(const std::string& text);
   void AddVersion(const std::string& line);
 
   Command AddCommand(const std::string& name, const std::string& help);
-  // Options of which one at most is given.
+  // A group of options of which at most one may be given.
   Command AddChoice(const std::string& name);
   void AllowOneCommand();
 
   bool parsed() const;
   bool chose(const std::string& command) const;
-  // As `program` calls it; empty: by its own name.
+  // The help, with the name `program`; empty: the command's own name.
   std::string Help(const std::string& program = "") const;
 
  private:
@@ -69,7 +69,7 @@ class CommandLine {
   ~CommandLine();
 
   Command root() const { return Command(app_.get()); }
-  // Nothing: go on. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
+  // Nothing: continue. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
   std::optional<int> Parse(int argc, char** argv) { return Parse({argv + 1, argv + argc}); }
   // Without the program's name.
   std::optional<int> Parse(const std::vector<std::string>& words);
@@ -81,7 +81,7 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
 };
 
-// `who` stands before the help of each. `begin` outlives the parsing, and is set by it.
+// `who` begins the help of each option. Parsing sets `begin`, which outlives it.
 void DescribeResume(Command command, const std::string& who, RunBegin* begin);
 
 }  // namespace capstan::cli

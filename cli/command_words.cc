@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kSet = "--set";
 
-// "section.key", as the job file has them.
+// Whether `text` has the form "section.key".
 bool IsPlace(std::string_view text) {
   const auto is_name = [](std::string_view name) {
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -28,7 +28,7 @@ bool IsAssignment(std::string_view word) {
   return equals != word.npos && IsPlace(word.substr(0, equals));
 }
 
-// "-w", "--workers"; a negative number is none.
+// Whether `word` is an option such as "-w" or "--workers", and not a negative number.
 bool IsOption(std::string_view word) {
   const std::size_t begin = word.find_first_not_of('-');
   return begin != word.npos && (begin == 1 || begin == 2) && std::isalpha(static_cast<unsigned char>(word[begin])) != 0;
@@ -40,7 +40,7 @@ std::string Join(std::span<const std::string> words) {
   return text;
 }
 
-// The keys that an option of this name would set: "--batch-size" none, "--workers" and "-w" cluster.workers.
+// The key that an option of this name would set: none for "--batch-size"; cluster.workers for "--workers" and "-w".
 std::string KeyOfOption(std::string_view option, const std::vector<std::string>& keys) {
   std::string name(option.substr(option.find_first_not_of('-')));
   std::replace(name.begin(), name.end(), '-', '_');

@@ -33,9 +33,9 @@ namespace capstan::cli {
 namespace {
 
 constexpr std::chrono::seconds kProgressEvery{5};
-constexpr double kLogWaitSeconds = 10;  // for a former coordinator of this run directory to end
+constexpr double kLogWaitSeconds = 10;  // until an earlier coordinator of this run directory ends
 
-// A job's progress as a log shows it: validations as they come, and where the job stands as long as it moves.
+// A job's progress for a log: each validation, and the job's position while it changes.
 class LoggedProgress {
  public:
   LoggedProgress(std::string metrics_file, std::uint64_t steps) : progress_(std::move(metrics_file), steps) {}
@@ -77,7 +77,7 @@ class CoordinatorProcess {
       signals_.Wait(kBeatMs);
       events_.Beat();
       if (events_.launched()) RotateOwnLogIfLarge();
-      (void)addresses_.WriteAgain();  // that it failed was said
+      (void)addresses_.WriteAgain();  // its failure was logged
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
       if (!events_.launched()) TryToReachServers();
       if (progress_) progress_->Show();
@@ -98,13 +98,13 @@ class CoordinatorProcess {
   }
 
   int stop_signal() { return signals_.stop_signal(); }
-  // Whether people have been told already that it failed.
+  // Whether the failure was already logged.
   bool said_failure() const { return failure_.has_value(); }
 
  private:
   Status HoldRunDirectory() {
     run_dir_ = options_.run_dir;
-    if (events_.launched()) return {};  // the launcher holds it
+    if (events_.launched()) return {};  // the launcher holds the directory
     if (run_dir_.empty()) run_dir_ = "runs/" + options_.config.name() + "-coordinator";
     CAPSTAN_ASSIGN_OR_RETURN(former_, FindFormerRun(run_dir_, options_.config, options_.begin));
     if (former_ != FormerRun::kNone && begin_ == RunBegin::kNew) begin_ = RunBegin::kResume;
@@ -115,7 +115,7 @@ class CoordinatorProcess {
     progress_.emplace(run_dir_ + "/metrics.jsonl", options_.config.steps());
     CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(run_dir_ + "/job.toml", PrintJobConfig(options_.config)));
     const Status pid = WritePid(run_dir_, "coordinator", getpid());
-    return pid.code() == Code::kBusy ? Status() : pid;  // a full disk is waited for elsewhere
+    return pid.code() == Code::kBusy ? Status() : pid;  // other code waits for space on a full disk
   }
 
   Status StartLoop() {
@@ -145,7 +145,7 @@ class CoordinatorProcess {
     return {};
   }
 
-  // Port 0, by hand: the one that a former life had, or one that stays free for the next.
+  // For port 0 without a launcher: the port of the previous start, or one that stays free for the next.
   std::string PortToTake() const {
     const std::string& wanted = options_.config.cluster.coordinator;
     if (events_.launched() || PortOf(wanted) != 0) return wanted;
@@ -165,7 +165,7 @@ class CoordinatorProcess {
     return {};
   }
 
-  // Where it is, is written down before anybody is told of it.
+  // The address is on disk before any process learns it.
   Status Announce() {
     const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
     if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
@@ -174,7 +174,7 @@ class CoordinatorProcess {
     }
     Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
                              address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
-    if (!events_.launched()) SayWhatComesNext();  // else the launcher has said it
+    if (!events_.launched()) SayWhatComesNext();  // otherwise the launcher has printed it
     events_.Ready({address_}, metrics);
     return {};
   }
@@ -193,21 +193,21 @@ class CoordinatorProcess {
                                                                : "; workers: your own, connected to " + address_));
   }
 
-  // On the loop's thread.
+  // Called on the loop's thread.
   void OnFailed(const Status& status) {
     failure_ = status.message();
     Say(Severity::kError, *failure_);
     events_.Failed(*failure_);
   }
 
-  // On the loop's thread. However grave, the job goes on: how it ends is the loop's outcome alone.
+  // Called on the loop's thread. The job goes on after any notice: only the loop's outcome ends it.
   void OnNotice(const Notice& notice) {
-    if (notice.text == failure_) return;  // said
+    if (notice.text == failure_) return;  // already logged
     Say(notice.severity, notice.text);
     events_.Notice(notice.severity, notice.text);
   }
 
-  // On the loop's thread.
+  // Called on the loop's thread.
   void OnMembers(const server::Roster& members) {
     if (Status status = addresses_.SetMembers(members); !status.ok()) Say(Severity::kWarning, status.message());
     if (!events_.launched() && members_.Push(server::Roster(members)).ok()) signals_.Notify();
@@ -230,17 +230,17 @@ class CoordinatorProcess {
   const EventWriter& events_;
   StopSignals signals_;
   int stops_asked_ = 0;
-  RunBegin begin_;  // as it turned out
+  RunBegin begin_;  // how the run really begins
   FormerRun former_ = FormerRun::kNone;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;
-  std::optional<LoggedProgress> progress_;  // by hand; else the launcher shows it
+  std::optional<LoggedProgress> progress_;  // without a launcher; otherwise the launcher shows it
   std::string run_dir_;
   std::string listen_, metrics_listen_, address_;  // host:port
   JobAddresses addresses_;
   Mailbox<server::Roster> members_{64};
   ReachCheck reach_;
-  std::optional<std::string> failure_;  // the loop's thread, until it has ended
+  std::optional<std::string> failure_;  // belongs to the loop's thread until that has ended
   std::unique_ptr<server::CoordinatorLoop> loop_;
   std::unique_ptr<monitoring::Exporter> exporter_;
 };

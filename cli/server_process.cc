@@ -28,10 +28,10 @@
 namespace capstan::cli {
 namespace {
 
-constexpr int kLookMs = 1000;             // at its log, and at a disk that was full
-constexpr double kStoreWaitSeconds = 10;  // for a former process of this server to end
+constexpr int kLookMs = 1000;             // between two checks of its log and of a disk that was full
+constexpr double kStoreWaitSeconds = 10;  // until an earlier process of this server ends
 
-// Rises from one start to the next, as far as the clock does.
+// Rises from one start to the next, as long as the clock does.
 Incarnation NewIncarnation() {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count())};
@@ -84,7 +84,7 @@ class ServerProcess {
     shards_stand_.store(true, std::memory_order_release);
     Announce();
     const Status status = WaitForEnd();
-    exporter_.reset();  // its page asks the shards
+    exporter_.reset();  // its status page reads the shards
     shards_.clear();    // their threads have ended
     WriteTrace(trace_.get());
     if (status.ok() || status.code() == Code::kTimeout || events_.launched()) return status;
@@ -101,14 +101,14 @@ class ServerProcess {
                                      {"job", options_.config.name()},
                                      {"coordinator", options_.config.cluster.coordinator},
                                      {"run_directory", run_dir_}};
-    if (!shards_stand_.load(std::memory_order_acquire)) return Print(status);  // they are being started
+    if (!shards_stand_.load(std::memory_order_acquire)) return Print(status);  // the shards are still being started
     for (const auto& shard : shards_) {
       status["shards"].push_back(nlohmann::ordered_json::parse(shard->StatusJson(), nullptr, false));
     }
     return Print(status);
   }
 
-  // Where the shards listen. The machine's own loopback is no way to here from a coordinator elsewhere.
+  // Finds the address on which the shards listen. A coordinator on another machine cannot reach a loopback address.
   Status FindAddress() {
     const ClusterSection& cluster = options_.config.cluster;
     Result<std::string> listen = ResolveListen(cluster.listen, cluster.coordinator);
@@ -122,7 +122,7 @@ class ServerProcess {
     const Result<std::string> towards = ResolveListen("auto:0", cluster.coordinator);
     if (!towards.ok() || IsLoopback(HostOf(*towards))) return {};
     const Result<std::string> coordinator = NumericHost(cluster.coordinator);
-    if (coordinator.ok() && HostOf(*coordinator) == HostOf(*towards)) return {};  // on this very machine
+    if (coordinator.ok() && HostOf(*coordinator) == HostOf(*towards)) return {};  // on this machine
     return Invalid("cluster.listen is " + cluster.listen +
                    ", which only this machine reaches, and the coordinator is at " + cluster.coordinator +
                    ", on another one; leave cluster.listen out, or --set cluster.listen=" + *towards);
@@ -143,16 +143,16 @@ class ServerProcess {
     return {};
   }
 
-  // The same for every life of this server: it finds what the one before has left.
+  // The same folder for every start of this server, so that it finds its earlier files.
   Status MakeRunFolder() {
     run_dir_ = options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
     return MakeFolders(run_dir_);
   }
 
-  // Which the shard's store has for this process alone, and its log lies in.
+  // The shard's store locks this folder for this process; the shard's log is in it too.
   std::string ShardFolder(ShardIndex shard) const { return server::FolderOfShard(run_dir_ + "/snapshots", shard); }
 
-  // Where its shards keep their snapshots.
+  // Opens the store of the shard's snapshots.
   Result<std::unique_ptr<server::SnapshotStore>> OpenStore(ShardIndex shard) {
     const std::string folder = run_dir_ + "/snapshots";
     const std::vector<ShardIndex> orphans = server::FindOrphans(folder, options_.config.shard_count());
@@ -174,7 +174,7 @@ class ServerProcess {
     return {};
   }
 
-  // kBusy: its disk is full. One that is started again may meet that, and the others wait for it.
+  // kBusy: the disk is full. A restarted server may find it so, and the job waits for it.
   Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
@@ -186,7 +186,7 @@ class ServerProcess {
     }
     loop.trace = trace_.get();
     loop.on_notice = [this](const Notice& notice) { Notify(notice); };
-    if (number == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // it waits for all
+    if (number == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // for all shards
     loop.on_end = [this] { signals_.Notify(); };
     return server::ShardLoop::Start(std::move(loop), registry_.get());
   }
@@ -208,7 +208,7 @@ class ServerProcess {
     events_.Ready(std::move(addresses), metrics_);
   }
 
-  // The first shard that fails takes the others with it.
+  // If one shard fails, the others are stopped.
   Status WaitForEnd() {
     Status failure;
     while (true) {
@@ -231,11 +231,11 @@ class ServerProcess {
   const EventWriter& events_;
   StopSignals signals_;
   std::string run_dir_, listen_;
-  std::string metrics_;  // host:port, where others reach it
+  std::string metrics_;  // host:port for others
   std::shared_ptr<monitoring::Registry> registry_;
-  std::unique_ptr<monitoring::Trace> trace_;  // null: none
+  std::unique_ptr<monitoring::Trace> trace_;  // null: no trace
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
-  std::atomic<bool> shards_stand_{false};  // all are started: the page may ask them
+  std::atomic<bool> shards_stand_{false};  // all shards are started, so the status page may read them
   std::unique_ptr<monitoring::Exporter> exporter_;
 };
 

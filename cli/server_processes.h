@@ -1,4 +1,4 @@
-// RunCoordinatorProcess, RunServerProcess: what capstan-server does between its command line and its exit code.
+// RunCoordinatorProcess, RunServerProcess: the work of capstan-server between command line and exit code.
 //
 // Kind:   called once, from main's thread, before any other one.
 // Fails:  with a message on stderr, and to the launcher if there is one.
@@ -15,11 +15,11 @@ namespace capstan::cli {
 
 struct ServerProcessOptions {
   JobConfig config;
-  std::string run_dir;              // empty, by hand: runs/NAME-coordinator, runs/NAME-server-INDEX
+  std::string run_dir;              // empty, without a launcher: runs/NAME-coordinator or runs/NAME-server-INDEX
   std::string metrics_listen;       // empty: metrics.listen of the job file
-  std::string trace;                // server: file for its spans; empty: none
+  std::string trace;                // server: file for its trace; empty: none
   std::uint32_t index = 0;          // of the server
-  RunBegin begin = RunBegin::kNew;  // coordinator by hand
+  RunBegin begin = RunBegin::kNew;  // for a coordinator without a launcher
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

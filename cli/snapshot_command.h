@@ -1,6 +1,6 @@
 // SnapshotCommand: capstan snapshot list|verify|export|import|delete.
 //
-// Kind:   owned by main; describes itself to the command line and runs what was asked for.
+// Kind:   owned by main; declares its options, then runs the chosen command.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class SnapshotCommand {
   void AddImport();
   void AddDelete();
 
-  // The newest run where none is named.
+  // The newest run if the user names none.
   Status FindRun();
   int List() const;
   int Verify() const;

@@ -1,4 +1,4 @@
-// LaunchArguments: what capstan launch was called with.
+// LaunchArguments: the arguments of capstan launch.
 //
 // Kind:   a value.
 #pragma once
@@ -12,10 +12,10 @@
 namespace capstan::cli {
 
 struct LaunchArguments {
-  std::string capstan;  // as it was called
+  std::string capstan;  // the name under which capstan was called
   std::string job_file, run_dir, trace;
   std::vector<std::string> overrides;
-  std::vector<std::string> program;  // of the user's own, and its arguments
+  std::vector<std::string> program;  // the user's own program and its arguments
   std::uint32_t max_restarts = 30;
   double end_seconds = 300;
   bool print_config = false, quiet = false;

@@ -12,8 +12,9 @@
 namespace capstan::cli {
 namespace {
 
-// A shell has the same open file as its programs, and O_NONBLOCK would hold for it, too. So a pipe and a terminal are
-// opened once more. A regular file is not: it never waits, and would be written from its beginning. A socket cannot be.
+// A shell shares the open file with its programs, so O_NONBLOCK would affect them too. So a pipe or terminal is opened
+// a second time. A regular file is not: it never blocks, and a second open would write from its beginning. A socket
+// cannot be opened again.
 int OpenWithoutWaiting(int fd) {
   struct stat about {};
   if (fstat(fd, &about) != 0 || (!S_ISFIFO(about.st_mode) && !S_ISCHR(about.st_mode))) return -1;
@@ -22,7 +23,7 @@ int OpenWithoutWaiting(int fd) {
 
 bool HasRoom(int fd, int timeout_ms) {
   pollfd room{fd, POLLOUT, 0};
-  return poll(&room, 1, timeout_ms) > 0;  // a broken one, too: write says so
+  return poll(&room, 1, timeout_ms) > 0;  // also when the output is broken: write then reports it
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ bool BoundedOutput::Write(std::string_view text) {
   return true;
 }
 
-// Where there is no descriptor that does not wait, an output with room takes PIPE_BUF bytes at once.
+// Without a non-blocking descriptor: an output that has room accepts PIPE_BUF bytes at once.
 void BoundedOutput::Flush() {
   const int fd = own_fd_ >= 0 ? own_fd_ : fd_;
   while (waiting() && HasRoom(fd, 0)) {

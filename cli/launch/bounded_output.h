@@ -1,9 +1,9 @@
-// BoundedOutput: text for a terminal, pipe or socket that may take none for a while. Writing never waits.
+// BoundedOutput: writes text to a terminal, pipe or socket that may accept none for a while. Writing never blocks.
 //
 // Kind:   owned by one thread.
-// Limits: kWaitingBytesMax of text wait until there is room; more is refused. Drain waits at most as long as it is told.
-// Fails:  text for an output that is closed, or for a full disk, is lost.
-// Why:    a terminal after Ctrl-S, or a pipe whose reader is busy, must not keep a process from its work.
+// Limits: at most kWaitingBytesMax of text wait for room; more is refused. Drain waits no longer than its argument.
+// Fails:  text is lost if the output is closed or its disk is full.
+// Why:    a terminal after Ctrl-S, or a pipe with a busy reader, must not stop a process from its work.
 #pragma once
 
 #include <chrono>
@@ -17,23 +17,23 @@ class BoundedOutput {
  public:
   static constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 10;
 
-  // `fd` outlives this, and keeps its own flags.
+  // `fd` outlives this object; its flags are not changed.
   explicit BoundedOutput(int fd);
   ~BoundedOutput();
   BoundedOutput(const BoundedOutput&) = delete;
   BoundedOutput& operator=(const BoundedOutput&) = delete;
 
-  // Takes all of the text or nothing; false: there is no room for it. Where nothing waits, it is taken however long it is.
+  // Accepts all of the text or none; false: no room. If no text waits, it accepts any length.
   [[nodiscard]] bool Write(std::string_view text);
-  // Writes what the output takes now of the text that waits.
+  // Writes as much of the waiting text as the output accepts now.
   void Flush();
-  // The same, until nothing waits or the time is over.
+  // Flushes until no text waits or `patience` has passed.
   void Drain(std::chrono::milliseconds patience);
   bool waiting() const { return !waiting_.empty(); }
 
  private:
   const int fd_;
-  const int own_fd_;  // of the same pipe or terminal, negative: none
+  const int own_fd_;  // same pipe or terminal, opened again; negative: not possible
   std::string waiting_;
 };
 

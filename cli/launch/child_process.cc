@@ -20,20 +20,20 @@ namespace {
 
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// What the child becomes. Made before the fork: between it and exec only few calls are allowed.
+// What exec needs, prepared before the fork: between fork and exec only few calls are allowed.
 struct Image {
   const char* program;
   char* const* arguments;
   char* const* environment;
   int parent;
   int output_fd;
-  int events_fd;  // negative: it tells none
+  int events_fd;  // negative: the child sends no events
 };
 
 [[noreturn]] void Become(const Image& image) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != image.parent) _exit(127);  // it died before that
-  setpgid(0, 0);                              // the terminal's Ctrl-C is the launcher's affair
+  if (getppid() != image.parent) _exit(127);  // the parent died before prctl
+  setpgid(0, 0);                              // so that the terminal's Ctrl-C reaches only the launcher
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -46,7 +46,7 @@ struct Image {
   } else if (image.events_fd >= 0) {
     dup2(image.events_fd, ChildProcess::kEventsFd);
   } else {
-    signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; a program of the user's own begins as from a shell
+    signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; a user's program starts as it would from a shell
   }
   execve(image.program, image.arguments, image.environment);
   const std::string_view failure =
@@ -91,7 +91,7 @@ Result<ChildProcess> ChildProcess::Start(const ProgramCall& call) {
     close(pipe[0]);
     return Unreachable("cannot start " + call.name + ": " + std::strerror(error));
   }
-  setpgid(pid, pid);  // as the child does: whoever of the two comes first
+  setpgid(pid, pid);  // the child does the same: whichever is first
   fcntl(pipe[0], F_SETFL, O_NONBLOCK);
   return ChildProcess(call, pid, pipe[0], own ? log_fd : -1);
 }
@@ -121,7 +121,7 @@ std::vector<Event> ChildProcess::TakeEvents() {
   std::array<char, 4096> bytes{};
   while (pipe_fd_ >= 0) {
     const ssize_t size = read(pipe_fd_, bytes.data(), bytes.size());
-    if (size == 0) {  // it has closed its end
+    if (size == 0) {  // the process closed its end
       close(std::exchange(pipe_fd_, -1));
     }
     if (size <= 0) break;
@@ -143,7 +143,7 @@ std::vector<std::string> ChildProcess::TakeOutput() {
     if (size <= 0) break;
     taken += static_cast<std::size_t>(size);
     const std::string_view piece(bytes.data(), static_cast<std::size_t>(size));
-    // A log that cannot be written, as on a full disk, is no reason to end a job: the terminal has the lines.
+    // A log that cannot be written, as on a full disk, does not end the job: the terminal has the lines.
     [[maybe_unused]] const ssize_t written = write(log_fd_, piece.data(), piece.size());
     RotateLogIfLarge(log_, log_fd_);
     for (std::string& line : output_.Add(piece)) lines.push_back(std::move(line));
@@ -159,7 +159,7 @@ bool ChildProcess::Reap() {
   if (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != pid_)
     return false;
   const bool failed = end.si_code != CLD_EXITED || end.si_status != 0;
-  if (kind_ == ProgramKind::kOwn && failed) kill(target(), SIGKILL);  // before its id can be another process's
+  if (kind_ == ProgramKind::kOwn && failed) kill(target(), SIGKILL);  // before another process can get its id
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
   wait_status_ = status;

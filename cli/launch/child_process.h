@@ -1,7 +1,8 @@
-// ChildProcess: a process that the launcher started: what it tells, its log, its end.
+// ChildProcess: a process that the launcher started: its events, its log, its end.
 //
 // Kind:   owned by the launcher's thread; the process is killed when that thread or the launcher ends.
-// Fails:  Start: no process or pipe to be had. A program that cannot be run says so in its log and ends with 127.
+// Fails:  Start: the system gives no process or pipe. A program that cannot be run reports it in its log and
+//         exits with 127.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,23 @@
 
 namespace capstan::cli {
 
-// kOurs: it tells events, and writes its log itself. kOwn: a program of the user's own, whose output the launcher reads
-// and writes into its log; it leads a group of processes that gets every signal as a whole.
+// kOurs: the process sends events and writes its own log. kOwn: a program of the user's own. The launcher reads its
+// output and writes it into the log. It leads a process group, and every signal goes to the whole group.
 enum class ProgramKind : std::uint8_t { kOurs, kOwn };
 
 struct ProgramCall {
-  std::string name;  // of the process, for people
+  std::string name;  // name of the process in messages
   std::string path;
   std::vector<std::string> arguments;  // without the program's name
   std::string log;
   ProgramKind kind = ProgramKind::kOurs;
-  std::vector<std::string> environment;  // kOwn: all of it, as NAME=value
+  std::vector<std::string> environment;  // kOwn: the whole environment, as NAME=value
 };
 
 class ChildProcess {
  public:
-  static constexpr int kEventsFd = 3;  // in the child
-  // Read of an own program's output at a time, so that one that writes much does not keep the launcher from the others.
+  static constexpr int kEventsFd = 3;  // descriptor in the child
+  // The most that one read takes of a user program's output, so that one busy program does not delay the others.
   static constexpr std::size_t kOutputBytes = std::size_t{64} << 10;
 
   static Result<ChildProcess> Start(const ProgramCall& call);
@@ -42,39 +43,39 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   const std::string& log() const { return log_; }
   int pid() const { return pid_; }
-  // Where events or output come from; negative: it has closed its end.
+  // Source of events or output; negative: the process has closed its end.
   int pipe_fd() const { return pipe_fd_; }
 
-  // Whole events that have arrived.
+  // The complete events that have arrived.
   std::vector<Event> TakeEvents();
-  // kOwn: whole lines that have arrived, and after its end what is left.
+  // kOwn: the complete lines that have arrived and, after the process ended, the rest.
   std::vector<std::string> TakeOutput();
-  // Looks whether it has ended. What a failed program of the user's own has left of its group is killed.
+  // Checks whether the process has ended. Then kills what a failed user program has left of its group.
   bool Reap();
   bool ended() const { return wait_status_.has_value(); }
   bool succeeded() const { return wait_status_ == 0; }
-  // By a signal that it did not expect. Requires ended().
+  // Whether a signal that it did not expect killed it. Requires ended().
   bool was_killed() const;
-  // By a signal that it answered by ending in good order. Requires ended().
+  // Whether it ended in good order after a signal. Requires ended().
   bool was_told_to_end() const;
-  // "exited with code 1", "was killed by signal 9 (Killed)". Requires ended().
+  // A text such as "exited with code 1" or "was killed by signal 9 (Killed)". Requires ended().
   std::string HowItEnded() const;
   void Signal(int signal) const;
-  // Of its log, the newest last.
+  // The last lines of its log, the newest last.
   std::vector<std::string> LastLines(std::size_t count) const;
 
  private:
   ChildProcess(const ProgramCall& call, int pid, int pipe_fd, int log_fd)
       : name_(call.name), log_(call.log), kind_(call.kind), pid_(pid), pipe_fd_(pipe_fd), log_fd_(log_fd) {}
 
-  // Its id, or that of the group that it leads, as kill takes it.
+  // The id for kill: the process's, or that of the group that it leads.
   int target() const { return kind_ == ProgramKind::kOwn ? -pid_ : pid_; }
 
   std::string name_, log_;
   ProgramKind kind_;
   int pid_, pipe_fd_;
   int log_fd_;           // kOwn
-  std::string partial_;  // of an event
+  std::string partial_;  // the unfinished event
   OutputLines output_;
   std::optional<int> wait_status_;
 };

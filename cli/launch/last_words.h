@@ -1,6 +1,6 @@
-// What launch says last of a run: how to go on with it, or to train longer.
+// The last messages of launch about a run: how to continue it, or train longer.
 //
-// Kind:   functions of values; they look whether files are there.
+// Kind:   functions of values; they check whether files exist.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace capstan::cli {
 
-// The whole call that goes on with the run, as it is typed. `settings`: words before those of the user's own program.
+// The command that continues the run. `settings`: words to put before the user's own program.
 std::string GoOnCall(const LaunchArguments& arguments, const std::string& run_dir, const std::string& settings = "");
 
-// Of a run that had all its `steps` before it was to be gone on with.
+// For a run that already had all its `steps` when it was to continue.
 std::string DoneAlready(const LaunchArguments& arguments, const std::string& run_dir, std::uint64_t steps);
 
-// Of a run that ended before it was done. `stops`: times that it was asked to stop.
+// For a run that ended before it was done. `stops`: how often it was asked to stop.
 std::string WhyItEnded(const LaunchArguments& arguments, const std::string& run_dir, const Status& status, int stops);
 
 }  // namespace capstan::cli

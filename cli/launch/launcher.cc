@@ -22,7 +22,7 @@ namespace {
 constexpr int kRefreshMs = 200;
 constexpr int kRestartPollMs = 50;
 constexpr std::chrono::seconds kPlainEvery{5};
-constexpr double kSilenceSecondsMin = 3 * kBeatMs / 1000.0;  // less may be a busy machine
+constexpr double kSilenceSecondsMin = 3 * kBeatMs / 1000.0;  // a shorter silence may only mean a busy machine
 constexpr char kCoordinator[] = "coordinator";
 
 std::chrono::steady_clock::duration Seconds(double seconds) {
@@ -46,13 +46,13 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
       ending_(options_.program ? std::chrono::duration<double>(options_.end_seconds) : Ending::kStopSeconds) {}
 
 Status Launcher::Run() {
-  if (options_.begin != RunBegin::kNew) progress_.Update();  // what a former life has said already
+  if (options_.begin != RunBegin::kNew) progress_.Update();  // the steps of the earlier run
   steps_at_begin_ = progress_.steps_done();
   if (Status status = StartCoordinator(); !status.ok()) Fail(std::move(status));
   while (!AllEnded()) {
     Wait();
     const Clock::time_point now = Clock::now();
-    const std::vector<std::string> validations = progress_.Update();  // first: events are not older than steps
+    const std::vector<std::string> validations = progress_.Update();  // before the events, so steps appear first
     TakeEvents();
     ReapChildren(now);
     StartDueMembers(now);
@@ -97,7 +97,7 @@ Status Launcher::Start(Member* member) {
   return {};
 }
 
-// A disk that has no room for it now may have some later.
+// If the disk has no room for the file now, it may have some later.
 void Launcher::WritePidOf(Member* member) {
   const bool failed_before = std::exchange(member->pid_missing, false);
   const Status status = WritePid(directory_.path(), member->name(), member->process->pid());
@@ -139,7 +139,7 @@ std::vector<std::string> Launcher::TraceArguments(const std::string& name) const
 }
 
 Status Launcher::StartCoordinator() {
-  // Its addresses are chosen here, for all its lives.
+  // The launcher chooses the coordinator's addresses, which stay the same over restarts.
   std::vector<std::string> arguments = {directory_.path() + "/job.toml",
                                         "--coordinator",
                                         "--run-dir",
@@ -162,7 +162,7 @@ Status Launcher::StartMembers() {
   return {};
 }
 
-// Where a port is fixed, each process on this machine gets its own from there on.
+// With a fixed port, each process on this machine gets its own, counted up from there.
 Status Launcher::StartServers() {
   for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
     const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
@@ -237,12 +237,12 @@ void Launcher::TakeEvents() {
 
 void Launcher::ShowOutput(Member* member) {
   for (const std::string& line : member->process->TakeOutput()) {
-    const bool warns = line.starts_with("capstan: ");  // the client library speaks of nothing else
+    const bool warns = line.starts_with("capstan: ");  // the client library prints nothing else in this form
     screen_->Line(LabelOf(warns ? Severity::kWarning : Severity::kInfo) + member->name() + ": " + line);
   }
 }
 
-// May start processes: what points into members_ does not survive it.
+// May start processes, which invalidates pointers into members_.
 void Launcher::OnEvent(const std::string& name, const Event& event) {
   switch (event.kind) {
     case Event::Kind::kReady: OnReady(name, event); break;
@@ -264,7 +264,7 @@ void Launcher::NoteStopAsked(const std::string& name) {
   }
 }
 
-// A worker's counts when it has ended: others may go on.
+// A worker's failure counts once it has ended: the job may continue without it.
 void Launcher::OnFailed(const std::string& name, const std::string& text) {
   if (name == kCoordinator) return Fail(Refused(why_nobody_.empty() ? text : why_nobody_ + "; " + text));
   for (Member& member : members_) {
@@ -274,14 +274,14 @@ void Launcher::OnFailed(const std::string& name, const std::string& text) {
   }
 }
 
-// As the coordinator says it to people: "worker-1" joined (2 of 2 workers).
+// Parses the coordinator's notice: "worker-1" joined (2 of 2 workers).
 void Launcher::NoteJoined(const std::string& notice) {
   for (Member& member : members_) {
     if (notice.starts_with("\"" + member.name() + "\" joined (")) member.joined = member.ever_joined = true;
   }
 }
 
-// As the package for Python says it: "worker-1" left: Invalid ended it. It would be refused again.
+// Parses the Python package's notice: "worker-1" left: Invalid ended it. The job would refuse it again.
 void Launcher::NoteRefused(const std::string& notice) {
   for (const Member& member : members_) {
     if (!member.is_own()) continue;
@@ -320,7 +320,7 @@ void Launcher::ReapChildren(Clock::time_point now) {
 void Launcher::SeeEnd(Member* member, Clock::time_point now) {
   const ChildProcess& process = *member->process;
   if (process.succeeded()) return;
-  for (const Event& event : member->process->TakeEvents()) {  // its last words; what is ready no more starts nobody
+  for (const Event& event : member->process->TakeEvents()) {  // its last events; a late kReady starts no process
     if (event.kind != Event::Kind::kReady) OnEvent(member->name(), event);
   }
   if (!failure_.ok()) return;
@@ -334,11 +334,12 @@ void Launcher::SeeEnd(Member* member, Clock::time_point now) {
   FailFor(*member, process.HowItEnded() + (by_signal ? AfterRestarts(*member) : ""));
 }
 
-// A program of the user's own that is killed or fails is started again, as long as it takes part in steps.
+// A user's program that is killed or fails is restarted, as long as it takes part in steps.
 void Launcher::SeeOwnEnd(Member* member, Clock::time_point now) {
   const ChildProcess& process = *member->process;
   if (process.succeeded()) return SeeGoodOwnEnd(*member);
-  // Where no program ever came by its name, they have names of their own, and the job's steps are all there is to see.
+  // If no program ever joined under its name here, the programs use names of their own, and only the job's
+  // steps are visible.
   const bool named = std::any_of(members_.begin(), members_.end(), [](const Member& one) { return one.ever_joined; });
   const bool took_part = (member->joined || !named) && progress_.steps_done() > member->steps_at_start;
   member->failures = process.was_killed() || took_part ? 0 : member->failures + 1;
@@ -359,7 +360,7 @@ std::string Launcher::AfterRestarts(const Member& member) {
 void Launcher::SetAside(Member* member, const std::string& how) {
   const std::string& text = member->failure;
   for (const std::string& line : progress_.Update()) screen_->Line(line);
-  // Without it the job cannot begin; and where the coordinator is silent, no worker can go on.
+  // Without this worker the job cannot begin; and while the coordinator is silent, no worker can continue.
   if (progress_.steps_done() == steps_at_begin_ || members_.front().silence.said) {
     return text.empty() ? FailFor(*member, how) : Fail(Refused(member->name() + ": " + text));
   }
@@ -369,7 +370,8 @@ void Launcher::SetAside(Member* member, const std::string& how) {
   SeeWhoIsLeft();
 }
 
-// Workers that were started by hand are the coordinator's to count: a job whose own have left by signals waits for them.
+// The coordinator counts workers that were started by hand: if the launcher's own workers have left after signals, the
+// job waits for those.
 void Launcher::SeeWhoIsLeft() {
   std::string why;
   for (const Member& one : members_) {
@@ -412,7 +414,7 @@ std::string Launcher::WithLastLines(const Member& member, const std::string& how
 
 void Launcher::NoteHeard(Member* member, const Event& event) {
   Silence& silence = member->silence;
-  if (member->name() != kCoordinator && event.kind != Event::Kind::kBeat) return;  // what it does before may be long
+  if (member->name() != kCoordinator && event.kind != Event::Kind::kBeat) return;  // its start may take long
   silence.heard = Clock::now();
   if (member->name() != kCoordinator && std::exchange(silence.said, false)) {
     screen_->Line(member->name() + " runs again");
@@ -420,7 +422,7 @@ void Launcher::NoteHeard(Member* member, const Event& event) {
 }
 
 void Launcher::Watch(Clock::time_point now) {
-  // A launcher that stood still itself has heard nobody.
+  // A launcher that was paused itself received no events.
   const bool was_away = std::chrono::duration<double>(now - last_watch_).count() >= kSilenceSecondsMin;
   last_watch_ = now;
   for (Member& member : members_) {
@@ -481,8 +483,8 @@ void Launcher::Fail(Status failure) {
   if (failure_.ok()) failure_ = std::move(failure);
 }
 
-// Told to stop, the coordinator takes a last snapshot and ends; then, or when anything else goes wrong, the others are
-// told too. After a good end they end by themselves.
+// When asked to stop, the coordinator takes a last snapshot and ends; then, or after any failure, the other processes
+// are asked to end. After a good end they end by themselves.
 void Launcher::End(Clock::time_point now) {
   const bool stop = signals_->stop_signal() != 0 || nobody_left_;
   const Ending::Situation situation{std::max(signals_->stop_count(), stop ? 1 : 0), !failure_.ok(),
@@ -538,7 +540,8 @@ void Launcher::End(Clock::time_point now) {
   }
 }
 
-// It may still wait for a last snapshot, which nobody is left to write. A second order makes it leave at once.
+// The coordinator may still wait for a last snapshot that no process is left to write. A second stop signal
+// ends it at once.
 void Launcher::HurryCoordinator() {
   const bool alone = ending_.stopping() && std::all_of(members_.begin(), members_.end(), [](const Member& member) {
                        return member.ended() == (member.name() != kCoordinator);
@@ -564,7 +567,7 @@ void Launcher::TellToStop(Member* member) {
   member->process->Signal(SIGTERM);
 }
 
-// A program that was started again when the job was about to end finds nobody to join.
+// A program that was restarted just before the job ended can no longer join.
 void Launcher::EndLatecomers() {
   for (const Member& member : members_) {
     if (member.is_own() && member.ever_joined && !member.joined) member.process->Signal(SIGTERM);

@@ -1,16 +1,16 @@
-// Launcher: runs a whole job on this machine: starts its processes, watches them, starts again those that are killed,
-// ends them together. Workers of a job with model.kind = "client" are programs of the user's own: it starts the one that
-// it was given, or names the address that they connect to, and the coordinator waits for them.
+// Launcher: runs a whole job on this machine: starts its processes, watches them, restarts those that are killed, and
+// ends them together. Workers of a job with model.kind = "client" are programs of the user's own: the launcher starts
+// the program that it was given. Without one it prints the address to connect to, and the coordinator waits.
 //
-// Kind:   used by main's thread, which must be the only one when processes are started.
-// Limits: those of Ending for processes that were asked to end; then they are killed.
-// Fails:  a process that says that it failed ends the job, with its message; one that is killed is started again, as
-//         often as its RestartBudget has it. A worker that fails by itself while the job runs is set aside, and ends the
-//         job only where no other is left. A coordinator that is silent for limits.stall ends the job; any other process
-//         of ours that is, for half of that, is killed and started again, before the others give up. A program of the
-//         user's own is started again when it fails, too, but not where it fails kFailuresMax times in a row before a
-//         step of it.
-// Why:    one event loop over signals, what processes tell and the clock; nothing polls faster than people read.
+// Kind:   used by main's thread, which must be the only thread when processes are started.
+// Limits: Ending's, for processes that were asked to end; after that they are killed.
+// Fails:  a process that reports a failure ends the job, with its message. A process that is killed is restarted, as
+//         often as its RestartBudget allows. A worker that fails by itself while the job runs is set aside, and ends
+//         the job only if no other worker is left. A coordinator that is silent for limits.stall ends the job. Any
+//         other process of ours that is silent for half of that is killed and restarted, before the other processes
+//         give up. A user's program is also restarted when it fails, unless it fails kFailuresMax times in a row
+//         without a step.
+// Why:    one event loop for signals, events of processes, and the clock; it polls no faster than a user reads.
 #pragma once
 
 #include <chrono>
@@ -33,24 +33,24 @@ namespace capstan::cli {
 class Launcher {
  public:
   struct Options {
-    std::uint32_t max_restarts = 30;  // of each process, within an hour
+    std::uint32_t max_restarts = 30;  // for each process, within an hour
     RunBegin begin = RunBegin::kNew;
-    std::string trace;                  // servers and workers: each its own file of this name and its; empty: none
-    std::string coordinator;            // HOST:PORT that it listens on
+    std::string trace;                  // for servers and workers: each adds its name to this file name; empty: none
+    std::string coordinator;            // HOST:PORT on which the coordinator listens
     std::optional<OwnProgram> program;  // started as the workers
-    double end_seconds = 300;           // that it may take to end by itself after the job
+    double end_seconds = 300;           // the program may take so long to end by itself after the job
   };
-  static constexpr std::chrono::seconds kOwnStopMax{1};  // from a stop of one of many processes to the launcher's own
-  static constexpr std::size_t kLinesShown = 10;         // of the log of a process that died
+  static constexpr std::chrono::seconds kOwnStopMax{1};  // from a member's stop signal to the launcher's own
+  static constexpr std::size_t kLinesShown = 10;         // from the log of a process that died
   static constexpr int kFailuresMax = 3;
 
-  // `binaries`: the folder of capstan-server and capstan-worker. All but `binaries` outlive the launcher.
+  // `binaries`: the folder of capstan-server and capstan-worker. All other arguments outlive the launcher.
   Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, Options options,
            StopSignals* signals, Screen* screen);
 
-  // Until the job is done, has failed or was stopped, and no process is left.
+  // Returns when the job is done, has failed or was stopped, and no process is left.
   Status Run();
-  // Whether all steps are done, and the weights are written.
+  // Whether all steps are done and the weights are written.
   bool job_done() const { return job_done_; }
   const Progress& progress() const { return progress_; }
   const Endpoints& endpoints() const { return endpoints_; }
@@ -58,13 +58,13 @@ class Launcher {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Since when a process has not been heard, and when that is said again.
+  // When a process was last heard, and when its silence is reported again.
   struct Silence {
-    std::optional<Clock::time_point> heard;  // none: it does not beat yet
+    std::optional<Clock::time_point> heard;  // none: no beat yet
     Clock::time_point next_report{};
     bool said = false;
   };
-  // A process of the job, in whichever of its lives.
+  // A process of the job, over all its restarts.
   struct Member {
     ProgramCall call;
     RestartBudget budget{0};
@@ -72,14 +72,14 @@ class Launcher {
     std::optional<Clock::time_point> restart_at;
     Silence silence;
     std::uint64_t steps_at_start = 0;
-    bool pid_missing = false;                     // its file could not be written
-    bool told_to_stop = false;                    // by this launcher, in this life
-    std::optional<Clock::time_point> stop_asked;  // by somebody else than this launcher, and not yet answered
-    bool joined = false, ever_joined = false;     // kOwn: the coordinator has seen it, in this life or in any
-    bool ready = false;                           // in any of its lives
-    std::string failure;                          // that it has told of itself
-    std::string set_aside;                        // why it is not started again while the job goes on; empty: it may be
-    int failures = 0;                             // kOwn: in a row, before a step of it
+    bool pid_missing = false;                     // writing its pid file failed
+    bool told_to_stop = false;                    // by this launcher, since the last start
+    std::optional<Clock::time_point> stop_asked;  // by another sender than this launcher, and not yet answered
+    bool joined = false, ever_joined = false;     // kOwn: the coordinator saw it join, since the last start or ever
+    bool ready = false;                           // after any of its starts
+    std::string failure;                          // reported by the process itself
+    std::string set_aside;                        // why it is not restarted; empty: it may be
+    int failures = 0;                             // kOwn: failures in a row without a step
 
     const std::string& name() const { return call.name; }
     bool is_own() const { return call.kind == ProgramKind::kOwn; }
@@ -115,29 +115,29 @@ class Launcher {
   void SeeOwnEnd(Member* member, Clock::time_point now);
   void SeeGoodOwnEnd(const Member& member);
   static std::string AfterRestarts(const Member& member);
-  // A worker has failed by itself: the job goes on without it, if it has begun and there are others.
+  // A worker failed by itself: the job continues without it, if it has begun and there are others.
   void SetAside(Member* member, const std::string& how);
   void SeeWhoIsLeft();
   void FailFor(const Member& member, const std::string& how);
   std::string WithLastLines(const Member& member, const std::string& how) const;
-  // The coordinator beats: says that it does not, every limits.report, and fails after limits.stall.
+  // Reports, every limits.report, that the coordinator does not beat, and fails after limits.stall.
   void WatchCoordinator(Clock::time_point now);
-  // So do servers and workers of ours: one that does not is named, and killed after half of limits.stall.
+  // The same for servers and workers of ours: a silent one is named, and killed after half of limits.stall.
   void WatchMembers(Clock::time_point now);
   void Watch(Clock::time_point now);
   void NoteHeard(Member* member, const Event& event);
   void ShowProgress(Clock::time_point now);
-  // A process that somebody else asked to end does so, unless the whole job was asked to.
+  // A process that another sender asked to stop does so, unless the whole job was asked to stop.
   void AnswerStops(Clock::time_point now);
   void TellToStop(Member* member);
-  // The first failure is the one that counts.
+  // Only the first failure counts.
   void Fail(Status failure);
   void End(Clock::time_point now);
   void EndLatecomers();
   void HurryCoordinator();
-  // Says again whom a job that is done waits for.
+  // Reports again which processes a finished job waits for.
   void ShowRemaining(Clock::time_point now);
-  // The names of those that have not ended: all, or of one kind.
+  // The names of the processes that have not ended, of all kinds or of one.
   std::string Remaining(std::optional<ProgramKind> kind = {}) const;
   bool AllEnded() const;
 
@@ -153,11 +153,11 @@ class Launcher {
   bool all_were_ready_ = false;
   Status failure_;
   Ending ending_;
-  bool nobody_left_ = false;          // of the programs that compute
-  std::string why_nobody_;            // and why, where they failed
-  std::uint64_t steps_at_begin_ = 0;  // of a former run
+  bool nobody_left_ = false;          // no program that computes is left
+  std::string why_nobody_;            // the reason, if they failed
+  std::uint64_t steps_at_begin_ = 0;  // steps of an earlier run
   bool job_done_ = false;
-  bool hurried_ = false;  // the coordinator
+  bool hurried_ = false;  // the coordinator was hurried
   Clock::time_point next_plain_line_{}, next_remaining_line_{};
   Clock::time_point last_watch_{};
 };

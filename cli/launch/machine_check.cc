@@ -30,7 +30,7 @@ std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// In a small job there is never as much to stage as a window, or the log, has room for: a gradient of each slot at most.
+// A small job never fills a window or the log: it stages at most one gradient per slot.
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
   options.mode = config.mode();
@@ -64,7 +64,7 @@ void CountServers(const JobConfig& config, const Catalog& catalog, MachineAccoun
   }
 }
 
-// On the host: of a device's memory only the process that has the device knows.
+// Host memory only: the process that has a device counts that device's memory.
 Status CountWorkers(const JobConfig& config, const train::Dataset& data, train::JobModel& model,
                     kernels::CpuContext& context, MachineAccount* account) {
   const train::ModelMaker make = [&](const nn::ModelShape& other) {

@@ -1,9 +1,9 @@
-// MachineAccount: what all processes of a job will hold on this machine together, before any of them is started.
+// MachineAccount: the memory that all processes of a job will use on this machine, counted before any of them starts.
 //
-// Kind:   a value; CountMachine reads the job's data, whose shape the model follows.
-// Limits: data that workers read are not in it; nor are programs of the user's own, of which nothing is known. Each part
-//         is counted as the process itself counts it.
-// Fails:  CheckMachine with kInvalid: the sum by role, how much there is, what to change.
+// Kind:   a value; CountMachine reads the job's data, because the model's shape depends on it.
+// Limits: it leaves out data that workers read, and the user's own programs. Each part is counted as the process
+//         itself counts it.
+// Fails:  CheckMachine with kInvalid: the sum by role, the machine's memory, and what to change.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct MachineAccount {
   std::uint64_t parameters = 0;
   std::uint32_t servers = 0, workers = 0;
   std::uint64_t all_servers = 0;          // bytes
-  std::uint64_t largest_server = 0;       // bytes: a limit may hold for each process
+  std::uint64_t largest_server = 0;       // bytes: a limit may apply to each process
   std::uint64_t bytes_per_parameter = 0;  // on the servers
-  train::MemoryAccount worker;            // of each
+  train::MemoryAccount worker;            // for each worker
 
   std::uint64_t bytes() const { return all_servers + workers * worker.resident(); }
 };
 
 Result<MachineAccount> CountMachine(const JobConfig& config);
 Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free);
-// Both, for a job whose workers are ours.
+// Counts and checks, for a job with capstan's own workers.
 Status CheckMachine(const JobConfig& config);
 
 }  // namespace capstan::cli

@@ -1,8 +1,8 @@
-// OutputLines: what a program writes, cut into lines as a terminal would leave them.
+// OutputLines: cuts a program's output into lines as a terminal would show them.
 //
 // Kind:   a value.
 // Limits: kLineBytesMax; a longer line is cut into several.
-// Why:    a progress bar goes back to the beginning of its line again and again: of such a line the newest text counts.
+// Why:    a progress bar returns to the beginning of its line again and again: only its newest text counts.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ class OutputLines {
  public:
   static constexpr std::size_t kLineBytesMax = 4096;
 
-  // The lines that these bytes end.
+  // The lines that these bytes complete.
   std::vector<std::string> Add(std::string_view bytes);
-  // What stands in the last line, which has no end; empty when there is none.
+  // The last, unfinished line; empty if there is none.
   std::string TakeRest();
 
  private:
   std::string partial_;
-  bool returned_ = false;  // the next byte stands at the beginning of the line
+  bool returned_ = false;  // the next byte starts the line again
 };
 
 }  // namespace capstan::cli

@@ -31,7 +31,7 @@ void SetVariable(const std::string& name, const std::string& value, std::vector<
   variables->push_back(name + "=" + value);
 }
 
-// Pieces between colons.
+// The pieces between colons.
 std::vector<std::string> Split(const std::string& list) {
   std::vector<std::string> pieces;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -96,10 +96,10 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
   }
   const fs::path package = fs::weakly_canonical(binaries + "/../lib/python3/dist-packages/capstan", error);
   if (error || !fs::exists(package / "__init__.py", error)) return {};
-  // Beside the package may lie those of a whole system.
+  // Packages of the whole system may lie next to ours, so a folder with only a link to ours goes into the path.
   const fs::path folder = fs::absolute(run_dir, error) / "python", link = folder / "capstan";
   fs::create_directories(folder, error);
-  if (fs::is_symlink(link, error)) fs::remove(link, error);  // of a start before this one
+  if (fs::is_symlink(link, error)) fs::remove(link, error);  // from an earlier start
   fs::create_directory_symlink(package, link, error);
   if (error) return Unreachable("cannot make " + link.string() + ": " + error.message());
   SetVariable("PYTHONPATH", path.empty() ? folder.string() : path + ":" + folder.string(), &program->variables);
@@ -113,7 +113,7 @@ std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::str
   SetVariable("CAPSTAN_WORKER", worker, &variables);
   SetVariable("CAPSTAN_INDEX", std::to_string(index), &variables);
   SetVariable("CAPSTAN_INDEXES", std::to_string(count), &variables);
-  // What it prints is to be seen when it prints it, although it prints into a pipe.
+  // Its output goes through a pipe, but must appear at once.
   if (!ValueOf(variables, "PYTHONUNBUFFERED")) SetVariable("PYTHONUNBUFFERED", "1", &variables);
   return variables;
 }

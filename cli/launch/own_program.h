@@ -1,8 +1,8 @@
-// OwnProgram: the program of the user's own that `capstan launch JOB.toml -- PROGRAM ARGS` starts as the workers of a job:
-// where it is, and what it is told by its environment.
+// OwnProgram: the user's own program that `capstan launch JOB.toml -- PROGRAM ARGS` starts as the workers of a job: its
+// path, arguments and environment.
 //
 // Kind:   functions of values.
-// Fails:  kInvalid: no such program, or a job that has no use for it; what to write instead.
+// Fails:  kInvalid: no such program, or a job that cannot use it; the message says what to write instead.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 namespace capstan::cli {
 
 struct OwnProgram {
-  std::string path;                    // of what is run
-  std::vector<std::string> words;      // as it was typed, the program first
-  std::vector<std::string> variables;  // what each of them finds in its environment, as NAME=value
+  std::string path;                    // of the file that is executed
+  std::vector<std::string> words;      // as typed, the program first
+  std::vector<std::string> variables;  // environment of each process, as NAME=value
 };
 
-// As main gets them, NAME=value.
+// From main's envp; each NAME=value.
 std::vector<std::string> VariablesOf(const char* const* environment);
 
-// Finds the program as a shell does.
+// Finds the program as a shell would.
 Result<OwnProgram> FindOwnProgram(const std::vector<std::string>& words, const JobConfig& config,
                                   std::vector<std::string> variables);
 
-// Python finds the package that belongs to the capstan in `binaries`, by a folder in `run_dir` that holds nothing else,
-// unless PYTHONPATH leads to one already.
+// Makes Python find the package that belongs to the capstan in `binaries`, through a folder in `run_dir` that holds
+// nothing else. Does nothing if PYTHONPATH already leads to a package.
 Status AddPythonPackage(const std::string& binaries, const std::string& run_dir, OwnProgram* program);
 
-// All that program `index` of `count` gets: its place in the job, and where the job is.
+// The environment of program `index` of `count`: with its place in the job and the coordinator's address.
 std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::string& coordinator,
                                        const std::string& worker, std::uint32_t index, std::uint32_t count);
 

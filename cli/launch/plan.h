@@ -1,7 +1,7 @@
-// LaunchPlan: what is known of a job, and settled, before anything of it is started.
+// LaunchPlan: the facts and settings of a job that are fixed before any process starts.
 //
 // Kind:   a value.
-// Fails:  kInvalid: a job file, a run directory or a program that is not as it has to be, and what to do.
+// Fails:  kInvalid: an unsuitable job file, run directory or program, with the next action.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace capstan::cli {
 struct LaunchPlan {
   EditableJobConfig config;
   std::string run_dir;             // empty: a new one
-  std::vector<std::string> lines;  // what is to be said first
+  std::vector<std::string> lines;  // messages to print first
   std::optional<OwnProgram> program;
 };
 

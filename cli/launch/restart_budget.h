@@ -1,10 +1,10 @@
-// RestartBudget: when a process that died is started again, and whether it has died too often for that.
+// RestartBudget: when a process that died is restarted, and whether it has died too often.
 //
-// Kind:   a value; time is given.
-// Limits: `max` restarts within kWindow. The wait before one doubles from kFirstWait to kLongestWait, and begins again
-//         after a life in which the process took part in a step.
-// Why:    a job that runs for weeks outlives any number of deaths that are far apart, and a process that cannot live at
-//         all ends the job soon.
+// Kind:   a value; the caller passes the time.
+// Limits: `max` restarts within kWindow. The wait before a restart doubles from kFirstWait to kLongestWait, and starts
+//         over after the process has taken part in a step.
+// Why:    a job that runs for weeks survives any number of deaths that are far apart; a process that never works
+//         ends the job soon.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace capstan::cli {
 class RestartBudget {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  enum class Life : std::uint8_t { kOfUse, kOfNoUse };  // whether steps were done in it
+  enum class Life : std::uint8_t { kOfUse, kOfNoUse };  // whether steps were done since its last start
   static constexpr std::chrono::hours kWindow{1};
   static constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{30'000};
 
   explicit RestartBudget(std::uint32_t max) : max_(max) {}
 
-  // When a process that died at `now` is started again; nothing: it has died too often.
+  // When to restart a process that died at `now`; nothing: it has died too often.
   std::optional<TimePoint> Next(TimePoint now, Life life);
   // Restarts within the window that ended with the last call of Next.
   std::size_t count() const { return restarts_.size(); }

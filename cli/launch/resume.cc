@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A former coordinator that was killed with its launcher may not have ended yet.
+// An earlier coordinator that was killed with its launcher may not have ended yet.
 constexpr int kPortLooks = 40, kPortLookMs = 50;
 
 Result<std::string> FindRunDirectory(const std::string& job_file, const std::vector<std::string>& overrides) {
@@ -57,7 +57,7 @@ bool HasRecord(const std::string& run_dir) {
 
 Status CheckSteps(const std::string& run_dir, const JobConfig& config) {
   const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
-  if (!records.ok()) return {};  // whoever opens it says why
+  if (!records.ok()) return {};  // opening it reports the reason
   const auto manifests = server::ManifestsOf(*records, config.snapshot.keep);
   if (manifests.empty() || manifests.back().id.version.value <= config.steps()) return {};
   return Invalid("job.steps = " + std::to_string(config.steps()) + ", and " + run_dir + " is at step " +
@@ -74,8 +74,7 @@ bool WaitsForFree(const std::string& address) {
 
 }  // namespace
 
-// The job file of a run that is resumed is the run directory's own unless another is given; its slots are what they
-// were.
+// A resumed run uses the job file in its run directory unless another one is given; the slots stay as they were.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides) {
   ResumedJob job;
@@ -94,7 +93,7 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
   }
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, LoadJobConfig(own));
   overrides.insert(overrides.begin(), "job.slots=" + std::to_string(begun.job.slots));
-  // Written down as what it was then: all of them.
+  // The file was written with min_workers = workers because all workers were required: keep that meaning.
   if (begun.cluster.min_workers == begun.cluster.workers) overrides.insert(overrides.begin(), "cluster.min_workers=0");
   CAPSTAN_ASSIGN_OR_RETURN(job.config, LoadJobConfig(job_file.empty() ? own : job_file, overrides));
   const std::string difference = DescribeDifference(begun, job.config);
@@ -109,7 +108,7 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
 
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config) {
   const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
-  if (!records.ok()) return std::nullopt;  // whoever opens it says why
+  if (!records.ok()) return std::nullopt;  // opening it reports the reason
   std::string job_file;
   bool done = false;
   for (const server::LogRecord& record : *records) {

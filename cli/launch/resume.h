@@ -1,7 +1,7 @@
-// Resume: what a run that is gone on with is made of: its directory, its settings, the address where programs wait for it.
+// Resume: what is needed to continue a run: its directory, its settings, and the address at which programs expect it.
 //
-// Kind:   functions of a run directory; nothing is changed there.
-// Fails:  kInvalid: no such run, or settings with which it cannot go on.
+// Kind:   functions of a run directory, which they do not change.
+// Fails:  kInvalid: no such run, or settings with which it cannot continue.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ namespace capstan::cli {
 
 struct ResumedJob {
   std::string run_dir;
-  JobConfig config;                // as it goes on
-  std::vector<std::string> lines;  // what is to be said of it first
+  JobConfig config;                // the settings that now apply
+  std::vector<std::string> lines;  // messages to print first
 };
 
-// An empty `run_dir` is the newest under runs/. An empty `job_file` is the run directory's own.
+// An empty `run_dir` means the newest under runs/. An empty `job_file` means the run directory's own.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides);
 
-// The number of steps after which the run was done, where it is and its job has no more of them.
+// The run's number of steps, if it is done and `config` has no more steps.
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
 
-// Whether there is a job that can be gone on with, and whether it has a snapshot to go on from.
+// Whether there is a job to continue. HasSnapshot: whether it has a snapshot to continue from.
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);
 
-// Where the coordinator is to listen: where it did before, unless the job file has a port. `line`: what is to be said.
+// Where the coordinator should listen: at its earlier address, unless the job file has a port. `line`: a
+// message to print.
 struct ChosenAddress {
   std::string address, line;
 };

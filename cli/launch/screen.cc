@@ -53,7 +53,7 @@ std::string LabelOf(Severity severity) {
 
 std::string Colored(const std::string& line) {
   for (const auto& [label, color] : {std::pair(kWarning, "\033[1;33m"), std::pair(kError, "\033[1;31m")}) {
-    const std::size_t word = label.size() - 1;  // without the space
+    const std::size_t word = label.size() - 1;  // without the trailing space
     if (line.starts_with(label)) return color + line.substr(0, word) + "\033[0m" + line.substr(word);
   }
   return line;

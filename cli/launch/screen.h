@@ -1,8 +1,8 @@
-// Screen: lines for people on stderr: some stay, the newest one is live when it is a terminal.
+// Screen: shows lines on stderr; some stay, and on a terminal the newest one is updated in place.
 //
-// Kind:   owned by one thread. It never waits for the terminal or the reader of a pipe, except at its end.
-// Limits: BoundedOutput's. Lines that find no room are left out, and their number is written when there is room again.
-//         At the end text may take kEndPatience.
+// Kind:   owned by one thread. It waits for a terminal or a pipe's reader only when it is destroyed.
+// Limits: BoundedOutput's. Lines that find no room are dropped, and their number is printed when there is room again.
+//         When it is destroyed, pending text may take kEndPatience.
 #pragma once
 
 #include <chrono>
@@ -16,58 +16,58 @@
 
 namespace capstan::cli {
 
-// The label that a line of this weight begins with: "warning: ", "error: ", or nothing.
+// The prefix for a line of this severity: "warning: ", "error: ", or nothing.
 std::string LabelOf(Severity severity);
 
 class Screen {
  public:
-  enum class Volume : std::uint8_t { kUsual, kQuiet };  // kQuiet: warnings and errors alone
+  enum class Volume : std::uint8_t { kUsual, kQuiet };  // kQuiet: only warnings and errors
   enum class Colors : std::uint8_t { kNone, kSome };
 
   struct Options {
-    // Columns of the terminal, asked whenever a line is painted: people resize it. Empty: there is no terminal.
+    // Columns of the terminal, asked each time a line is drawn, because the window may be resized. Empty: no terminal.
     std::function<int()> width;
     Colors colors = Colors::kNone;
     Volume volume = Volume::kUsual;
-    bool is_pipe = false;  // whose reader may go away
+    bool is_pipe = false;  // the reader may go away
   };
   static constexpr std::chrono::seconds kEndPatience{1};
 
-  // `fd` outlives this.
+  // `fd` outlives this object.
   Screen(Options options, int fd) : options_(std::move(options)), fd_(fd), output_(fd) {}
   ~Screen() { output_.Drain(kEndPatience); }
   static Screen OfStderr(Volume volume = Volume::kUsual);
 
   bool is_terminal() const { return static_cast<bool>(options_.width); }
-  // A line that stays; control bytes of files and peers are escaped. One that begins with "warning: " or "error: " is
-  // told from the others.
+  // Prints a line that stays; control bytes from files and peers are escaped. A line that begins with "warning: " or
+  // "error: " is highlighted.
   void Line(std::string_view text);
-  // "PROGRAM: TEXT", whatever the volume: why a job has ended.
+  // Prints "PROGRAM: TEXT" at any volume: why a job has ended.
   void Complain(std::string_view program, std::string_view text);
-  // Replaces the live line. Nothing when this is no terminal.
+  // Replaces the live line; does nothing if this is no terminal.
   void Live(const std::string& text);
-  // Leaves the live line where it is and goes below it.
+  // Leaves the live line as it is and moves below it.
   void Settle();
-  // Writes what found no room before, as far as there is room now.
+  // Writes waiting text, as far as there is room.
   void Flush();
 
-  // To be polled for POLLERR, which says that nobody reads any more; negative: that cannot be known.
+  // Descriptor to poll for POLLERR, which reports that the reader is gone; negative: not detectable.
   int reader_fd() const;
-  // Nobody reads: nothing is written any more.
+  // The reader is gone: stops writing.
   void Close() { options_.is_pipe = false; }
 
  private:
-  // A line that stays, above the live one.
+  // Prints a line that stays, above the live one.
   void Write(const std::string& line);
 
   Options options_;
   const int fd_;
   BoundedOutput output_;
   std::string live_;
-  std::uint64_t left_out_ = 0;  // lines, since the output last took all
+  std::uint64_t left_out_ = 0;  // lines dropped since the output last accepted all
 };
 
-// `line` with its label in bold and, of a warning, in yellow; of an error, in red.
+// `line` with its label in bold; yellow for a warning, red for an error.
 std::string Colored(const std::string& line);
 
 }  // namespace capstan::cli

@@ -1,6 +1,7 @@
-// What launch and a coordinator by hand say of a job besides its events: its size, who will have nothing to do, its end.
+// What launch, and a coordinator started by hand, print about a job besides its events: its size, workers
+// without work, its end.
 //
-// Kind:   pure functions, but for EndLines, which reads the weights once.
+// Kind:   pure functions, except that EndLines reads the weights once.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@ namespace capstan::cli {
 
 class Progress;
 
-// "200 steps, 4 slots (the default)"
+// A text such as "200 steps, 4 slots (the default)".
 std::string SizeText(const JobConfig& config);
 
-// "2 of 6 workers will have nothing to compute: ..."; empty where every worker has a slot.
+// A text such as "2 of 6 workers will have nothing to compute: ..."; empty if every worker has a slot.
 std::string IdleWorkersText(const JobConfig& config);
 
-// "weights: PATH  sha256 HEX", and in front of it a warning where the loss says that they are of no use.
+// "weights: PATH  sha256 HEX", after a warning if the loss shows that the weights are useless.
 std::vector<std::string> EndLines(const Progress& progress, const std::string& weights_path);
 
 }  // namespace capstan::cli

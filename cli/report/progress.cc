@@ -17,20 +17,20 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kDaysShownMax = 1000;
-constexpr double kSamplesMax = 1e12, kSecondsMax = 1e9;  // of a step
+constexpr double kSamplesMax = 1e12, kSecondsMax = 1e9;  // per step
 
 std::optional<double> NumberIn(const Json& step, const char* key) {
   const auto found = step.find(key);
   return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
-// 0 where it is missing, or more or less than a step can have.
+// 0 if it is missing or out of range for a step.
 double AmountIn(const Json& step, const char* key, double max) {
   const double amount = NumberIn(step, key).value_or(0);
   return amount >= 0 && amount <= max ? amount : 0;
 }
 
-// Steps are counted from 0.
+// The step's index, counted from 0.
 std::optional<std::uint64_t> IndexIn(const Json& step) {
   const auto found = step.find("step");
   if (found == step.end() || !found->is_number_unsigned()) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<std::uint64_t> IndexIn(const Json& step) {
   return index < std::numeric_limits<std::uint64_t>::max() ? std::optional(index) : std::nullopt;
 }
 
-// 0: there is none.
+// 0: there is no such file.
 std::uint64_t InodeOf(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
@@ -65,12 +65,12 @@ std::string Duration(double seconds) {
   return text.data();
 }
 
-// The file is put aside when it is large, and another one begins in its place.
+// The file is rotated when it is large, and a new one begins under its name.
 std::vector<std::string> Progress::Update() {
   std::vector<std::string> keep;
   const std::uint64_t inode = InodeOf(path_);
   std::ifstream newest(path_, std::ios::binary);
-  if (inode == 0 || InodeOf(path_) != inode) return keep;  // put aside at this moment: the next call reads on
+  if (inode == 0 || InodeOf(path_) != inode) return keep;  // rotated at this moment: the next call continues
   if (inode != inode_) {
     for (const std::string& former : FormersToRead()) {
       std::ifstream in(former, std::ios::binary);
@@ -83,7 +83,7 @@ std::vector<std::string> Progress::Update() {
   return keep;
 }
 
-// From the one that was read last, and all of them where none was.
+// Rotated files from the one read last; all of them if none was.
 std::vector<std::string> Progress::FormersToRead() {
   std::vector<std::string> formers = FormerFiles(path_);
   const auto last = std::find_if(formers.begin(), formers.end(),
@@ -153,7 +153,7 @@ std::string Progress::Line() const {
   std::string line = "step " + std::to_string(steps_done_) + "/" + std::to_string(steps_);
   line += "  loss " + (loss_ ? Format("%.4f", *loss_) : std::string("not finite"));
   if (recent_seconds_ <= 0) return line;
-  const double rate = std::max(recent_samples_, 0.0) / recent_seconds_;  // a rounded difference can be below 0
+  const double rate = std::max(recent_samples_, 0.0) / recent_seconds_;  // rounding may make it negative
   line += "  " + Format(rate < 100 ? "%.1f" : "%.0f", rate) + " samples/s";
   const double per_step = recent_seconds_ / static_cast<double>(recent_.size());
   const std::uint64_t left = steps_ > steps_done_ ? steps_ - steps_done_ : 0;

@@ -1,8 +1,8 @@
-// Progress: follows a run's metrics.jsonl and says where the job stands.
+// Progress: follows a run's metrics.jsonl and reports how far the job is.
 //
-// Kind:   owned by one thread; reads what has been appended since the last call, also where the file became a former one
-//         (rotated_file.h) meanwhile.
-// Fails:  a line that is not a step is passed over.
+// Kind:   owned by one thread. It reads the lines appended since the last call, even if the file was rotated meanwhile
+//         (rotated_file.h).
+// Fails:  never; it skips lines that are not steps.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ class Progress {
 
   Progress(std::string metrics_path, std::uint64_t steps) : path_(std::move(metrics_path)), steps_(steps) {}
 
-  // Reads on. Returns lines worth keeping: validations.
+  // Reads new lines. Returns lines worth keeping on the screen: validations.
   std::vector<std::string> Update();
   void AddLine(std::string_view line, std::vector<std::string>* lines_to_keep);
 
   std::uint64_t steps_done() const { return steps_done_; }
   std::uint64_t steps_skipped() const { return skipped_; }
-  // "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
+  // A text such as "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
   std::string Line() const;
   std::optional<double> loss() const { return loss_; }
-  // "the loss rose from 2.30 to 603614: ..." where the newest is not finite or far above the run's first; else empty.
+  // A text such as "the loss rose from 2.30 to 603614: ..." if the newest loss is not finite or far above the run's
+  // first; otherwise empty.
   std::string Divergence() const;
 
  private:
@@ -44,8 +45,8 @@ class Progress {
 
   const std::string path_;
   const std::uint64_t steps_;
-  std::uint64_t inode_ = 0;   // of the file that was read last; 0: none
-  std::uint64_t offset_ = 0;  // read so far of it
+  std::uint64_t inode_ = 0;   // of the file read last; 0: none
+  std::uint64_t offset_ = 0;  // bytes of it read so far
   std::string partial_;
   std::uint64_t steps_done_ = 0, skipped_ = 0;
   std::optional<double> loss_, first_loss_;
@@ -53,7 +54,7 @@ class Progress {
   double recent_seconds_ = 0, recent_samples_ = 0;
 };
 
-// "35 s", "2:05", "1:02:03", "more than 1000 days".
+// A text such as "35 s", "2:05", "1:02:03" or "more than 1000 days".
 std::string Duration(double seconds);
 
 }  // namespace capstan::cli

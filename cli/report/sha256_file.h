@@ -1,7 +1,7 @@
-// Sha256OfFile: the sum that `sha256sum FILE` prints.
+// Sha256OfFile: the checksum that `sha256sum FILE` prints.
 //
 // Kind:   function; reads the file once.
-// Fails:  kUnreachable: it cannot be read.
+// Fails:  kUnreachable: the file cannot be read.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace capstan::cli {
 
-// 64 digits, small letters.
+// 64 lower-case hexadecimal digits.
 Result<std::string> Sha256OfFile(const std::string& path);
 
 }  // namespace capstan::cli

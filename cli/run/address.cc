@@ -40,14 +40,14 @@ namespace {
 
 constexpr std::uint32_t kLowestPort = 10000;
 
-// Where the ports begin that the system deals out by itself.
+// First port of the range that the system assigns by itself.
 std::uint32_t FirstDealtPort() {
   std::ifstream in("/proc/sys/net/ipv4/ip_local_port_range");
   std::uint32_t first = 0;
   return in >> first ? first : 0;
 }
 
-enum class Linger : std::uint8_t { kCounts, kPassedOver };  // connections of a former process there
+enum class Linger : std::uint8_t { kCounts, kPassedOver };  // whether connections of an earlier process count
 
 bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -108,7 +108,7 @@ Result<std::string> NumericHost(const std::string& address) {
 
 Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator) {
   if (HostOf(listen) != "auto") return NumericHost(listen);
-  const Result<std::string> numeric = NumericHost(coordinator);  // of IPv4 where a name has both
+  const Result<std::string> numeric = NumericHost(coordinator);  // IPv4 if the name has both
   CAPSTAN_ASSIGN_OR_RETURN(const std::string own, OwnAddress(numeric.ok() ? *numeric : coordinator));
   return WithHost(own, listen);
 }

@@ -1,8 +1,8 @@
-// BeatThread: tells a launcher every kBeatMs that this process runs.
+// BeatThread: tells a launcher every kBeatMs that this process is alive.
 //
-// Kind:   made and destroyed by one thread, with a thread of its own.
-// Why:    a worker's own thread computes for as long as a step takes. A beat says that the process is not stopped and
-//         gets time of the machine. That its work goes on is the coordinator's to see.
+// Kind:   created and destroyed by one thread; it has a thread of its own.
+// Why:    a worker's main thread computes for as long as a step takes. A beat shows that the process is not stopped and
+//         gets processor time. The coordinator, not the beat, checks that its work makes progress.
 #pragma once
 
 #include <thread>
@@ -13,7 +13,7 @@ namespace capstan::cli {
 
 class BeatThread {
  public:
-  // Nothing is started where there is no launcher. `events` outlives this.
+  // Starts nothing without a launcher. `events` outlives this object.
   explicit BeatThread(const EventWriter& events);
   ~BeatThread();
   BeatThread(const BeatThread&) = delete;

@@ -1,4 +1,4 @@
-// What this binary was built from.
+// The version that this binary was built from.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace capstan::cli {
 
 monitoring::BuildInfo ThisBuild();
-// "capstan 0.1.0 (commit)"
+// A line such as "capstan 0.1.0 (commit)".
 std::string VersionLine(const char* program);
 
 }  // namespace capstan::cli

@@ -30,7 +30,7 @@ std::string Print(const Event& event) {
 
 }  // namespace
 
-// Escapes make a text longer, so it is halved until its line fits.
+// Escapes lengthen a text, so it is halved until its line fits.
 std::string PrintEvent(Event event) {
   std::string line = Print(event);
   while (line.size() > kEventBytesMax) {
@@ -84,7 +84,7 @@ EventWriter::EventWriter(int fd) : fd_(fd) {
 
 void EventWriter::Write(const Event& event) const {
   const std::string line = PrintEvent(event);
-  if (fd_ >= 0 && write(fd_, line.data(), line.size()) < 0) return;  // the log has it too
+  if (fd_ >= 0 && write(fd_, line.data(), line.size()) < 0) return;  // the log has it as well
 }
 
 void EventWriter::Ready(std::vector<std::string> addresses, std::string metrics) const {

@@ -1,10 +1,10 @@
-// EventWriter, ParseEvent: what a process tells the launcher that started it: that it is ready and where, that it is
-// alive, that somebody else asked it to end, what people should know, why it failed.
+// EventWriter, ParseEvent: what a process reports to the launcher that started it: that it is ready, and its addresses;
+// that it is alive; that it got a stop signal from elsewhere; notices for the user; why it failed.
 //
-// Kind:   a writer is shared: any thread. One line of JSON per event, through an inherited pipe.
-// Limits: kEventBytesMax bytes a line: text is cut to that, and addresses are left out. A launcher that does not read
-//         loses whole events and never a part of one; nobody waits for it.
-// Why:    ports are chosen by the system, and the reason of a failure is known to one process of many.
+// Kind:   a writer is shared by any threads. One line of JSON per event, through an inherited pipe.
+// Limits: kEventBytesMax bytes a line: the text is cut to fit, and addresses are left out. If a launcher does not read,
+//         whole events are lost, never a part of one, and the writer does not wait.
+// Why:    the system chooses ports, and only one of many processes knows why it failed.
 #pragma once
 
 #include <climits>
@@ -18,7 +18,7 @@
 namespace capstan::cli {
 
 inline constexpr int kBeatMs = 1000;
-inline constexpr std::size_t kEventBytesMax = PIPE_BUF;  // the system writes so much in one piece, or nothing
+inline constexpr std::size_t kEventBytesMax = PIPE_BUF;  // the system writes a line of this length whole or not at all
 
 struct Event {
   enum class Kind { kReady, kBeat, kStopAsked, kNotice, kFailed, kNone } kind = Kind::kNone;
@@ -30,18 +30,18 @@ struct Event {
 
 // A line of at most kEventBytesMax bytes; empty for kNone.
 std::string PrintEvent(Event event);
-// kNone for what is not an event.
+// kNone if the line is not an event.
 Event ParseEvent(std::string_view line);
 
 class EventWriter {
  public:
-  // Negative: there is no launcher.
+  // Negative: no launcher.
   explicit EventWriter(int fd);
 
   bool launched() const { return fd_ >= 0; }
   void Ready(std::vector<std::string> addresses, std::string metrics) const;
   void Beat() const;       // every kBeatMs
-  void StopAsked() const;  // by a signal that is not the launcher's
+  void StopAsked() const;  // a stop signal arrived that is not the launcher's
   void Notice(Severity severity, std::string text) const;
   void Failed(std::string text) const;
 

@@ -1,7 +1,7 @@
-// FindRun: the run that a command is about when its user names none.
+// FindRun: the run that a command refers to when the user names none.
 //
-// Kind:   functions; they look at folders below the current one, and change nothing.
-// Fails:  kInvalid: there is none; kUnreachable: its lock is another user's and cannot be looked at.
+// Kind:   functions; they read folders below the current one and change nothing.
+// Fails:  kInvalid: no such run; kUnreachable: another user owns its lock file, which cannot be read.
 #pragma once
 
 #include <string>
@@ -10,15 +10,14 @@
 
 namespace capstan::cli {
 
-// Of those under runs/ that can be gone on with, the one that a job last worked in; with `job_name`, of jobs of that
-// name.
+// The most recently used of the runs under runs/ that can be continued; with `job_name`, only runs of that job.
 Result<std::string> NewestRun(const std::string& job_name = "");
-// The same of those that capstan launch has begun: the others' servers have directories of their own.
+// The same among runs that capstan launch began: servers of other runs have directories of their own.
 Result<std::string> NewestLaunchedRun(const std::string& job_name = "");
-// The one that a job works in now; the newest of several.
+// The run that a job uses now; the newest if there are several.
 Result<std::string> RunningRun();
 
-// The process that holds the run directory; 0: none does.
+// The process that holds the run directory; 0: none.
 Result<int> HolderOf(const std::string& run_dir);
 
 }  // namespace capstan::cli

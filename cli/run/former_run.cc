@@ -12,7 +12,7 @@ namespace capstan::cli {
 
 namespace {
 
-// What keeps a run from going on: what no run may change, or anything that only --resume may change.
+// Why a run cannot continue: a difference that no run may have, or one that needs --resume.
 std::string Obstacle(const JobConfig& begun, const JobConfig& now, RunBegin begin) {
   const std::string difference = DescribeDifference(begun, now);
   if (!difference.empty()) return difference + "; to go on with that run, give it the settings that it had";
@@ -27,7 +27,7 @@ std::string Obstacle(const JobConfig& begun, const JobConfig& now, RunBegin begi
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config, RunBegin begin) {
   const std::string log = run_dir + "/snapshots/coordinator.log";
   const bool holds_run = HoldsRun(run_dir);
-  const FormerRun damaged = holds_run ? FormerRun::kUnfinished : FormerRun::kNone;  // opening it says what is wrong
+  const FormerRun damaged = holds_run ? FormerRun::kUnfinished : FormerRun::kNone;  // opening it reports the damage
   if (std::error_code error; !std::filesystem::exists(log, error)) return damaged;
   const Result<std::vector<server::LogRecord>> records = server::FileCoordinatorLog::Look(log);
   if (!records.ok()) return damaged;

@@ -1,8 +1,8 @@
-// FindFormerRun: what a coordinator that is started by hand finds in its run directory.
+// FindFormerRun: what a coordinator that was started by hand finds in its run directory.
 //
-// Kind:   pure function, but for reading files.
-// Fails:  kInvalid, with the words to write: the directory holds a run of another job.
-// Why:    the command that started a coordinator starts it again after it was killed.
+// Kind:   pure function, except that it reads files.
+// Fails:  kInvalid, with the command to use: the directory holds a run of another job.
+// Why:    after a coordinator was killed, the same command starts it again.
 #pragma once
 
 #include <string>
@@ -14,17 +14,17 @@
 namespace capstan::cli {
 
 enum class FormerRun {
-  kNone,        // or one that failed before its first step and is another job: nothing that would be lost
-  kUnfinished,  // of this job
-  kFinished,    // of this job
+  kNone,        // or another job that failed before its first step: nothing of value
+  kUnfinished,  // an unfinished run of this job
+  kFinished,    // a finished run of this job
 };
 
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config, RunBegin begin = RunBegin::kNew);
 
-// A job that failed before any server took part in it begins anew the next time, with other data or workers if need be.
+// A job that failed before any server took part starts from scratch, with other data or workers if necessary.
 void ForgetFailedStart(const std::string& run_dir);
 
-// What to do for another run than the one that is there.
+// How to begin another run than the existing one.
 std::string WordsForAnotherRun(const std::string& run_dir);
 
 }  // namespace capstan::cli

@@ -1,8 +1,8 @@
-// GoOnFile: the command that goes on with a run, in the file go-on.txt of its directory.
+// GoOnFile: the command that continues a run, in the file go-on.txt of its directory.
 //
 // Kind:   functions of a run directory.
 // Fails:  kUnreachable: the file cannot be written.
-// Why:    only who starts a run knows how it is started again: with which program, or on which machines.
+// Why:    only the program that starts a run knows how to start it again, and on which machines.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 namespace capstan::cli {
 
 Status WriteGoOnCall(const std::string& run_dir, const std::string& call);
-// Of a run whose processes are started one by one.
+// For a run whose processes are started one by one.
 void RemoveGoOnCall(const std::string& run_dir);
 
-// Empty where capstan launch has not begun the run.
+// Empty if capstan launch did not begin the run.
 std::string GoOnCallOf(const std::string& run_dir);
 inline constexpr char kGoOnByHand[] =
     "to go on, start the coordinator and the servers again by the same commands (workers that still run join by "
     "themselves)";
-// "to go on: capstan launch ...", or what to start by hand.
+// A line such as "to go on: capstan launch ...", or what to start by hand.
 std::string HowToGoOn(const std::string& run_dir);
 
 }  // namespace capstan::cli

@@ -15,11 +15,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A server is one process with all its shards.
+// A server is one process, with all its shards.
 struct Process {
   std::string role, name;
   std::vector<std::string> addresses;
-  std::string metrics;  // empty: it serves none
+  std::string metrics;  // empty: no metrics
 };
 
 std::string Print(const ordered_json& json) { return json.dump(2, ' ', false, ordered_json::error_handler_t::replace); }
@@ -73,7 +73,7 @@ Status JobAddresses::Write(State* written) const {
     if (!process.metrics.empty()) {
       entry["metrics"] = "http://" + process.metrics + "/metrics";
       if (!metrics.contains(process.name))
-        metrics[process.name] = process.metrics;  // a worker may be called "server-0"
+        metrics[process.name] = process.metrics;  // a worker may also be named "server-0"
     }
     list.push_back(std::move(entry));
   }

@@ -1,8 +1,8 @@
-// JobAddresses: where each process of a job is reached, as endpoints.json says it and as Prometheus discovers it.
+// JobAddresses: the addresses of a job's processes, in endpoints.json and for Prometheus' discovery.
 //
-// Kind:   shared; any thread. Made by the coordinator's process, whose run directory gets the file.
+// Kind:   shared; any thread. The coordinator's process creates it and writes the file into its run directory.
 // Fails:  kUnreachable: the file cannot be written.
-// Why:    ports are chosen by the system, and members come and go; people and monitoring have one place to look.
+// Why:    the system chooses ports, and members come and go; users and monitoring have one place to look.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ class JobAddresses {
 
   // Writes the file for the first time. Addresses are host:port.
   Status Begin(const std::string& run_dir, const std::string& coordinator, const std::string& metrics);
-  // Writes it again once it was begun; before that they are kept for then.
+  // Writes the file again; before Begin it only keeps the members.
   Status SetMembers(const server::Roster& members);
-  // Writes it where that has failed.
+  // Writes the file again if the last attempt failed.
   Status WriteAgain();
-  // What Prometheus' http_sd_configs reads: every process that serves metrics, with labels job, role and name. One whose
-  // metrics only its own machine reaches is left out where the job has other machines.
+  // The answer for Prometheus' http_sd_configs: every process that serves metrics, with labels job, role and name. If
+  // the job spans machines, it leaves out processes whose metrics are reachable only on their own machine.
   std::string HttpSd() const;
 
  private:
@@ -34,7 +34,7 @@ class JobAddresses {
     std::string run_dir;  // empty: not begun
     std::string coordinator, metrics;
     server::Roster members;
-    bool unwritten = false;  // the last time it could not be written
+    bool unwritten = false;  // the last attempt to write failed
   };
   Status Write(State* written) const;
 
@@ -43,9 +43,9 @@ class JobAddresses {
   mutable Guarded<State> state_;
 };
 
-// Of the job that runs there, or ran last. Empty where there are none, or none that can be read.
+// The addresses of the job that runs there, or ran last; empty if there are none, or the file is unreadable.
 Endpoints ReadEndpoints(const std::string& run_dir);
-// Where the coordinator of this run directory was when its addresses were last written down; nothing: nowhere yet.
+// The coordinator's address in the last endpoints.json of this run directory; nothing if there is none.
 std::optional<std::string> LastCoordinator(const std::string& run_dir);
 
 }  // namespace capstan::cli

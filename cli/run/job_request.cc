@@ -22,7 +22,7 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 }  // namespace
 
 Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals) {
-  Join question;  // without a catalog: it asks for the job file, and joins nothing
+  Join question;  // has no catalog: it requests the job file without joining
   question.worker = request.name;
   if (getrandom(&question.nonce, sizeof question.nonce, 0) != sizeof question.nonce) {
     return Unsupported("the system gives no random numbers (getrandom)");
@@ -43,7 +43,7 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
     if (signals->stop_signal() != 0) return Refused("stopped while it waited for the coordinator's job file");
     if (now >= next_question) {
       next_question = now + kAskEvery;
-      (void)transport->Send(coordinator, {question, {}}).ok();  // one that is lost is repeated
+      (void)transport->Send(coordinator, {question, {}}).ok();  // a lost message is sent again
     }
     transport->Poll(kLookEvery, [&](PeerId, const Message& message) {
       if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {

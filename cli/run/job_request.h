@@ -1,7 +1,7 @@
-// RequestJobFile: asks a coordinator for its job file, for a server that was started without one.
+// RequestJobFile: asks a coordinator for its job file, for a server started without one.
 //
 // Kind:   called once, from main's thread, before any other one.
-// Fails:  kTimeout: no coordinator answers in time; kRefused: it gives none, or a signal ends the wait.
+// Fails:  kTimeout: no coordinator answers in time; kRefused: the coordinator refuses, or a signal ends the wait.
 // Why:    a job has one file, on the coordinator's machine.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace capstan::cli {
 
 struct JobRequest {
   std::string coordinator;  // host:port
-  std::string name;         // of this process, for people
-  double seconds = 60;      // for an answer
+  std::string name;         // name of this process in messages
+  double seconds = 60;      // limit for the answer
 };
 
-// Says every 5 s that it waits. Ends at once when `signals` has a stop signal.
+// Prints every 5 s that it waits. Ends at once when `signals` has a stop signal.
 Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals);
 
 }  // namespace capstan::cli

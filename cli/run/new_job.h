@@ -1,4 +1,4 @@
-// NewJobId, MakePathsAbsolute: what a job gets when it is created.
+// NewJobId, MakePathsAbsolute: properties of a job that are set when it is created.
 //
 // Kind:   functions.
 #pragma once
@@ -11,7 +11,7 @@ namespace capstan::cli {
 
 JobId NewJobId();
 
-// Workers get the job file over the network, where relative paths would mean their own folders.
+// Workers get the job file over the network, where a relative path would refer to their own folder.
 Status MakePathsAbsolute(DataSection* data);
 
 }  // namespace capstan::cli

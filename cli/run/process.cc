@@ -25,7 +25,7 @@ std::string OwnFolder() {
 }
 
 void PrepareProcess() {
-  // glibc gives large blocks back to the kernel and takes them again, page fault by page fault: payloads are large.
+  // glibc would return large blocks to the kernel and page-fault them in again: payloads are large.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
@@ -36,7 +36,7 @@ void RaiseOpenFilesLimit() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit stays, and is named where it is met
+  setrlimit(RLIMIT_NOFILE, &files);  // if refused, the limit stays; reaching it is reported then
 }
 
 StopSignals::StopSignals(const EventWriter* launcher)
@@ -45,8 +45,8 @@ StopSignals::StopSignals(const EventWriter* launcher)
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  // A terminal that closes; whoever was started to outlive it (nohup) has it ignored, which holds for no blocked
-  // signal.
+  // SIGHUP arrives when the terminal closes. A program started with nohup ignores it; blocking the signal
+  // would undo that.
   struct sigaction on_hangup {};
   CAPSTAN_CHECK(sigaction(SIGHUP, nullptr, &on_hangup) == 0);
   if (on_hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
@@ -67,12 +67,12 @@ void StopSignals::Wait(int timeout_ms) {
   std::array<pollfd, 2> fds = {pollfd{signal_fd_, POLLIN, 0}, pollfd{event_fd_, POLLIN, 0}};
   poll(fds.data(), fds.size(), timeout_ms);
   std::uint64_t count = 0;
-  if (read(event_fd_, &count, sizeof count) < 0) return;  // nobody notified
+  if (read(event_fd_, &count, sizeof count) < 0) return;  // no notification
 }
 
 void StopSignals::Notify() {
   const std::uint64_t one = 1;
-  if (write(event_fd_, &one, sizeof one) < 0) return;  // it is full: awake
+  if (write(event_fd_, &one, sizeof one) < 0) return;  // the counter is full: the reader wakes anyway
 }
 
 int StopSignals::stop_signal() {
@@ -113,12 +113,12 @@ void Say(Severity severity, std::string_view text) {
                 static_cast<int>(now.tv_usec / 1000));
   const char* word = severity == Severity::kInfo ? "" : severity == Severity::kWarning ? "warning: " : "error: ";
   const std::string line = std::string(time.data()) + word + Printable(text) + "\n";
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // stderr has no reader
 }
 
 void Complain(std::string_view program, std::string_view text) {
   const std::string line = std::string(program) + ": " + Printable(text) + "\n";
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // stderr has no reader
 }
 
 int ExitCode(const Status& status) {

@@ -1,7 +1,7 @@
-// PrepareProcess, StopSignals, Say: what the main function of every binary of ours does first, and how it talks.
+// PrepareProcess, StopSignals, Say: the first steps of each binary's main function, and its output to the user.
 //
-// Kind:   StopSignals is owned by main's thread, Notify may be called from any.
-// Why:    signals are read like messages: nothing ever runs inside a handler.
+// Kind:   main's thread owns StopSignals; any thread may call Notify.
+// Why:    signals are read like messages: no code runs inside a signal handler.
 #pragma once
 
 #include <signal.h>
@@ -17,44 +17,45 @@
 
 namespace capstan::cli {
 
-// From a launcher to a process that it has sent SIGTERM and that reports another sender's: the system keeps one pending
-// signal of a kind, and the launcher's may have been lost behind the other. Nothing to a process that has had it: the
-// system hands a pending SIGTERM out first, which has the lower number.
+// The launcher sends this signal to a process that it has sent SIGTERM and that reports a SIGTERM of another sender:
+// the system keeps only one pending signal of a kind, so the launcher's may have been lost. A process that already got
+// the launcher's SIGTERM ignores this one: a pending SIGTERM is delivered first, because its number is lower.
 inline const int kToldToStop = SIGRTMIN;
-inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // the last: plus its number
+inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // last: + its number
 
-// Allocator settings for large messages, and SIGPIPE ignored. Before any thread is started.
+// Sets the allocator up for large messages and ignores SIGPIPE. Call before any thread starts.
 void PrepareProcess();
 
-// As many open files as the process may have: every file of tokens stays open.
+// Raises the limit of open files as far as allowed: every file of tokens stays open.
 void RaiseOpenFilesLimit();
 
-// From its creation on SIGINT, SIGTERM and SIGHUP, unless that was ignored before, (and SIGCHLD) do nothing but make
-// Wait return. Create it before any thread.
+// From its creation on, SIGINT, SIGTERM, SIGCHLD and, unless it was ignored before, SIGHUP only make Wait return.
+// Create it before any thread.
 //
-// A process that a launcher started ends when its launcher says so. A stop signal from anybody else is reported to the
-// launcher, who answers it: where all processes of a job get SIGTERM at once, as from systemd, servers and workers stay
-// until the coordinator has taken its last snapshot. A launcher that does not answer in kUnansweredMax is not waited for.
+// A process started by a launcher ends when its launcher asks. It reports a stop signal from anyone else to the
+// launcher and waits for the answer. So when all processes of a job get SIGTERM at once, as from systemd, servers and
+// workers stay until the coordinator has taken its last snapshot. If the launcher does not answer within
+// kUnansweredMax, the process ends.
 class StopSignals {
  public:
-  static constexpr std::chrono::seconds kUnansweredMax{85};  // more than the launcher's time for a last snapshot
+  static constexpr std::chrono::seconds kUnansweredMax{85};  // longer than the launcher allows for a last snapshot
 
-  // `launcher` outlives this. A signal counts wherever it comes from when there is none.
+  // `launcher` outlives this object. Null: a stop signal from any sender counts.
   explicit StopSignals(const EventWriter* launcher = nullptr);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Returns when a signal came, Notify was called, or after `timeout_ms` (negative: never).
+  // Returns after a signal, after Notify, or after `timeout_ms` (negative: no limit).
   void Wait(int timeout_ms);
   void Notify();
-  // Reads what has come, without waiting. The first stop signal, or 0. In a process of a launcher called at least every
-  // kBeatMs.
+  // Reads pending signals without waiting. Returns the first stop signal, or 0. In a process started by a launcher,
+  // call it at least every kBeatMs.
   int stop_signal();
-  // As if this signal had come.
+  // Acts as if this signal had arrived.
   void Raise(int signal);
   int stop_count() const { return stop_count_; }
-  // For those who wait for more than this.
+  // For callers that poll it together with other descriptors.
   int signal_fd() const { return signal_fd_; }
 
  private:
@@ -64,21 +65,21 @@ class StopSignals {
   };
   void Take(int signal, int sender);
 
-  const EventWriter* const launcher_;  // null: none
+  const EventWriter* const launcher_;  // null: no launcher
   std::optional<Unanswered> unanswered_;
   int signal_fd_, event_fd_;
   int stop_signal_ = 0, stop_count_ = 0;
 };
 
-// One line on stderr with the time of day; any thread. Here and in Complain, control bytes of files and peers are escaped.
+// Prints one line on stderr with the time of day; any thread. Say and Complain escape control bytes.
 void Say(Severity severity, std::string_view text);
-// "PROGRAM: TEXT" on stderr: what is wrong with a call, or why it ended.
+// Prints "PROGRAM: TEXT" on stderr: what is wrong with a call, or why the program ended.
 void Complain(std::string_view program, std::string_view text);
 
-// The folder that this program lies in.
+// The folder of this program.
 std::string OwnFolder();
 
-// What the exit code of a process is that ended with `status`: 2 when the call or the job file is to be mended.
+// The exit code of a process that ended with `status`: 2 if the call or the job file needs a correction.
 int ExitCode(const Status& status);
 
 }  // namespace capstan::cli

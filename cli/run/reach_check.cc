@@ -15,7 +15,7 @@
 namespace capstan::cli {
 namespace {
 
-// A socket that connects, or -1 and why.
+// A socket that is connecting; -1 with the reason in `failure`.
 int BeginConnection(const std::string& address, std::string* failure) {
   std::string host = HostOf(address);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
@@ -36,7 +36,7 @@ int BeginConnection(const std::string& address, std::string* failure) {
   return -1;
 }
 
-// Whether the connection is there, or has failed with `failure`.
+// Whether the attempt has ended: connected, or failed with a reason in `failure`.
 bool IsDecided(int fd, std::string* failure) {
   pollfd wanted{fd, POLLOUT, 0};
   if (poll(&wanted, 1, 0) <= 0) return false;

@@ -1,8 +1,8 @@
-// ReachCheck: whether this machine gets a connection to where each server says that it is reached.
+// ReachCheck: whether this machine can connect to the address that each server advertises.
 //
 // Kind:   owned by main's thread; its sockets never block.
-// Limits: kPatience for an answer; one attempt per server at a time.
-// Why:    a wrong address, or a firewall, is named when the server comes, and not by workers that wait for it.
+// Limits: kPatience for one attempt; one attempt per server at a time.
+// Why:    a wrong address or a firewall is reported when the server joins, before workers wait for it.
 #pragma once
 
 #include <chrono>
@@ -22,17 +22,17 @@ class ReachCheck {
   ReachCheck(const ReachCheck&) = delete;
   ReachCheck& operator=(const ReachCheck&) = delete;
 
-  // Tries `address` (host:port), unless it was the last one tried for `who`.
+  // Tries `address` (host:port), unless it was the last address tried for `who`.
   void Try(const std::string& who, const std::string& address, Clock::time_point now);
-  // A line for each that turned out to be out of reach since the last look.
+  // One line for each address found unreachable since the last call.
   std::vector<std::string> Look(Clock::time_point now);
 
  private:
   struct Attempt {
     std::string address;
-    int fd = -1;  // negative: it is over
+    int fd = -1;  // negative: the attempt is over
     Clock::time_point deadline;
-    std::string failure;  // to be said
+    std::string failure;  // to be reported by Look
   };
 
   std::map<std::string, Attempt> attempts_;  // by server

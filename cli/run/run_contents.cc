@@ -26,7 +26,7 @@ constexpr std::array kReplaced = {"job.toml", "endpoints.json", "go-on.txt"};
 
 struct Found {
   RunContents contents = RunContents::kNothing;
-  std::string what;  // for people; empty for kNothing
+  std::string what;  // for messages; empty for kNothing
 };
 
 bool IsThere(const std::string& path) {
@@ -69,7 +69,7 @@ Found InLog(const std::vector<LogRecord>& records) {
   return found;
 }
 
-// A log that cannot be read says nothing here; ClearFailedStart refuses it.
+// Ignores a log that cannot be read; ClearFailedStart reports it.
 Found Look(const std::string& run_dir) {
   if (IsThere(run_dir + kImportedMark)) return {RunContents::kKept, "imported weights, in snapshots/"};
   const std::string metrics = run_dir + "/metrics.jsonl";
@@ -94,7 +94,7 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// A shard's folder has been made by a server, or is an empty one for it, perhaps on another disk.
+// Whether a server made this folder for a shard, or it is empty and meant for one (perhaps on another disk).
 bool IsShardFolder(const fs::path& path) {
   constexpr std::string_view kPrefix = "shard-";
   const std::string name = path.filename();
@@ -122,7 +122,7 @@ Status CheckSnapshotFolder(const std::string& folder) {
   return error ? Unreachable("cannot read " + folder + ": " + error.message()) : Status();
 }
 
-// The file that a former run directory's job was printed into has no comments that could be lost.
+// Whether capstan wrote this job file: then it has no comments of the user's that could be lost.
 bool IsPrintedJob(const std::string& path) {
   const std::string text = ReadText(path);
   if (text.empty()) return true;
@@ -130,7 +130,7 @@ bool IsPrintedJob(const std::string& path) {
   return config.ok() && PrintJobConfig(*config) == text;
 }
 
-// A file named lock that holds the id of a process, or nothing, is that of a start before this one.
+// A file named lock is an earlier start's if it is empty or holds a process id.
 Status CheckReplacedFiles(const std::string& run_dir) {
   const std::string lock = run_dir + "/lock", job = run_dir + "/job.toml";
   std::error_code error;
@@ -158,7 +158,7 @@ bool HoldsRun(const std::string& run_dir) { return FindRunContents(run_dir) != R
 
 Status CheckNothingForeign(const std::string& run_dir) {
   if (const Found found = Look(run_dir); found.contents != RunContents::kNothing) {
-    const bool held_before = IsThere(run_dir + "/lock");  // then whoever takes the lock says what is there
+    const bool held_before = IsThere(run_dir + "/lock");  // if so, the caller that takes the lock reports the contents
     return held_before ? Status() : HoldsRunAlready(run_dir, found.what);
   }
   CAPSTAN_RETURN_IF_ERROR(CheckReplacedFiles(run_dir));

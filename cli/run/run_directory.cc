@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLockWaitSeconds = 10;  // for the processes of a former life to end
-constexpr double kLookSeconds = 0.5;     // of `capstan status`, which has the lock for a moment
+constexpr double kLockWaitSeconds = 10;  // until the processes of an earlier start end
+constexpr double kLookSeconds = 0.5;     // for `capstan status`, which takes the lock for a moment
 
 constexpr int kSameSecondMax = 1000;
 
@@ -45,7 +45,7 @@ std::string Holder(const std::string& lock) {
   return in >> pid ? " (process " + pid + ")" : "";
 }
 
-// A folder that nobody else has: jobs may start within one second.
+// Makes a folder with an unused name: several jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
   CAPSTAN_RETURN_IF_ERROR(MakeRunFolder("runs"));
@@ -69,7 +69,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   if (is_default) {
     CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
   } else {
-    CAPSTAN_RETURN_IF_ERROR(CheckNothingForeign(path));  // before a lock is made in somebody's folder
+    CAPSTAN_RETURN_IF_ERROR(CheckNothingForeign(path));  // before a lock file is made in a foreign folder
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path));
   }
   CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLookSeconds));
@@ -125,7 +125,7 @@ Result<RunDirectory> RunDirectory::Hold(const std::string& path) {
 }
 
 Status RunDirectory::WriteHolder() const {
-  (void)fchmod(lock_.descriptor(), 0644);  // other users may look whether a job runs
+  (void)fchmod(lock_.descriptor(), 0644);  // lets other users see whether a job runs
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock_.descriptor(), 0) == 0 && pwrite(lock_.descriptor(), pid.data(), pid.size(), 0) >= 0) return {};
   return Unreachable("cannot write " + path_ + "/lock: " + std::strerror(errno));

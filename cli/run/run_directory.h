@@ -1,7 +1,7 @@
-// RunDirectory: the folder that a job leaves behind.
+// RunDirectory: the folder that holds a job's files.
 //
-// Kind:   owned by one thread of the process that runs the job; held as long as the object lives.
-// Fails:  kInvalid: in use by another process, it holds a run already, or something in it is not capstan's
+// Kind:   owned by one thread of the process that runs the job; locked while the object lives.
+// Fails:  kInvalid: another process uses it, it already holds a run, or it holds files that are not capstan's
 //         (run_contents.h); kUnreachable: it cannot be written.
 // Why:    two jobs in one folder would mix their steps.
 #pragma once
@@ -20,23 +20,23 @@ struct Endpoints {
   std::map<std::string, std::string> metrics;  // by process
 };
 
-// kRollBack: as kResume, and where the coordinator's log is an old copy, it counts.
+// kRollBack: as kResume; in addition, an old copy of the coordinator's log decides.
 enum class RunBegin { kNew, kResume, kRollBack };
 
 class RunDirectory {
  public:
-  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME, with -2, -3, ... behind it
-  // when there is one.
+  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME, with -2, -3, ... appended
+  // if that exists.
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
-  // One that holds a run, to go on with it. Waits a while for the processes of its former life to end.
+  // Opens the directory of a run to continue it. Waits for a while until the processes of an earlier start have ended.
   static Result<RunDirectory> Open(const std::string& path);
-  // One that no job runs in now, to change what it holds. kRefused, naming the process that has it.
+  // Locks a directory that no job uses, to change its contents. kRefused, naming the process that uses it.
   static Result<RunDirectory> Hold(const std::string& path);
   // Create or Open.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
-  // Removes it where it was made under a default name and keeps nothing: a start that failed leaves nothing to look for.
-  // Whether it did. It stays held, and is not used any more.
+  // Removes the directory if its name is a default name and it holds nothing of value, so that a failed start leaves
+  // nothing behind. Returns whether it did. The lock stays held; the object must not be used any more.
   bool Discard() const;
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
@@ -47,10 +47,10 @@ class RunDirectory {
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
-  bool is_default_ = false;  // nobody has chosen its name
+  bool is_default_ = false;  // its name was not chosen by the user
 };
 
-// pids/PROCESS. The folder is made if need be.
+// Writes pids/PROCESS, and makes the folder if necessary.
 Status WritePid(const std::string& run_dir, const std::string& process, int pid);
 
 }  // namespace capstan::cli

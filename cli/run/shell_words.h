@@ -1,4 +1,4 @@
-// ShellWords: words as they are typed into a shell.
+// ShellWords: words as one types them into a shell.
 //
 // Kind:   pure function.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace capstan::cli {
 
-// Words that a shell would change stand in quotes.
+// Quotes words that a shell would change.
 std::string ShellWords(const std::vector<std::string>& words);
 
 }  // namespace capstan::cli

@@ -1,4 +1,4 @@
-// OpenTrace, WriteTrace: the file of --trace, from the command line to the end of the process.
+// OpenTrace, WriteTrace: the trace file of --trace, from the command line to the end of the process.
 //
 // Kind:   functions.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace capstan::cli {
 
-// Null where `path` is empty.
+// Null if `path` is empty.
 Result<std::unique_ptr<monitoring::Trace>> OpenTrace(const std::string& path, const std::string& process);
-// When the threads of its lanes have ended. Says so when it cannot: a process does not fail for its trace.
+// Call it after the threads that record have ended. It only logs a failure: a process does not fail for its trace.
 void WriteTrace(monitoring::Trace* trace);
 
-// A file for each process of a job: trace.json becomes trace.worker-0.json.
+// A file name per process: trace.json becomes trace.worker-0.json.
 std::string TraceFileOf(const std::string& path, const std::string& process);
 
 }  // namespace capstan::cli

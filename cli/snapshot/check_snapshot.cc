@@ -26,7 +26,7 @@ void CheckBlock(const RunSnapshots& run, const SnapshotHeader& header, const Sna
   if (good) ++check->blocks;
 }
 
-// Every block of the model once.
+// Checks that every block of the model occurs once.
 void CheckBlocksAreAll(const RunSnapshots& run, std::vector<BlockIndex> blocks, SnapshotCheck* check) {
   std::sort(blocks.begin(), blocks.end());
   bool all = !run.catalog || blocks.size() == run.catalog->blocks().size();

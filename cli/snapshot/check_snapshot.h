@@ -1,7 +1,8 @@
-// CheckSnapshot: reads all of a snapshot and compares it with what its manifest and headers say.
+// CheckSnapshot: reads all of a snapshot and compares it with its manifest and headers.
 //
-// Kind:   functions; they read.
-// Why:    a snapshot is believed only when every byte of it is what was written; so it is before it is needed, too.
+// Kind:   functions; they only read.
+// Why:    a job uses a snapshot only if every byte is as written; this check finds damage before the
+//         snapshot is needed.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,17 @@
 namespace capstan::cli {
 
 struct SnapshotCheck {
-  std::uint64_t blocks = 0, bytes = 0;  // that were read and are good
+  std::uint64_t blocks = 0, bytes = 0;  // read and found good
   std::vector<std::string> problems;    // which part, which block
 };
 
 SnapshotCheck CheckSnapshot(const RunSnapshots& run, const server::ManifestRecord& manifest);
 
-// The header of a part, when it belongs to this manifest and this run's job and model.
+// The header of a part, if it belongs to this manifest and to this run's job and model.
 Result<server::SnapshotHeader> ReadPartHeader(const RunSnapshots& run, const server::ManifestRecord& manifest,
                                               ShardIndex part);
 
-// Parts that are not here, or not whole; their blocks are not looked at.
+// Parts that are missing or incomplete; their blocks are not read.
 std::vector<std::string> BadParts(const RunSnapshots& run, const server::ManifestRecord& manifest);
 
 }  // namespace capstan::cli

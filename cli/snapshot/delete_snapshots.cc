@@ -39,7 +39,7 @@ Result<std::vector<SnapshotId>> Choose(const RunSnapshots& run, const DeleteOpti
   return chosen;
 }
 
-// The directories of all shards that are on this machine, for this process alone.
+// Opens and locks the directories of all shards on this machine.
 Result<std::vector<std::unique_ptr<SnapshotStore>>> HoldShards(const std::string& folder) {
   std::vector<std::unique_ptr<SnapshotStore>> stores;
   for (const ShardIndex shard : server::FindOrphans(folder, 0)) {
@@ -67,7 +67,7 @@ SnapshotId NewestLeft(const RunSnapshots& run, const std::vector<SnapshotId>& go
   return {};
 }
 
-// A shard that knew of a newer snapshot than the log would take the log for an old copy.
+// A shard that knew a newer snapshot than the log would treat the log as an old copy.
 Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
   server::ShardLife life = store->life();
   if (life.newest_kept <= newest) return {};
@@ -78,7 +78,7 @@ Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
 }  // namespace
 
 Result<Deleted> DeleteSnapshots(const std::string& run_dir, const DeleteOptions& options) {
-  CAPSTAN_RETURN_IF_ERROR(ReadRunSnapshots(run_dir).status());  // before a lock is made in somebody's folder
+  CAPSTAN_RETURN_IF_ERROR(ReadRunSnapshots(run_dir).status());  // before a lock file is made in a foreign folder
   CAPSTAN_ASSIGN_OR_RETURN(const RunDirectory held, RunDirectory::Hold(run_dir));
   CAPSTAN_ASSIGN_OR_RETURN(auto log, FileCoordinatorLog::Open(LogPath(run_dir), 0));
   CAPSTAN_ASSIGN_OR_RETURN(const auto stores, HoldShards(SnapshotFolder(run_dir)));

@@ -1,10 +1,10 @@
-// DeleteSnapshots: takes snapshots out of a run directory.
+// DeleteSnapshots: removes snapshots from a run directory.
 //
 // Kind:   function.
-// Fails:  kRefused: a job runs there, or what is asked would leave no way to go on; kInvalid: there is no such
+// Fails:  kRefused: a job uses the run, or the deletion would leave nothing to continue from; kInvalid: no such
 //         snapshot; kUnreachable: the disk.
-// Why:    the log forgets them first, in one step: a crash on the way leaves parts that nobody names, which the job
-//         clears away when it goes on.
+// Why:    the log forgets the snapshots first, in one step. After a crash in between, parts remain that no manifest
+//         names; the job deletes them when it continues.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace capstan::cli {
 
 enum class DeleteNewest { kRefuse, kAllow };
 
-// Exactly one of the first two.
+// Exactly one of the first two members is set.
 struct DeleteOptions {
   std::optional<std::uint64_t> step;
-  std::optional<std::uint64_t> all_but;  // of the newest
+  std::optional<std::uint64_t> all_but;  // keep so many of the newest
   DeleteNewest newest = DeleteNewest::kRefuse;
 };
 
 struct Deleted {
   std::vector<SnapshotId> snapshots;
-  std::vector<std::string> left_behind;  // parts that could not be removed, and why
+  std::vector<std::string> left_behind;  // parts that could not be removed, with reasons
 };
 
 Result<Deleted> DeleteSnapshots(const std::string& run_dir, const DeleteOptions& options);

@@ -68,7 +68,7 @@ SafetensorsMetadata MetadataOf(const RunSnapshots& run, const ManifestRecord& ma
           {"job", run.config.name()}};
 }
 
-// The model's tensors: what a worker has declared, or would.
+// The model's tensors: those that a worker declared or, before that, would declare.
 Result<Catalog> CatalogOf(const RunSnapshots& run, const ManifestRecord& manifest) {
   if (run.catalog) return *run.catalog;
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, CatalogOfJob(run.config));
@@ -77,7 +77,7 @@ Result<Catalog> CatalogOf(const RunSnapshots& run, const ManifestRecord& manifes
   return Corrupt("the snapshot is of another model than the job's");
 }
 
-// One of the parts, each block to its place.
+// Writes one part, each block to its place in the file.
 class PartWriter {
  public:
   PartWriter(const RunSnapshots& run, const Catalog& catalog, std::uint32_t arrays, SafetensorsWriter* out)

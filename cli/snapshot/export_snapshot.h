@@ -1,15 +1,15 @@
-// ExportSnapshot: a snapshot as a safetensors file.
+// ExportSnapshot: writes a snapshot as a safetensors file.
 //
 // Kind:   function.
 // Limits: memory for one block.
-// Fails:  kCorrupt: a part is missing or damaged; kUnreachable: the file cannot be written. Then there is no new file,
-//         and one that was there before is untouched.
-// Why:    every block is compared with its hash on the way. The weights alone are byte by byte what final.safetensors
-//         would be at that step.
+// Fails:  kCorrupt: a part is missing or damaged; kUnreachable: the file cannot be written. An existing file is then
+//         left unchanged.
+// Why:    every block is compared with its hash while it is copied. Without state, the file equals the
+//         final.safetensors of that step byte by byte.
 //
-// With the optimizer's state: behind the weights, in the same order, a tensor for each state, "<tensor>/<state>" with
-// PyTorch's names: momentum_buffer (momentum, lars), sum (adagrad), exp_avg and exp_avg_sq (adam, adamw, lamb). The
-// file's __metadata__ then says step, generation, updates (the optimizer's step count), optimizer and job.
+// With the optimizer's state, one tensor "<tensor>/<state>" for each state follows the weights, in the same order. The
+// states have PyTorch's names: momentum_buffer (momentum, lars), sum (adagrad), exp_avg and exp_avg_sq (adam, adamw,
+// lamb). The file's __metadata__ then has step, generation, updates (the optimizer's step count), optimizer and job.
 #pragma once
 
 #include <cstdint>

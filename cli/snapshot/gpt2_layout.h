@@ -1,12 +1,12 @@
-// AdoptGpt2: tensors of GPT-2 as OpenAI laid them out, turned into those of a gpt of ours.
+// AdoptGpt2: converts GPT-2 tensors in OpenAI's layout into those of capstan's gpt.
 //
 // Kind:   function, in memory.
-// Shapes: a weight of a linear layer is [in, out] there and [out, in] here: it is transposed. Positions behind the
-//         model's context are left out.
-// Fails:  kInvalid: a head of its own, where ours is the token embedding's. What else does not fit is left as it is,
-//         for whoever compares names and shapes.
-// Why:    the weights that people have are in this layout: those that Hugging Face hands out, "transformer." before the
-//         names or not.
+// Shapes: a linear layer's weight is [in, out] in the file and [out, in] here, so it is transposed. Positions beyond
+//         the model's context are dropped.
+// Fails:  kInvalid: the file has a head that differs from the token embedding. Other mismatches are left for the later
+//         comparison of names and shapes.
+// Why:    published weights have this layout, such as Hugging Face's, with or without "transformer." in
+//         front of the names.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace capstan::cli {
 
-// Whether the file has that layout: the first layer's attention says which way round its weights are.
+// Whether the file has that layout: the shape of the first layer's attention weights shows it.
 bool IsGpt2Layout(const SafetensorsFile& file);
 
 // `path` names the file in messages.

@@ -65,7 +65,7 @@ Status Rename(const std::vector<std::string>& renames, std::vector<SafetensorsEn
   return {};
 }
 
-// By name; what does not fit is named all at once.
+// Matches by name; one message lists everything that does not fit.
 Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalog& catalog, const std::string& path,
                                                                     const std::vector<SafetensorsEntry>& tensors) {
   std::map<std::string, const SafetensorsEntry*> by_name;
@@ -90,7 +90,7 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
                  "\nuse a job file of the same model, and --map OLD=NEW where only names differ");
 }
 
-// All weights in catalog order. `layout` becomes that of the file.
+// All weights in catalog order. Sets `layout` to the file's.
 Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& catalog, const ImportOptions& options,
                                        WeightLayout* layout) {
   CAPSTAN_ASSIGN_OR_RETURN(SafetensorsFile file, ReadSafetensors(options.weights));
@@ -114,7 +114,7 @@ Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& c
   return weights;
 }
 
-// Memory that outlives who refers to it.
+// A buffer on memory that outlives all references to it.
 BufferRef Refer(std::vector<float>* values) {
   return WrapForeign(
       reinterpret_cast<std::byte*>(values->data()), values->size() * sizeof(float), [](void*) {}, nullptr);
@@ -201,7 +201,7 @@ class FirstSnapshot {
   server::ManifestRecord manifest_;
 };
 
-// What a coordinator of this job would have written until its first snapshot.
+// Writes the log that a coordinator of this job would have written up to its first snapshot.
 Status WriteLog(const std::string& path, const JobConfig& config, JobId job, const server::ManifestRecord& manifest) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto log, server::FileCoordinatorLog::Open(path, 0));
   CAPSTAN_RETURN_IF_ERROR(log->Append(server::JobRecord{job, PrintJobConfig(config)}));

@@ -1,10 +1,10 @@
-// ImportWeights: a new run directory whose job begins with somebody's weights.
+// ImportWeights: creates a run directory whose job begins with given weights.
 //
 // Kind:   function.
-// Limits: the file in memory twice.
+// Limits: memory for the file twice.
 // Fails:  kInvalid: the job file, or weights that do not fit its model, all of them named; kCorrupt: the file;
-//         kUnreachable: the disk. Then no run directory holds anything new.
-// Why:    the weights become a snapshot of version 0 like any other: the job goes on from it, on any number of shards.
+//         kUnreachable: the disk. No run directory is then changed.
+// Why:    the weights become an ordinary snapshot of version 0, from which the job continues on any number of shards.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct ImportOptions {
   std::string job_file;
   std::vector<std::string> overrides;
   std::string weights;               // a safetensors file of fp32 tensors
-  std::string run_dir;               // does not hold a run
+  std::string run_dir;               // must not hold a run
   std::vector<std::string> renames;  // OLD=NEW: the file's tensor OLD is the model's NEW
 };
 
-// How the file laid them out: as an export does, or as OpenAI's GPT-2.
+// The file's layout: as an export writes it, or as in OpenAI's GPT-2.
 enum class WeightLayout : std::uint8_t { kOwn, kGpt2 };
 
 struct Imported {

@@ -1,6 +1,6 @@
-// CatalogOfJob: the tensors of a job's model before any worker has declared them, as a worker would.
+// CatalogOfJob: the tensors of a job's model, before any worker has declared them.
 //
-// Kind:   function; reads the job's data, whose shape the model follows.
+// Kind:   function; it reads the job's data, because the model's shape depends on it.
 // Fails:  kInvalid, kCorrupt: the data, or a model that does not fit it.
 #pragma once
 

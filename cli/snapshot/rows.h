@@ -1,7 +1,7 @@
-// PrintRows: what a command found, as JSON or as a table of the same columns.
+// PrintRows: prints a command's results as JSON or as a table with the same columns.
 //
 // Kind:   function; writes to stdout.
-// Why:    one list for both: no column is in the table only.
+// Why:    one list for both, so the table has no column that JSON lacks.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace capstan::cli {
 
-// `rows`: an array of objects with the same keys. `output`: "json" or "table", which shows nothing for no rows.
+// `rows`: an array of objects with the same keys. `output`: "json" or "table"; without rows, the table prints nothing.
 void PrintRows(const nlohmann::ordered_json& rows, const std::string& output);
 
 }  // namespace capstan::cli

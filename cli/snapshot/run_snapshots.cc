@@ -32,7 +32,7 @@ const Record* LastOf(const std::vector<server::LogRecord>& records) {
   return last;
 }
 
-// How many stay is no part of what a job's bits depend on: a job that was continued may keep more than it began with.
+// The number of retained snapshots does not affect a job's bits, so a continued job may retain more than it began with.
 std::uint32_t KeepOf(const RunSnapshots& run) {
   const Result<JobConfig> in_force = LoadJobConfig(run.run_dir + "/job.toml");
   return in_force.ok() ? in_force->snapshot.keep : run.config.snapshot.keep;

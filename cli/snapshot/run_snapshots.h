@@ -1,7 +1,7 @@
-// RunSnapshots: the snapshots of a run directory, as they were when it was read.
+// RunSnapshots: the snapshots of a run directory at the time of reading.
 //
-// Kind:   value, owned by one thread. Reading it disturbs no job that runs there: no lock is taken, nothing is written.
-// Fails:  kInvalid: no run directory; kCorrupt, kUnsupported (of a newer build): its log.
+// Kind:   value, owned by one thread. Reading does not disturb a running job: it takes no lock and writes nothing.
+// Fails:  kInvalid: no run directory; kCorrupt, kUnsupported (a newer build wrote it): its log.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ namespace capstan::cli {
 struct RunSnapshots {
   std::string run_dir;
   JobId job;
-  JobConfig config;                // of the job file in the log
-  std::uint32_t keep = 0;          // of the job file in force
-  std::optional<Catalog> catalog;  // once a worker has declared it
+  JobConfig config;                // from the job file in the log
+  std::uint32_t keep = 0;          // from the current job file
+  std::optional<Catalog> catalog;  // empty until a worker has declared it
   std::vector<server::LogRecord> records;
-  std::vector<server::ManifestRecord> manifests;  // of the snapshots that exist, oldest first
+  std::vector<server::ManifestRecord> manifests;  // existing snapshots, oldest first
   std::unique_ptr<server::RocksSnapshotReader> parts;
 };
 
 Result<RunSnapshots> ReadRunSnapshots(const std::string& run_dir);
 
-// The one of this step, or the newest. kInvalid, naming those that there are.
+// The snapshot of this step, or the newest. kInvalid, naming the existing ones.
 Result<const server::ManifestRecord*> FindSnapshot(const RunSnapshots& run, std::optional<std::uint64_t> step);
 
-// Whether it exists now: a job that is running deletes old ones.
+// Whether it still exists: a running job deletes old snapshots.
 bool StillExists(const RunSnapshots& run, SnapshotId id);
 
 std::string LogPath(const std::string& run_dir);
