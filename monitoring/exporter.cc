@@ -90,7 +90,7 @@ Result<HostPort> ParseListen(std::string_view listen) {
   return HostPort{std::string(host), port};
 }
 
-// A socket for a numeric HOST:PORT; `where` is to be given back by freeaddrinfo. -1: none.
+// A socket for a numeric HOST:PORT; the caller frees `where` with freeaddrinfo. -1: failed.
 int SocketFor(const std::string& address, addrinfo** where) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
@@ -102,7 +102,7 @@ int SocketFor(const std::string& address, addrinfo** where) {
   return socket((*where)->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-// Why nothing can listen there, as errno; 0: something can.
+// The errno of trying to listen there; 0 if it works.
 int ErrorOfListening(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -115,7 +115,7 @@ int ErrorOfListening(const std::string& address) {
   return error;
 }
 
-// Connects and hangs up, so that a thread which polls for connections looks up. Failing to is fine.
+// Connects and disconnects, which wakes a thread that polls for connections. It may fail.
 void Knock(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -158,8 +158,8 @@ std::string PrometheusText(const Registry& registry) {
 struct Exporter::Impl {
   ExporterOptions options;
   std::shared_ptr<const Registry> registry;
-  std::thread::id starter;  // who called mg_start
-  std::string start_log;    // what civetweb said there before it gave up
+  std::thread::id starter;  // the thread that called mg_start
+  std::string start_log;    // civetweb's messages during mg_start
   mg_context* context = nullptr;
   std::string address;
 
@@ -184,7 +184,7 @@ struct Exporter::Impl {
     }
   }
 
-  // civetweb's begin_request: answers everything that is a request.
+  // civetweb's begin_request: answers every well-formed request.
   static int HandleRequest(mg_connection* connection) {
     const auto* self = static_cast<const Impl*>(mg_get_user_data(mg_get_context(connection)));
     const mg_request_info& request = *mg_get_request_info(connection);
@@ -194,8 +194,8 @@ struct Exporter::Impl {
     return response.status;
   }
 
-  // civetweb's http_error: a request is malformed, or takes too long. civetweb's own answer would repeat words of the
-  // request in its head, line ends included. After 0 it sends none.
+  // civetweb's http_error: called for a request that is malformed or takes too long. civetweb's own answer would repeat
+  // parts of the request in its head, line ends included. Returning 0 suppresses it.
   static int HandleError(mg_connection* connection, int status, const char* /*message*/) {
     Send({.status = status, .body = std::string("failed: ") + Reason(status) + "\n"}, false, connection);
     return 0;
@@ -211,7 +211,8 @@ struct Exporter::Impl {
     mg_write(connection, text.data(), text.size());
   }
 
-  // civetweb's log_message; a non-zero answer keeps it from printing. Later it only tells of peers that went away.
+  // civetweb's log_message; a non-zero result keeps it from printing. After the start it only reports peers that
+  // disconnected.
   static int HandleLog(const mg_connection* connection, const char* message) {
     mg_context* context = connection ? mg_get_context(connection) : nullptr;
     auto* self = context ? static_cast<Impl*>(mg_get_user_data(context)) : nullptr;
@@ -259,7 +260,7 @@ Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Exporter::~Exporter() {
   if (!impl_->context) return;
-  // civetweb's accepting thread looks at its stop flag every 2 s only, or when somebody connects.
+  // civetweb's accepting thread checks its stop flag only every 2 s, and at each connection.
   const auto stopped = std::async(std::launch::async, [this] { mg_stop(impl_->context); });
   do Knock(impl_->address);
   while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready);

@@ -1,12 +1,11 @@
-// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP, and where
-// its owner knows of other processes, /http_sd (JSON, for Prometheus' http_sd_configs).
+// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP, and, if
+// its owner knows other processes, /http_sd (JSON, for Prometheus' http_sd_configs).
 //
-// Kind:   owned by whoever started it; its own threads only read. The destructor stops and joins them.
-// Limits: GET and HEAD; kExporterThreads connections at once, silent ones too, 2 s each, 16 KiB of request; no TLS,
-//         no authentication: listen on loopback or inside a trusted network. The process ignores SIGPIPE from then
-//         on.
-// Fails:  kInvalid for an address that cannot be listened on, saying which, why and what to do.
-// Why:    exporter.cc is the one file that knows prometheus-cpp and civetweb.
+// Kind:   owned by the thread that started it; its own threads only read. The destructor stops and joins them.
+// Limits: GET and HEAD; kExporterThreads connections at once, idle ones included, 2 s each, 16 KiB of request. No TLS
+//         and no authentication: listen on loopback or in a trusted network. Start makes the process ignore SIGPIPE.
+// Fails:  kInvalid for an address that cannot be listened on, with the reason and what to do.
+// Why:    only exporter.cc uses prometheus-cpp and civetweb.
 #pragma once
 
 #include <functional>
@@ -18,18 +17,18 @@
 
 namespace capstan::monitoring {
 
-inline constexpr int kExporterThreads = 64;  // asleep: civetweb gives each open connection one
+inline constexpr int kExporterThreads = 64;  // mostly asleep: each open connection has one
 
 struct ExporterOptions {
   // host:port with a numeric host, "[::1]:9100" for IPv6; port 0 takes a free one.
   std::string listen = "127.0.0.1:0";
-  // The JSON object behind / and /api/v1/status. Called on the exporter's threads, several at once.
+  // The JSON object behind / and /api/v1/status. Called on the exporter's threads, on several at once.
   std::function<std::string()> status_json = [] { return std::string("{}"); };
-  // The JSON list behind /http_sd, called alike; none: there is no such page.
+  // The JSON list behind /http_sd, called in the same way; without it there is no such page.
   std::function<std::string()> http_sd_json = nullptr;
 };
 
-// The text that /metrics answers.
+// The body of /metrics.
 std::string PrometheusText(const Registry& registry);
 
 class Exporter {
@@ -39,7 +38,7 @@ class Exporter {
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
-  // host:port as one can connect to it: the port that was taken; 127.0.0.1 for 0.0.0.0.
+  // host:port to connect to: with the port that was taken, and 127.0.0.1 for 0.0.0.0.
   std::string address() const;
 
  private:

@@ -1,9 +1,9 @@
-// FamilyTable: one reading of all metrics, by family, ready to be written in any format.
+// FamilyTable: one reading of all metrics by family, from which any format can be written.
 //
 // Kind:   value.
-// Fails:  never; a family described twice with another kind is our own bug and CHECKs.
-// Why:    several shards in one process describe the same families; equal names and labels merge here, so that no
-//         label has to tell shards or ranks apart.
+// Fails:  never. CHECKs that a family is not described with two kinds.
+// Why:    several shards of one process describe the same families. Samples with equal names and labels are merged
+//         here, so no label is needed for a shard or a rank.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace capstan::monitoring {
 
 enum class MetricKind { kCounter, kGauge, kHistogram };
-// What several actors' gauges of one name and labels become. Counters and histograms are always summed.
+// How gauges of several actors with equal name and labels are merged. Counters and histograms are always summed.
 enum class Merge { kSum, kMax, kMean };
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -30,9 +30,9 @@ struct LabelValues {
 struct Sample {
   Labels labels;
   double value = 0;                   // counters and gauges
-  std::vector<double> bounds;         // histograms: inclusive upper bounds,
-  std::vector<std::uint64_t> counts;  // not cumulative, one more than bounds
-  std::uint32_t merged = 0;           // readings that went into it
+  std::vector<double> bounds;         // histograms: inclusive upper bounds
+  std::vector<std::uint64_t> counts;  // histograms: not cumulative, one more than `bounds`
+  std::uint32_t merged = 0;           // number of readings merged into it
 };
 
 struct Family {
@@ -92,7 +92,7 @@ class FamilyTable {
     return FindOrAdd(name, help, MetricKind::kHistogram, Merge::kSum);
   }
 
-  // In the order of first description; families without a sample are left out.
+  // All families with a sample, in the order of their first description.
   std::vector<Family> Take() &&;
 
  private:

@@ -2,9 +2,9 @@
 // and any thread reads.
 //
 // Kind:   shared; written by one owner thread, read by the exporter at scrape time.
-// Limits: no lock, no allocation, no read-modify-write instruction; a reader may see fields of different moments.
-// Why:    a metric on the path of a push must cost a plain load and store, and prometheus-cpp's Histogram takes
-//         a mutex.
+// Limits: no lock, no allocation, no read-modify-write instruction; a reader may see fields from different moments.
+// Why:    a metric on the path of a push may cost only a plain load and store; prometheus-cpp's Histogram takes a
+//         mutex.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// Seconds spent, growing. Negative and NaN additions are ignored.
+// A growing number of seconds. Negative and NaN additions are ignored.
 class SecondsCounter {
  public:
   void Add(double seconds) {
@@ -48,7 +48,7 @@ class SecondsCounter {
   std::atomic<double> value_{0};
 };
 
-// A number that goes up and down, 0 at first.
+// A number that goes up and down; starts at 0.
 class Gauge {
  public:
   template <class T>
@@ -61,7 +61,7 @@ class Gauge {
   std::atomic<double> value_{0};
 };
 
-// A number that does not exist before the first Set (a loss before the first step): it is not exported until then.
+// A number without a value before the first Set, such as the loss before the first step. Until then it is not exported.
 class OptionalGauge {
  public:
   void Set(double value) {
@@ -78,7 +78,8 @@ class OptionalGauge {
   std::atomic<bool> is_set_{false};
 };
 
-// What a reader sees of any histogram: counts[i] observations in (bounds[i-1], bounds[i]], the last above every bound.
+// A histogram of any size, as readers see it: counts[i] observations in (bounds[i-1], bounds[i]], the last count above
+// every bound.
 struct HistogramView {
   std::span<const double> bounds;
   std::span<const std::atomic<std::uint64_t>> counts;
@@ -91,7 +92,7 @@ class Histogram {
  public:
   void Observe(double value) {
     std::size_t bucket = 0;
-    while (bucket < kBounds.size() && !(value <= kBounds[bucket])) ++bucket;  // NaN ends above every bound
+    while (bucket < kBounds.size() && !(value <= kBounds[bucket])) ++bucket;  // NaN counts as above every bound
     counts_[bucket].store(counts_[bucket].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (std::isfinite(value)) sum_.store(sum_.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
   }

@@ -1,8 +1,8 @@
-// ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics: everything that is counted, one struct per actor.
+// ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics: all metrics, one struct per actor.
 //
-// Kind:   shared; each struct is written by its actor's thread alone and held by the registry as shared_ptr<const ...>.
+// Kind:   shared; only its actor's thread writes a struct; the registry has it as shared_ptr<const ...>.
 // Limits: the values of metric_types.h: no lock and no allocation in any call.
-// Why:    header only, so that who counts does not link the exporter; names and help texts are in metric_families.cc.
+// Why:    header only, so code that counts does not link the exporter. Names and help texts are in metric_families.cc.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ inline constexpr std::array kStepSeconds = {1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50
                                             0.5,  1.0,    2.5,  5.0,   10.0,  30.0,  60.0};
 inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0};
 
-// What a peer asked for.
+// The kind of a peer's request.
 enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kHeartbeat, kOther };
 // Payload of tensors, or the small messages around it.
 enum class Plane { kData, kControl };
 enum class NetworkError { kDecode, kDisconnect };
 enum class MemberState { kAlive, kLost };
-// Where the time of a worker's step goes.
+// The phases of a worker's step, for its time.
 enum class WorkerPhase { kData, kForward, kBackward, kWait };
 // What a worker waits for: weights within a step, or the next step.
 enum class WaitPhase { kWeights, kCommit };
@@ -49,7 +49,7 @@ struct alignas(64) ShardMetrics {
 
   Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
   Counter hash_mismatches;  // equal nodes from two workers with different payload
-  Counter reports_dropped;  // of slots too many steps ahead of the slowest
+  Counter reports_dropped;  // reports of slots that are too many steps ahead of the slowest
 
   Counter steps_applied, steps_skipped, steps_redone;
   Counter updates_applied;  // blocks that got a new version
@@ -58,9 +58,9 @@ struct alignas(64) ShardMetrics {
   Histogram<kRequestSeconds> push_seconds;       // received to acknowledged
   Histogram<kRequestSeconds> pull_seconds;       // received to answered
   Histogram<kRequestSeconds> apply_seconds;      // reduction and optimizer of one block
-  Histogram<kStepSeconds> pull_wait_seconds;     // a parked pull, parked to answered
+  Histogram<kStepSeconds> pull_wait_seconds;     // parked pulls: parked to answered
   Histogram<kStepSeconds> verdict_wait_seconds;  // prepared to committed
-  Histogram<kStalenessSteps> staleness_steps;    // newest version minus the one the gradient was computed with
+  Histogram<kStalenessSteps> staleness_steps;    // newest version minus the gradient's version
 
   Gauge parameter_bytes, optimizer_bytes;  // in the published version
   Gauge staging_bytes;                     // received and not yet reduced
@@ -68,10 +68,10 @@ struct alignas(64) ShardMetrics {
   Gauge queue_messages, queue_bytes;  // received and not yet handled
   Gauge waiting_pulls;
 
-  Counter log_records, log_bytes;                 // written ahead, and durable
-  Counter log_failures;                           // appends
-  Counter log_replayed;                           // records
-  Histogram<kRequestSeconds> log_append_seconds;  // of a group, handed over to known to be durable
+  Counter log_records, log_bytes;                 // appended and durable
+  Counter log_failures;                           // failed appends
+  Counter log_replayed;                           // replayed records
+  Histogram<kRequestSeconds> log_append_seconds;  // one group of records: handed over to durable
 
   Gauge generation, term, incarnation;
 };
@@ -90,10 +90,10 @@ struct alignas(64) CoordinatorMetrics {
 
   ByMemberState<Gauge> workers, shards;
   Counter joins, joins_refused, leases_lost, slots_moved, slots_backed_up, recoveries;
-  Gauge waiting_seconds;  // since the newest step
+  Gauge waiting_seconds;  // time since the newest step
   Counter snapshots_taken, snapshots_failed, snapshots_passed_over, snapshots_bad;
   Histogram<kStepSeconds> snapshot_seconds;  // from its version to its manifest
-  Gauge snapshot_version, snapshot_bytes;    // of the newest
+  Gauge snapshot_version, snapshot_bytes;    // the newest snapshot
   Gauge slots, slots_unassigned;
   Gauge generation, term;
 };
@@ -101,13 +101,13 @@ struct alignas(64) CoordinatorMetrics {
 struct alignas(64) WorkerMetrics {
   Counter steps, samples;
   Gauge step;   // the one being computed
-  Gauge slots;  // of that round
+  Gauge slots;  // slots of this worker in this round
   Histogram<kStepSeconds> step_seconds;
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
 
-  Gauge unstaged_pushes;                                             // kept until they are staged
-  Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups;  // with other workers
+  Gauge unstaged_pushes;                                             // pushes that are not staged yet
+  Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups;  // reductions with other workers
   OptionalGauge loss;
   Gauge generation;
 };
@@ -116,7 +116,7 @@ struct alignas(64) WorkerMetrics {
 struct alignas(64) TransportMetrics {
   ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
   ByNetworkError<Counter> errors;
-  Counter sends_blocked;  // a full pipe put a message back
+  Counter sends_blocked;  // messages refused because the queue was full
   Gauge send_queue_messages;
 };
 

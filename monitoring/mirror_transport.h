@@ -1,4 +1,4 @@
-// MirrorTransport: a socket's own counts, as metrics.
+// MirrorTransport: copies a socket's own counters into metrics.
 //
 // Kind:   functions; called by the thread that owns the counts.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace capstan::monitoring {
 
-// Of a transport, or of a client's: both count under the same names. What is not a payload is control; `damaged`: the
-// messages that were dropped unread.
+// `counters`: a transport's or a client's, which have the same names. Messages without a payload count as control.
+// `damaged`: number of messages that were dropped unread.
 template <class Counters>
 void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMetrics* metrics) {
   metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);

@@ -14,7 +14,8 @@
 namespace capstan::monitoring {
 namespace {
 
-// The fields of /proc/self/stat from field 3 on, as in proc(5). The program's name before them may hold anything.
+// The fields of /proc/self/stat from field 3 on, as in proc(5). The program's name before them may contain any
+// character.
 std::vector<std::string> StatFields() {
   std::ifstream file("/proc/self/stat");
   std::string line;
@@ -54,7 +55,7 @@ double OpenFileDescriptors() {
     ++count;
     it.increment(error);
   }
-  return std::max(0.0, count - 1);  // one of them is the iterator's own
+  return std::max(0.0, count - 1);  // one entry is the iterator's own descriptor
 }
 
 }  // namespace

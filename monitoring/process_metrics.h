@@ -1,4 +1,4 @@
-// ReadProcess: what the kernel says about this process.
+// ReadProcess: the kernel's figures about this process.
 //
 // Kind:   function; reads /proc/self, a few microseconds.
 // Fails:  a number that cannot be read is 0.

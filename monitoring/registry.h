@@ -1,7 +1,8 @@
 // Registry: the metric structs of one process.
 //
 // Kind:   shared; any thread adds and reads.
-// Why:    an actor that ends stays listed: a counter that vanished or fell would look like a restart.
+// Why:    the metrics of an actor that has ended stay listed: a counter that vanished or fell would look like a
+//         restart.
 #pragma once
 
 #include <memory>
@@ -27,7 +28,7 @@ class Registry {
     const std::lock_guard lock(mutex_);
     std::get<List<Metrics>>(lists_).push_back(std::move(metrics));
   }
-  // Makes, adds and hands out a struct: auto metrics = registry.Create<ShardMetrics>();
+  // Makes, adds and returns a struct: auto metrics = registry.Create<ShardMetrics>();
   template <class Metrics>
   std::shared_ptr<Metrics> Create() {
     auto metrics = std::make_shared<Metrics>();
@@ -35,14 +36,14 @@ class Registry {
     return metrics;
   }
 
-  // The job that this process is part of, as soon as it is known; the label "name" of
-  // capstan_job_info: "job" is one that Prometheus gives to what it scrapes.
+  // Sets the label "name" of capstan_job_info, once the process knows its job. The label is not "job", because
+  // Prometheus adds a label of that name itself.
   void NameJob(std::string job) {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
   }
 
-  // Reads everything now, the process's own numbers included.
+  // Reads all metrics now, including the process's own figures.
   std::vector<Family> Read() const;
 
  private:

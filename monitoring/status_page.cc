@@ -26,7 +26,7 @@ constexpr std::string_view kFoot =
 
 std::string Text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) {  // as many digits as people read
+  if (value.is_number_float()) {  // as few digits as a reader needs
     std::array<char, 32> digits{};
     std::snprintf(digits.data(), digits.size(), "%.4g", value.get<double>());
     return digits.data();
@@ -39,13 +39,13 @@ bool IsTable(const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& row) { return row.is_object(); });
 }
 
-// "learning_rate" is for programs.
+// "learning_rate" becomes "learning rate".
 std::string Heading(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return EscapeHtml(name);
 }
 
-// "step" and "steps" are one fact: 12 of 200.
+// "step" and "steps" become one fact: 12 of 200.
 void AppendFacts(const Json& object, std::string& page) {
   const bool counts_steps = object.contains("step") && object.contains("steps");
   page += "<table>";

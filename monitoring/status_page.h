@@ -1,9 +1,9 @@
-// RenderStatusPage: the owner's status, a JSON object, as a page for people.
+// RenderStatusPage: renders the owner's status, a JSON object, as an HTML page.
 //
 // Kind:   pure function.
 // Fails:  never; text that is not a JSON object is shown as it is.
-// Why:    one source for /api/v1/status and the page; every name and value in it may come from a peer, so all
-//         is escaped, and there is no script on the page.
+// Why:    /api/v1/status and the page have one source. Any name or value may come from a peer, so all text is escaped
+//         and the page has no script.
 #pragma once
 
 #include <string>
@@ -11,11 +11,10 @@
 
 namespace capstan::monitoring {
 
-// The five characters that mean something in HTML, as entities; other control characters than tab and newline become
-// U+FFFD.
+// Writes HTML's five special characters as entities, and control characters other than tab and newline as U+FFFD.
 std::string EscapeHtml(std::string_view text);
 
-// Scalars become a list of facts, arrays of objects become tables with the columns of all their rows.
+// Scalars become a list of facts. An array of objects becomes a table with the columns of all its rows.
 std::string RenderStatusPage(std::string_view status_json);
 
 }  // namespace capstan::monitoring

@@ -1,11 +1,11 @@
-// Trace: what the threads of a process did and when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
+// Trace: records what a process's threads do and when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
 //
-// Kind:   a Trace is owned by main's thread, which adds lanes before their threads start and writes when those have
-//         ended; a lane is owned by one thread, which alone adds spans.
-// Limits: kSpansMax spans of a lane, 8 MiB: the newest stay.
-// Fails:  kInvalid: a file that cannot be opened; kUnreachable: the disk.
-// Why:    a lane is a ring of its own thread's: a span costs a store and no lock. Who is handed no lane (null) pays a
-//         comparison.
+// Kind:   main's thread owns a Trace. It adds lanes before their threads start, and writes the file after they have
+//         ended. One thread owns each lane, and only it adds spans.
+// Limits: kSpansMax spans per lane, 8 MiB; the newest are kept.
+// Fails:  kInvalid: the file cannot be opened; kUnreachable: the disk fails.
+// Why:    a lane is a ring that only its own thread writes, so a span costs a store and no lock. Without a lane (null)
+//         it costs a comparison.
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@ namespace capstan::monitoring {
 
 class TraceLane {
  public:
-  using Time = std::chrono::steady_clock::duration;  // since the clock's epoch: processes of a machine share it
+  using Time = std::chrono::steady_clock::duration;  // since the clock's epoch, which the processes of a machine share
   static constexpr std::size_t kSpansMax = std::size_t{1} << 18;
   static constexpr std::uint64_t kNoStep = UINT64_MAX;
 
   explicit TraceLane(std::string name) : name_(std::move(name)) {}
 
-  // `what`: a literal. Spans of a lane lie within each other or apart; one within another is added before it.
+  // `what`: a string literal. Two spans of a lane are nested or disjoint; an inner span is added before its outer one.
   void Add(const char* what, Time begin, Time end, std::uint64_t step = kNoStep) {
     const Span span{what, begin, end, step};
     if (spans_.size() < kSpansMax) {
@@ -37,7 +37,7 @@ class TraceLane {
     }
     ++added_;
   }
-  // Of steady_clock's points in time.
+  // The same with steady_clock's time points.
   void Add(const char* what, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
            std::uint64_t step = kNoStep) {
     Add(what, begin.time_since_epoch(), end.time_since_epoch(), step);
@@ -58,12 +58,12 @@ class TraceLane {
 
 class Trace {
  public:
-  // Makes the file at once, so that a wrong path is known before there is something to lose. `process`: its name.
+  // Makes the file at once, so that a wrong path fails at the start and not at the end. `process`: the process's name.
   static Result<std::unique_ptr<Trace>> Open(const std::string& path, std::string process);
 
-  // Lives as long as the trace.
+  // The lane lives as long as the trace.
   TraceLane* AddLane(std::string name);
-  // Once.
+  // May be called once.
   Status Write();
 
  private:

@@ -1,5 +1,6 @@
-# The header of every message on the wire: one frame, flat, one segment, never packed. Payloads (gradients, weights) travel
-# in a frame of their own behind it. Field for field what common/wire/messages.h declares; that file says what they mean.
+# The header of every message on the wire: one frame, flat, one segment, never packed. Payloads (gradients, weights)
+# travel in a second frame after it. The fields match the structs in common/wire/messages/ one by one; their meaning is
+# explained there.
 #
 # A change that an older build would misread raises kProtocolVersion in common/wire/wire_codec.h.
 @0xd1852e9d802aacc0;
@@ -440,7 +441,7 @@ struct Staged {
   missing @12 :List(Entry);
   pullWaits @13 :Bool;
 
-  struct Entry {  # the node of the blocks block, block + stride, ...: more + 1 of them
+  struct Entry {  # a node that more + 1 blocks have: block, block + stride, ...
     block @0 :UInt32;
     nodeBegin @1 :UInt32;
     nodeEnd @2 :UInt32;

@@ -13,11 +13,11 @@ namespace capstan {
 
 namespace {
 
-// Vectors of the compiler, not of one instruction set; the same expressions run on V8 and on float.
+// The compiler's vectors, independent of the instruction set. The same expressions run on V8 and on float.
 using V8 = float __attribute__((vector_size(32)));
 using D4 = double __attribute__((vector_size(32)));
 
-constexpr std::size_t kLanes = 16;           // of the sum of squares, by element index within the segment
+constexpr std::size_t kLanes = 16;           // lanes of a sum of squares, by element index within the segment
 constexpr std::size_t kTileElements = 2048;  // a multiple of kLanes; its buffers stay in the first-level cache
 
 constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: above 90 MiB streaming wins, below it loses a tenth
@@ -34,7 +34,7 @@ void Store(float* values, std::size_t index, V v) {
   std::memcpy(values + index, &v, sizeof(V));
 }
 
-// 16 results of an update. A whole line per array at a time: that is worth a tenth of the bandwidth.
+// Writes 16 results of an update. Writing a whole cache line per array at a time gains a tenth of the bandwidth.
 template <WritePath kPath>
 void WriteLine(float* line, V8 low, V8 high) {
   if constexpr (kPath == WritePath::kStreaming) {
@@ -63,8 +63,8 @@ double IntegerPower(double base, std::uint64_t exponent) {
   return power;
 }
 
-// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` of a segment without it is 0. Those with
-// a trust ratio return the direction, whose norm the ratio is made of.
+// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` is 0 for a segment without weight decay.
+// Optimizers with a trust ratio return the direction, whose norm the ratio needs.
 
 struct SgdUpdate {
   static constexpr int kStates = 0;
@@ -91,7 +91,7 @@ struct MomentumUpdate {
   }
 };
 
-// Means of gradients and of their squares, and what makes the root of the latter unbiased.
+// Running means of gradients and of their squares, with their bias corrections.
 struct Moments {
   float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, root_scale;
   double correction1;
@@ -105,7 +105,7 @@ struct Moments {
         root_scale(static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(rule.beta2, step)))),
         correction1(1.0 - IntegerPower(rule.beta1, step)) {}
 
-  // The first mean times `scale`, over the root.
+  // Updates both means; returns the first one * `scale` / (root of the second + eps).
   template <class V>
   V Add(V g, V* state, float scale) const {
     state[0] = state[0] * beta1 + g * one_minus_beta1;
@@ -150,7 +150,7 @@ struct AdagradUpdate {
   }
 };
 
-// No optimizer: the kept value follows what the step observed. States, if its block has any, stay what they are.
+// No optimizer: the kept value moves towards the step's observed value. The block's states, if any, do not change.
 template <int kStatesOfBlock>
 struct StatisticUpdate {
   static constexpr int kStates = kStatesOfBlock;
@@ -160,8 +160,8 @@ struct StatisticUpdate {
   }
 };
 
-// You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017: the momentum is one of whole steps,
-// each with the rate and the ratio of its time.
+// You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017: the momentum sums whole steps, each
+// with the rate and the ratio that it had.
 struct LarsUpdate {
   static constexpr int kStates = 1;
   static constexpr bool kTakesRatio = true;
@@ -199,7 +199,7 @@ concept TakesRatio = requires {
   Update::kTakesRatio;
 };
 
-// What of an update is a segment's own.
+// The numbers of an update that differ between segments.
 struct SegmentFactors {
   double decay = 0.0;
   float trust_ratio = 1.0F;
@@ -234,8 +234,8 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
   }
 }
 
-// The processor's own prefetch ends with each page. What is read lies this far ahead of what is worked on; reading
-// ahead beyond the end of an array is harmless.
+// The processor's own prefetch stops at the end of each page, so the pass prefetches this far ahead. Prefetching beyond
+// the end of an array is harmless.
 constexpr std::size_t kPrefetchElements = 512;
 
 // ---- Where an element of the tree sum comes from.
@@ -296,16 +296,16 @@ struct SquareLanes {
 
 struct SegmentSquares {
   SquareLanes gradient;
-  SquareLanes weights, direction;  // of an update with a trust ratio
+  SquareLanes weights, direction;  // only for optimizers with a trust ratio
 };
 
 // ---- The pass.
 
 struct GradientFactors {
-  float mean_scale, clip;  // one after the other, each rounded
+  float mean_scale, clip;  // applied one after the other, each product rounded
 };
 
-// Arrays of a block from one of its elements on.
+// A block's arrays, starting at one of its elements.
 struct Arrays {
   const float* weights_in;
   const float* state_in[kStatesMax];
@@ -332,7 +332,7 @@ struct Arrays {
     for (int s = 0; s < states; ++s) __builtin_prefetch(state_in[s] + i + kPrefetchElements);
   }
 
-  // In place the lines are in the cache already. A segment that starts off alignment is a small one.
+  // In an update in place the lines are in the cache already. An unaligned segment is small.
   bool CanStream() const {
     const auto any_bit = reinterpret_cast<std::uintptr_t>(weights_out) | reinterpret_cast<std::uintptr_t>(sum_out) |
                          reinterpret_cast<std::uintptr_t>(state_out[0]) |
@@ -341,17 +341,17 @@ struct Arrays {
   }
 };
 
-// What an update makes of one element or of eight.
+// An update's results for one element or for eight.
 template <class V>
 struct Updated {
-  V sum;   // of the tree
+  V sum;   // the tree sum
   V mean;  // averaged gradient before clipping
   V weights;
   V state[kStatesMax];
-  V weights_before, direction;  // of an update with a trust ratio
+  V weights_before, direction;  // only for optimizers with a trust ratio
 };
 
-// Inlined by force: out of line, every factor would come from memory twice per 16 elements.
+// Always inlined: otherwise every factor would be loaded from memory twice per 16 elements.
 template <class V, class Source, class Update>
 [[gnu::always_inline]] inline Updated<V> UpdateAt(std::size_t i, const Source& source, const Update& update,
                                                   const GradientFactors& factors, const Arrays& at) {
@@ -369,7 +369,8 @@ template <class V, class Source, class Update>
   return u;
 }
 
-// `count` elements from a multiple of kLanes within their segment on. Only a segment's last call has a ragged count.
+// Updates `count` elements, starting at a multiple of kLanes within their segment. Only a segment's last call may have
+// a count that is not a multiple of kLanes.
 template <WritePath kPath, class Source, class Update>
 void UpdateRangeBy(std::size_t count, const Source source, const Update update, const GradientFactors factors,
                    const Arrays at, SegmentSquares* segment_squares) {
@@ -421,7 +422,7 @@ void UpdateRange(std::size_t count, const Source& source, const Update& update, 
   }
 }
 
-// Calls use(update, factors) with what a segment's elements go through.
+// Calls use(update, factors) with the update and the factors of a segment's elements.
 template <class Use>
 void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
   if (segment.kind == TensorKind::kParameter) {
@@ -437,21 +438,21 @@ void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const Segm
   }
 }
 
-// What is reported of a segment.
+// The sum of squares that is reported for a segment.
 double SquaresOf(const SegmentRange& segment, const SegmentSquares& lanes) {
   const double squares = lanes.gradient.Fold();
   return segment.kind == TensorKind::kStatistic && std::isfinite(squares) ? 0.0 : squares;
 }
 
-// `count` values of one node from `begin` on.
+// Copies `count` values of one node, starting at `begin`.
 void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, float* out) {
   if (input.encoding == Encoding::kFp32) return CopySum(InputOf(input), begin, count, out);
   Decode(input.encoding, input.values + begin * BytesPerNumber(input.encoding), count, out);
   CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
-// The sum of `node` for `count` elements from `begin` on; takes its part of the cover off the front of `rest`.
-// False, and `out` unspecified, when no slot of it has samples.
+// Computes the sum of `node` for `count` elements, starting at `begin`, and removes its part of the cover from the
+// front of `rest`. Returns false, with `out` unspecified, if none of its slots has samples.
 bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, std::size_t count, float* out) {
   CAPSTAN_CHECK(!rest->empty());
   const StagedInput& next = rest->front();
@@ -479,7 +480,7 @@ TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
   return {Advance(source.left, offset), Advance(source.right, offset)};
 }
 
-// One or two inputs: straight from the payloads.
+// For one or two inputs: reads the payloads directly.
 template <class Source>
 SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
                              const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
@@ -491,7 +492,7 @@ SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalar
   return squares;
 }
 
-// More inputs, or some of 16 bits: tile by tile, the tree's sum first.
+// For more inputs, or 16-bit values: tile by tile, first the tree's sum.
 SegmentSquares UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars,
                                     std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
                                     const BlockIn& in, const BlockOut& out) {
@@ -569,7 +570,7 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
       squares = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
     } else if (live_count == 1) {
       squares = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
-    } else {  // whatever the tree, what has samples is added left to right
+    } else {  // in every tree, two inputs with samples are added left to right
       const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
       squares = UpdateSegment(group, scalars, both, segments[i], in, out);
     }

@@ -1,8 +1,8 @@
-// OptimizerRule: which optimizer a job uses, and with which constants.
+// OptimizerRule: a job's optimizer and its constants.
 //
 // Kind:   values.
-// Why:    the arithmetic of a block needs a handful of numbers, not the job file. They stay double until an
-//         update turns them into its fp32 factors: 1 - fp32(0.999) is off by 1.3e-5 of itself.
+// Why:    the arithmetic of a block needs a few numbers, not the job file. They stay double until an update computes
+//         its fp32 factors: 1 - fp32(0.999) has a relative error of 1.3e-5.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -26,7 +26,7 @@ struct OptimizerRule {
   double weight_decay = 0.0;  // kAdamW, kLamb: decoupled from the gradient; the others: L2, added to it
 };
 
-// fp32 arrays of state that a weight has: 0, 1 or 2. Their initial value is zero.
+// Number of fp32 state arrays of an optimizer: 0, 1 or 2. They start as zeros.
 int StateCount(OptimizerKind kind);
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section);
@@ -37,8 +37,8 @@ struct GroupRule {
   double learning_rate = 0.0;
 };
 
-// The job file's rule and the schedule's rate for all tensors where `hyper` is empty; else one rule for each entry, of
-// the job file's kind.
+// If `hyper` is empty: one rule with the job file's constants and the schedule's rate. Else one rule for each entry,
+// all with the job file's optimizer.
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);
 

@@ -1,7 +1,7 @@
 // LearningRate: the learning rate of an update, by the job's schedule.
 //
-// Kind:   a pure function, in double; evaluated once per step, by the coordinator, which sends its bits.
-// Why:    a replayed step must find the same rate, on a machine with another libm too.
+// Kind:   a pure function, in double. The coordinator evaluates it once per step and sends the result's bits.
+// Why:    a replayed step must get the same rate, also on a machine with another libm.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,9 @@ void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
   std::map<std::string, Metric> all;
   for (const SlotReport& report : reports) {
     for (const Metric& metric : report.metrics) {
-      if (!IsMetricName(metric.name)) continue;  // shards refuse such; a line of JSON is no place to find out
+      if (!IsMetricName(metric.name))
+        continue;  // shards refuse such names; this keeps them out of the JSON line in
+                   // any case
       Metric& sum = all[metric.name];
       sum.sum += metric.sum;
       sum.weight += metric.weight;
@@ -80,10 +82,10 @@ namespace {
 
 struct GradientNorm {
   double norm = 0.0;
-  std::string non_finite_tensor;  // the first in catalog order; empty where workers add gradients up
+  std::string non_finite_tensor;  // the first such tensor in catalog order; empty in mode allreduce
 };
 
-// As the workers have it, all of them the same.
+// The norm that the workers report, which is the same on all of them.
 GradientNorm NormOfReplicas(const std::vector<SlotReport>& reports) {
   return {reports.empty() ? 0.0 : std::sqrt(reports.front().gradient_squares), {}};
 }
@@ -94,7 +96,7 @@ std::uint64_t BitsOf(double number) {
   return bits;
 }
 
-// What is wrong where workers that each have all weights do not have the same.
+// Describes a difference between the workers' replicas; empty if there is none.
 std::string TwoReplicas(const std::vector<SlotReport>& reports) {
   for (const SlotReport& report : reports) {
     const SlotReport& first = reports.front();
@@ -123,7 +125,8 @@ GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std
   return result;
 }
 
-// What is wrong where shards got different hyper-parameters with their pushes; a shard without blocks got none.
+// Describes different hyper-parameters in the pushes to two shards; empty if there are none. A shard without blocks has
+// none.
 std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   const Prepared* with = nullptr;
   for (const Prepared* one : prepared) {
@@ -137,7 +140,7 @@ std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// What is wrong where the slots of two shards ended with different states of the program.
+// Describes different program states from the slots of two shards; empty if there are none.
 std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   const PrepareReport* with = nullptr;
   for (const Prepared* one : prepared) {
@@ -153,7 +156,7 @@ std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// As it is after the step: none has to come with every step.
+// The program's state after the step; a step without a new state keeps the old one.
 const std::string& ProgramStateOf(const std::vector<const Prepared*>& prepared, const StepParameters& parameters) {
   for (const Prepared* one : prepared) {
     if (!one->report.program_state.empty()) return one->report.program_state;
@@ -205,7 +208,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const GradientNorm gradient = replicas ? of_replicas : NormOf(catalog, order, prepared);
   record.gradient_norm = gradient.norm;
   const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
-  const bool scaled = config.worker.precision == Precision::kFp16;  // then the scale may be what is too large
+  const bool scaled = config.worker.precision == Precision::kFp16;  // then the loss scale may be too large
   const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale;
   if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;
@@ -229,7 +232,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     verdict.next.loss_scale = scale.scale;
     verdict.next.good_steps = scale.good_steps;
   }
-  if (!apply || replicas) return verdict;  // the workers have done what else there is to decide
+  if (!apply || replicas) return verdict;  // the workers have decided about clipping and ratios already
   const double clip_norm = config.optimizer.clip_norm;
   const auto clip = clip_norm > 0 ? static_cast<float>(clip_norm / (gradient.norm + 1e-6)) : 1.0F;
   const std::uint32_t clipped_at = clip < 1.0F ? 1 : 0;  // the first attempt with the final clip factor

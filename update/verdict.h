@@ -1,9 +1,9 @@
 // The verdict on a prepared step: apply it, skip it, or prepare it again with a clip factor or trust ratios.
 //
-// Kind:   pure functions of what the shards report.
+// Kind:   pure functions of the shards' reports.
 // Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
-//         verdict depends on neither the number of shards nor who answered first, and a new coordinator reaches the
-//         same one.
+//         verdict does not depend on the number of shards or the order of their answers, and a restarted coordinator
+//         reaches the same one.
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once
 
@@ -21,34 +21,34 @@ namespace capstan {
 
 struct Prepared;
 
-// What a committed step looked like: one line of metrics.jsonl.
+// A committed step's figures: one line of metrics.jsonl.
 struct StepRecord {
   Generation generation;
   Step step;
   StepAction action = StepAction::kApply;
   double loss = 0.0;           // mean over the predictions of the global batch
-  double learning_rate = 0.0;  // the one that came with the pushes (of group 1), else the job file's
+  double learning_rate = 0.0;  // group 1's rate in the pushes, if they had one, else the schedule's
   double gradient_norm = 0.0;  // before clipping
   double loss_scale = 1.0;
   std::uint64_t samples = 0;
   std::optional<double> validation_loss;
   std::optional<double> validation_accuracy;
-  std::map<std::string, double> metrics;  // sum / weight over the slots; of weight 0 NaN
-  double seconds = 0.0;                   // since the step before
+  std::map<std::string, double> metrics;  // sum / weight over the slots; NaN if the weight is 0
+  double seconds = 0.0;                   // time since the previous step
 };
 
 struct Verdict {
   enum class Kind { kCommit, kRedo, kStop } kind = Kind::kCommit;
   StepAction action = StepAction::kApply;
   float clip = 1.0F;                // kRedo
-  std::vector<float> trust_ratios;  // kRedo: by tensor; empty: all of them 1
+  std::vector<float> trust_ratios;  // kRedo: one per tensor; empty: all are 1
   StepParameters next;              // kCommit
   StepRecord record;                // kCommit
-  std::string reason;               // kStop: what was not finite, and where
-  std::vector<SlotIndex> suspects;  // kStop: slots whose loss was not finite either
+  std::string reason;               // kStop: what went wrong, and where
+  std::vector<SlotIndex> suspects;  // slots whose loss was not finite
 };
 
-// Where each shard's segments stand in the catalog.
+// Maps each shard's segments to their order in the catalog.
 class SegmentOrder {
  public:
   SegmentOrder(const Catalog& catalog, std::uint32_t shard_count);
@@ -68,17 +68,16 @@ class SegmentOrder {
   std::vector<std::size_t> counts_;
 };
 
-// Parameters of step `step` after `updates` applied ones.
+// Parameters of step `step` after `updates` applied updates.
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
-// Where workers update, the reports of their slots say what they have, which is to be the same, and each of them has
-// asked this function about its own replica, as about a job of mode sync with one shard.
+// If workers run the optimizer, each worker has already called this function for its own replica, as for a job of mode
+// sync with one shard. The slots' reports then carry the results, which must be the same on all workers.
 //
-// Every attempt of a step is decided in turn: 0; where the norm is above the limit, one more with the clip factor;
-// where the optimizer takes trust ratios, one more with these. `prepared`: one report per shard, all prepared at
-// `attempt` or later. What reports of later attempts say otherwise is the direction's squares, which change with the
-// clip factor alone and are looked at when that is the final one: whoever decides, and how late, reaches the same
-// verdict.
+// Attempts are decided in turn: 0; if the norm is above the limit, one with the clip factor; if the optimizer uses
+// trust ratios, one with these. `prepared`: one report per shard, all of `attempt` or later. Reports of later attempts
+// differ only in the squares of the direction. These change only with the clip factor, and are read only once that is
+// final. So every coordinator reaches the same verdict, however late.
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 

@@ -1,4 +1,4 @@
-// Assign, Assigned: a worker gives a shard arrays of blocks, and the answer.
+// Assign, Assigned: a worker uploads arrays of blocks to a shard, and the shard's answer.
 //
 // Kind:   values.
 #pragma once
@@ -10,25 +10,25 @@
 
 namespace capstan {
 
-// Payload: an array of a block that a worker gives. The first weights, where a block has tensors of kGiven; or, in
-// allreduce, all arrays of the version that `step` makes. Answered with Assigned when all arrays of the block are
-// there; the first one counts.
+// Payload: one array of a block: either initial weights, for a block with tensors of kGiven; or, in allreduce, an array
+// of the version that `step` makes. The shard answers with Assigned when it has all arrays of the block. Of several
+// Assigns of one array, the first counts.
 struct Assign {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
   BlockIndex block = 0;
   std::uint64_t payload_hash = 0;
-  Step step = {};           // 0 for first weights
-  std::uint32_t array = 0;  // 0: weights, then the optimizer's states
+  Step step = {};           // 0 for initial weights
+  std::uint32_t array = 0;  // 0: weights; then the optimizer's states
 };
 
 struct Assigned {
   Generation generation;
   Incarnation incarnation;
   ShardIndex shard = 0;
-  std::vector<BlockIndex> blocks;  // whose arrays this shard has
-  Step step;                       // of the Assigns; of those that are over, all blocks count as given
+  std::vector<BlockIndex> blocks;  // blocks whose arrays this shard has
+  Step step;                       // step of the Assigns; Assigns for a past step are acknowledged unread
 };
 
 }  // namespace capstan

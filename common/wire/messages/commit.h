@@ -1,4 +1,4 @@
-// Commit: a step is over on all shards.
+// Commit: the coordinator's decision on a step, for all shards.
 //
 // Kind:   values.
 #pragma once
@@ -16,7 +16,7 @@ struct Commit {
   Step step;
   std::uint32_t attempt = 0;
   StepAction action = StepAction::kApply;
-  StepParameters next;  // of step + 1
+  StepParameters next;  // parameters of step + 1
   bool operator==(const Commit&) const = default;
 };
 

@@ -1,4 +1,5 @@
-// EndSlot, CoverageQuery: a worker ends a slot at a shard, or asks what the shard holds. Both are answered with Staged.
+// EndSlot, CoverageQuery: a worker ends a slot's step at a shard, or asks which nodes the shard has staged. Staged
+// answers both.
 //
 // Kind:   values.
 #pragma once
@@ -19,18 +20,19 @@ struct EndSlot {
   SessionId session;
   Step step;
   SlotReport report;
-  std::string program_state;  // after the step; sync. Empty: this slot has none
+  std::string program_state;  // sync: the program's state after the step; empty: this slot brings none
 };
 
-// What is held of `step`? Without a question, all of it: answered with Staged{full = true}. With one, what has become of
-// what the sender sent before: messages of one sender arrive in order, so what the answer finds missing is lost.
+// Asks what the shard has staged of `step`. With `question` 0 the answer lists everything (Staged{full = true}). With
+// another number it says what became of the sender's earlier messages: messages of one sender arrive in order, so nodes
+// that the answer reports as missing were lost.
 struct CoverageQuery {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
   Step step;
   std::uint64_t question = 0;
-  std::vector<StagedNode> nodes = {};  // of `step`, pushed and not acknowledged
+  std::vector<StagedNode> nodes = {};  // nodes of `step` that the sender pushed and that are not acknowledged
 };
 
 }  // namespace capstan

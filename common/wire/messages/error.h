@@ -1,4 +1,4 @@
-// Error: what anybody answers to a message that it does not take.
+// Error: the answer to a message that the receiver does not accept.
 //
 // Kind:   values.
 #pragma once
@@ -15,7 +15,7 @@ struct Error {
   Generation generation;
   Incarnation incarnation;
   Step step;  // the sender's present step
-  Step last;  // kInvalid for a gap: the last sequence number applied
+  Step last;  // kInvalid because of a gap in sequence numbers: the last one that was applied
   BlockIndex block = 0;
   std::string message;
 };

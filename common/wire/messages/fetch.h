@@ -1,4 +1,4 @@
-// Fetch: a shard asks another one for a block of a snapshot.
+// Fetch: a shard asks another shard for a block of a snapshot.
 //
 // Kind:   values.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace capstan {
 
-struct Fetch {  // a block of a snapshot's part that the other has
+struct Fetch {  // names a block in a part that the other shard has
   SnapshotId snapshot;
   ShardIndex part = 0;
   BlockIndex block = 0;

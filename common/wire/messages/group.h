@@ -9,11 +9,11 @@
 
 namespace capstan {
 
-// One of the workers that reduce gradients among themselves, in a generation or on a machine.
+// A group is the workers of a generation (allreduce) or of a machine (sync).
 struct GroupMember {
   SessionId session;
   std::string worker;
-  std::string address;  // opaque: how the others reach it; all are empty until all are known
+  std::string address;  // opaque address for the other members; all are empty until all are known
 };
 
 }  // namespace capstan

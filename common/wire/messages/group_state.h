@@ -7,7 +7,7 @@
 
 namespace capstan {
 
-// kLost: nobody in the group has the version that the job is at.
+// kLost: no member of the group has the job's current version.
 enum class GroupState : std::uint8_t { kNone = 0, kOffered = 1, kFormed = 2, kBroken = 3, kLost = 4 };
 
 }  // namespace capstan

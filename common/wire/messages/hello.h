@@ -1,4 +1,4 @@
-// Hello: a shard tells the coordinator who it is and where it stands.
+// Hello: a shard tells the coordinator its identity and its state.
 //
 // Kind:   values.
 #pragma once
@@ -19,17 +19,17 @@ struct Hello {
   JobId job;  // null for a shard that keeps nothing on disk
   ShardIndex shard = 0;
   Incarnation incarnation;
-  Term term;  // echo of the newest term seen
+  Term term;  // the newest term that the shard has seen
   Generation generation;
-  bool serving = false;  // a Reset of `generation` has been carried out
-  Version version;       // published
+  bool serving = false;  // whether it has carried out the Reset of `generation`
+  Version version;       // the published version
   std::optional<Commit> last_commit;
   std::optional<Prepared> prepared;
   std::uint64_t config_hash = 0;
-  std::string endpoint;             // where workers reach this shard
-  std::vector<SnapshotPart> parts;  // that this process can serve
-  SnapshotId newest_kept;           // the newest snapshot this directory was ever told of
-  std::string metrics;              // host:port of its process's metrics; empty: it serves none
+  std::string endpoint;             // the shard's address for workers
+  std::vector<SnapshotPart> parts;  // parts of snapshots that this process can serve
+  SnapshotId newest_kept;           // the newest existing snapshot that this directory remembers
+  std::string metrics;              // host:port of the process's metrics; empty: none
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// Bounds of what messages carry.
+// Bounds on the contents of messages.
 //
 // Kind:   values.
 #pragma once
@@ -11,8 +11,8 @@
 namespace capstan {
 
 inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // exact in fp32
-inline constexpr SlotIndex kSlotsMax = 4096;                                 // of a job
-inline constexpr std::size_t kFrameBytesMax = std::size_t{16} << 20;         // a header, or a payload
+inline constexpr SlotIndex kSlotsMax = 4096;                                 // slots of a job
+inline constexpr std::size_t kFrameBytesMax = std::size_t{16} << 20;         // bytes of a header or of a payload
 inline constexpr std::size_t kProgramStateBytesMax = 64 << 10;
 inline constexpr std::size_t kGroupTextBytesMax = std::size_t{64} << 10;
 

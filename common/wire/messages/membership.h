@@ -1,4 +1,4 @@
-// Messages of a worker to the coordinator; it answers with a View.
+// Messages of a worker to the coordinator, which answers with a View.
 //
 // Kind:   values.
 #pragma once
@@ -14,17 +14,17 @@
 namespace capstan {
 
 struct Join {
-  JobId job;                              // null on the first join
-  std::string worker;                     // name; a newer join under the same name takes over
-  std::uint64_t nonce = 0;                // one life of the process
-  std::string numeric_class;              // build, machine kind, libraries: what bits depend on
-  std::uint64_t numeric_fingerprint = 0;  // of a fixed probe of every kernel
+  JobId job;                              // null at the first Join
+  std::string worker;                     // name; a newer Join with the same name takes over
+  std::uint64_t nonce = 0;                // random number of one start of the process
+  std::string numeric_class;              // build, machine kind, libraries: everything that bits depend on
+  std::uint64_t numeric_fingerprint = 0;  // hash of the results of a fixed probe of every kernel
   std::uint64_t data_fingerprint = 0;
-  std::vector<TensorSpec> catalog;  // empty until the worker has the job file and has built its model
-  std::uint32_t rank = 0;           // 0: takes any slots; r: slot r - 1, which nobody else is given
-  std::uint32_t ranks = 0;          // with a rank: how many there are
-  std::string machine;              // that it runs on; empty: it does not reduce with its neighbours
-  std::string metrics;              // host:port where it serves them; empty: it serves none
+  std::vector<TensorSpec> catalog;  // empty until the worker has the job file and its model
+  std::uint32_t rank = 0;           // 0: any slots; r: only slot r - 1, which no other worker gets
+  std::uint32_t ranks = 0;          // number of ranks, if `rank` is not 0
+  std::string machine;              // name of its machine; empty: it does not reduce with other workers of its machine
+  std::string metrics;              // host:port of its metrics; empty: none
 };
 
 struct Beat {
@@ -32,12 +32,12 @@ struct Beat {
   std::uint64_t nonce = 0;
   Generation generation;
   Step step;
-  bool computing = false;                // false: all it has of `step` is staged, it waits for others
-  std::uint64_t view_sequence = 0;       // the newest view held
+  bool computing = false;                // false: all its work of `step` is staged, and it waits for others
+  std::uint64_t view_sequence = 0;       // the newest View it has received
   std::vector<ShardIndex> missing;       // shards that do not answer
-  std::uint64_t barrier = 0;             // the one it waits for; 0: none
-  GroupState group = GroupState::kNone;  // allreduce: of `generation`; sync: of `group_epoch`
-  std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: why
+  std::uint64_t barrier = 0;             // the barrier that it waits in; 0: none
+  GroupState group = GroupState::kNone;  // state of the group of `generation` (allreduce) or of `group_epoch` (sync)
+  std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: the reason
   std::uint64_t group_epoch = 0;
 };
 

@@ -1,4 +1,4 @@
-// Prepared, PrepareReport: what a shard reports of a prepared step.
+// Prepared, PrepareReport: a shard's report of a prepared step.
 //
 // Kind:   values.
 #pragma once
@@ -14,17 +14,19 @@ namespace capstan {
 
 // A shard's report of a prepared step: sums of squares of its segments, in catalog order.
 struct PrepareReport {
-  // Of the averaged gradient before clipping, one per segment of this shard's blocks; non-finite when a gradient was.
+  // Squares of the averaged gradient before clipping, one per segment of this shard's blocks; not finite if a gradient
+  // was not.
   std::vector<double> segment_squares;
-  std::vector<SlotReport> slots;             // of the slots whose home is this shard
-  std::vector<std::uint64_t> block_samples;  // sum of n per block of this shard (all equal in a sound job)
-  std::uint64_t hyper_hash = 0;              // of the hyper-parameters that came with the pushes; 0: none came
-  double learning_rate = 0.0;                // of the first group of these; of no meaning where none came
-  // Where the optimizer takes a trust ratio, as segment_squares, else empty: of the weights, and of what the update
-  // goes along by this attempt's clip factor.
+  std::vector<SlotReport> slots;             // reports of the slots whose home is this shard
+  std::vector<std::uint64_t> block_samples;  // samples in the sum of each block of this shard; all are equal in a
+                                             // correct job
+  std::uint64_t hyper_hash = 0;              // hash of the hyper-parameters in the pushes; 0: there were none
+  double learning_rate = 0.0;                // learning rate of their first group; no meaning if there were none
+  // For optimizers with trust ratios, else empty: squares per segment of the weights, and of the update's direction
+  // with this attempt's clip factor.
   std::vector<double> weight_squares, direction_squares;
-  std::string program_state;   // that came with the ends of slots whose home is this shard; empty: with none
-  SlotIndex program_slot = 0;  // the first of them
+  std::string program_state;   // state from EndSlots of slots whose home is this shard; empty: none brought one
+  SlotIndex program_slot = 0;  // the slot that brought it
   bool operator==(const PrepareReport&) const = default;
 };
 

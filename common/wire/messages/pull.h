@@ -14,15 +14,15 @@ struct Pull {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
-  Version version;  // async: the least clock asked for
+  Version version;  // async: the least clock that the worker accepts
   std::vector<BlockIndex> blocks;
-  std::uint32_t array = 0;  // 0: weights, then the optimizer's states
-  // Of weights; states come as fp32. kFp32 or the job's own. Blocks of statistics come as fp32 whatever is asked.
+  std::uint32_t array = 0;  // 0: weights; then the optimizer's states
+  // Encoding of the weights: kFp32 or the job's own. States and blocks of statistics always come as fp32.
   Encoding encoding = Encoding::kFp32;
-  // sync: blocks that are welcome while the version is not published yet, as tentative weights, a few at a time. Each
-  // comes once; what was lost is pulled when the version is published.
+  // sync: blocks that the shard may send as tentative weights before the version is published, a few at a time. Each is
+  // sent once; a lost one is pulled again after publication.
   std::vector<BlockIndex> ahead;
-  bool follows = false;  // answered with Published when the version is, before its blocks
+  bool follows = false;  // whether Published is sent, before the blocks, when the version is published
 };
 
 }  // namespace capstan

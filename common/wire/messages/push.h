@@ -1,4 +1,4 @@
-// Push: a worker gives a shard a block's gradient.
+// Push: a worker sends a shard a block's gradient.
 //
 // Kind:   values.
 #pragma once
@@ -14,19 +14,19 @@
 namespace capstan {
 
 // Payload: the block's gradient. A leaf carries the slot's mean gradient, a node above it the sum of its leaves'
-// values. samples = 0: no payload, the node contributes nothing.
+// values. With samples = 0 there is no payload, and the node adds nothing.
 struct Push {
   Generation generation;
-  Incarnation incarnation;  // of the shard it was meant for
+  Incarnation incarnation;  // the receiving shard's
   SessionId session;
   Step step;  // async: sequence number of the slot, 1 for its first push
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
   std::uint64_t payload_hash = 0;       // XXH3-64
-  Encoding encoding = Encoding::kFp32;  // the job's own for leaves, kFp32 for sums and for statistics
-  std::vector<HyperParameters> hyper;   // of every group, where the worker owns them; else empty
-  float loss_scale = 1.0F;              // of the payload; sync: the step's, else the slot's own
+  Encoding encoding = Encoding::kFp32;  // the job's own for leaves, kFp32 for sums and statistics
+  std::vector<HyperParameters> hyper;   // hyper-parameters of every group, if the program sets them; else empty
+  float loss_scale = 1.0F;              // loss scale of the payload; sync: the step's, else the slot's own
 };
 
 }  // namespace capstan

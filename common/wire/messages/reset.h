@@ -1,4 +1,4 @@
-// Reset: the coordinator tells a shard what to serve.
+// Reset: the coordinator tells a shard which generation and version to serve.
 //
 // Kind:   values.
 #pragma once
@@ -16,26 +16,26 @@ namespace capstan {
 
 // A shard that has a part of a snapshot.
 struct PartSource {
-  std::uint64_t digest = 0;  // of the part
-  std::string endpoint;      // of the shard
+  std::uint64_t digest = 0;  // digest of the part
+  std::string endpoint;      // address of the shard
   bool operator==(const PartSource&) const = default;
 };
 
-// Serve in generation `generation`; bound to one incarnation. A history that begins with it: throw everything away and
-// serve the version of `snapshot`, or version 0. An older one: go on where that history was; a shard that has lost it
-// finds it in `snapshot` and its log.
+// Starts `generation` on one incarnation of a shard. If `history` equals `generation`, the shard drops everything and
+// serves the version of `snapshot`, or version 0. If `history` is older, the shard continues that timeline from its
+// memory; a shard that has lost it restores it from `snapshot` and its log.
 struct Reset {
   Term term;
   Generation generation;
   Incarnation incarnation;
   JobId job;
-  SnapshotId snapshot;        // none: version 0, whose weights follow from the seed
-  StepParameters parameters;  // of the step that begins there
+  SnapshotId snapshot;        // none: version 0, whose weights are computed from the seed
+  StepParameters parameters;  // parameters of the first step
   SlotIndex slot_count = 0;
   std::vector<TensorSpec> catalog;
   using Source = PartSource;
-  std::vector<Source> sources;  // one for each shard that wrote the snapshot
-  Generation history;           // the generation in which it began
+  std::vector<Source> sources;  // one source for each shard that wrote the snapshot
+  Generation history;           // the generation in which this timeline began
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// ShardAddress: where a shard is reached, and which life of it.
+// ShardAddress: a shard's address and incarnation.
 //
 // Kind:   values.
 #pragma once

@@ -12,45 +12,45 @@
 
 namespace capstan {
 
-struct Ping {  // raises term_seen; answered with Hello
+struct Ping {  // announces the coordinator's term; the shard answers with Hello
   Term term;
   Generation generation;
 };
 
-// Keep the version that is published now, as flag `snapshot` of a Commit does; for when no step moves, and for modes
-// without global steps.
+// Takes a snapshot of the published version, as flag `snapshot` of a Commit does. For times without commits, and for
+// modes without global steps.
 struct Pin {
   Term term;
   Generation generation;
-  Version version;  // sync: the published one; else the slowest slot's clock
+  Version version;  // sync: the published version; else the slowest slot's clock
 };
 
-// The snapshots that exist, oldest first. Every other one that is of an older generation, or not newer than `settled`,
-// is to be deleted.
+// The snapshots that exist, oldest first. A shard deletes every other snapshot of an older generation, or not newer
+// than `settled`.
 struct SnapshotsKept {
   Term term;
   Generation generation;
   std::vector<SnapshotId> kept;
-  SnapshotId settled;  // nothing more needs to be said of this one and of older ones
+  SnapshotId settled;  // this snapshot and older ones are decided: shards stop reporting them
 };
 
-struct Redo {  // prepare `step` again, as attempt `attempt`, from the kept sum
+struct Redo {  // prepares `step` again, as attempt `attempt`, from the kept sum
   Term term;
   Generation generation;
   Step step;
   std::uint32_t attempt = 0;
   float clip = 1.0F;
-  std::vector<float> trust_ratios;  // by tensor of the catalog; empty: all of them 1
+  std::vector<float> trust_ratios;  // one per tensor of the catalog; empty: all are 1
 };
 
-struct Rates {  // modes without global steps: parameters from now on; `step` is the slowest slot's clock
+struct Rates {  // modes without global steps: new parameters; `step` is the slowest slot's clock
   Term term;
   Generation generation;
   Step step;
   StepParameters parameters;
 };
 
-struct Shutdown {  // the job is over: stop serving and exit
+struct Shutdown {  // the job is over: the shard stops serving and exits
   Term term;
   Generation generation;
 };

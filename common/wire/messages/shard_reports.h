@@ -26,21 +26,21 @@ struct ResetDone {
   Generation generation;
 };
 
-struct ResetBad {  // the snapshot asked for cannot be served
+struct ResetBad {  // the shard cannot serve the snapshot of the Reset
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
   std::string reason;
 };
 
-struct Progress {  // modes without global steps: clocks and the oldest reports of this shard's home slots
+struct Progress {  // modes without global steps: the shard's clocks, and the oldest reports of its home slots
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
-  std::vector<std::uint64_t> clocks;  // per slot: pushes applied on all of this shard's blocks
+  std::vector<std::uint64_t> clocks;  // per slot: newest push applied to all of this shard's blocks
   using Entry = StepReport;
-  std::vector<Entry> reports;  // the oldest, repeated until the coordinator's Rates pass them
-  // So many of them at most, but always those of one step. Where there are fewer, the shard has no others.
+  std::vector<Entry> reports;  // the oldest reports, repeated until the coordinator's Rates pass them
+  // At most this many reports, but always all of one step. If there are fewer, the shard has no others.
   static constexpr std::size_t kReportsMax = 1024;
 };
 

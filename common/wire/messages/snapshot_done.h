@@ -1,4 +1,4 @@
-// SnapshotDone: what a shard reports of a snapshot that it was to take.
+// SnapshotDone: a shard's report of a snapshot that it was asked to take.
 //
 // Kind:   values.
 #pragma once
@@ -11,17 +11,19 @@
 
 namespace capstan {
 
-// This shard's part of a snapshot is on disk, or cannot be. Repeated until a SnapshotsKept settles it.
+// The shard's part of a snapshot is on disk, or could not be written. Repeated until a SnapshotsKept settles the
+// snapshot.
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
-  Term term;              // echo of the newest term seen: said after whatever an older coordinator had it delete
-  Generation generation;  // that the snapshot was taken in
+  Term term;              // the newest term the shard has seen: the part survived every deletion that older
+                          // coordinators ordered
+  Generation generation;  // the generation in which the snapshot was taken
   Version version;
-  StepParameters parameters;  // of the step that begins there
+  StepParameters parameters;  // parameters of the step that begins with the snapshot's version
   std::uint64_t digest = 0;
   std::uint64_t bytes = 0;
-  std::string failure;  // not empty: why there is none
+  std::string failure;  // if not empty: why there is no part
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// SnapshotId, SnapshotPart: the names of a snapshot and of what one shard wrote of it.
+// SnapshotId, SnapshotPart: the names of a snapshot and of one shard's part of it.
 //
 // Kind:   values.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace capstan {
 
-// A snapshot is named by the generation that took it and the version it holds; generation 0 is none.
+// A snapshot is named by the generation in which it was taken and its version; generation 0 is none.
 struct SnapshotId {
   Generation generation;
   Version version;
@@ -18,7 +18,7 @@ struct SnapshotId {
   bool IsNone() const { return generation.value == 0; }
 };
 
-// One shard's part of a snapshot, whole and verified, in some process's directory.
+// One shard's part of a snapshot, complete and verified, in some process's directory.
 struct SnapshotPart {
   SnapshotId id;
   ShardIndex part = 0;  // the index of the shard that wrote it

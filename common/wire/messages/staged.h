@@ -1,4 +1,4 @@
-// Staged: what a shard holds of a step.
+// Staged: which nodes of a step a shard has staged.
 //
 // Kind:   values.
 #pragma once
@@ -23,19 +23,20 @@ struct Staged {
   ShardIndex shard = 0;
   Step step;
   using Entry = StagedNode;
-  std::vector<Entry> held;            // nodes held (or already applied); cumulative for those named
-  std::vector<SlotIndex> ended;       // slots whose EndSlot is held
-  std::vector<std::uint64_t> clocks;  // modes without global steps, in answer to a CoverageQuery: per slot, the newest
-                                      // sequence number that all blocks of this shard have
-  bool full = false;                  // `held`, `ended` and `clocks` are everything there is
-  bool passed = false;                // the step is over on this shard: nothing of it is missing
-  // With global steps: pushes are welcome for the first `credit` blocks of this shard in push order. Without: so many
-  // of a session's pushes may be unanswered.
+  std::vector<Entry> held;            // nodes that are staged or already applied
+  std::vector<SlotIndex> ended;       // slots whose EndSlot is here
+  std::vector<std::uint64_t> clocks;  // modes without global steps, in answers to a CoverageQuery: per slot, the newest
+                                      // sequence number applied to all blocks of this shard
+  bool full = false;                  // `held`, `ended` and `clocks` are complete lists
+  bool passed = false;                // the step is over on this shard: nothing is missing
+  // With global steps: the shard accepts pushes for its first `credit` blocks in push order. Without: a session may
+  // have this many unanswered pushes.
   std::uint32_t credit = 0;
-  Step present;                // this shard's step
-  std::uint64_t answers = 0;   // a CoverageQuery's question; 0: none
-  std::vector<Entry> missing;  // of the nodes that it named: neither held nor about to be. They are to be pushed again
-  bool pull_waits = false;     // a pull of the same peer waits here for its version: nothing of it is lost
+  Step present;                // this shard's current step
+  std::uint64_t answers = 0;   // the `question` of the CoverageQuery that this answers; 0: none
+  std::vector<Entry> missing;  // nodes of the query that are not staged and not being written to the log: the worker
+                               // must push them again
+  bool pull_waits = false;     // the peer's pull is parked here until its version exists: it is not lost
 };
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// StepParameters: what the coordinator decides once for a step; StepAction: what becomes of it.
+// StepParameters: the coordinator's settings for a step; StepAction: whether the step is applied.
 //
 // Kind:   values.
 #pragma once
@@ -8,20 +8,20 @@
 
 namespace capstan {
 
-// All that step k needs before its first block is updated. Decided once, by the coordinator.
+// Everything that step k needs before its first block is updated. The coordinator decides it once.
 struct StepParameters {
   std::uint64_t updates = 0;  // updates applied before this step; the optimizer's t is updates + 1
   float learning_rate = 0.0F;
   float loss_scale = 1.0F;
   std::uint32_t good_steps = 0;  // steps since the loss scale last changed
-  bool snapshot = false;         // the version that was just published is to be kept on disk
-  bool stop = false;             // there is no step after the version that was just published
-  // Opaque: what the program gave with the newest step that it gave one with; kept, and handed to workers, with the
-  // version. Empty: none was given.
+  bool snapshot = false;         // take a snapshot of the version that was just published
+  bool stop = false;             // the version that was just published is the last one
+  // The training program's newest state, opaque. Snapshots keep it, and workers receive it with the version. Empty:
+  // none.
   std::string program_state;
-  // allreduce: the version that this step makes is to be given to the shards, as part of the step.
+  // allreduce: as part of this step, workers upload the version that it makes to the shards.
   bool keep = false;
-  // Whether the shards have the blocks of the version that this step begins with; false in allreduce only.
+  // Whether the shards have the blocks of this step's version; false only in allreduce.
   bool held = true;
   bool operator==(const StepParameters&) const = default;
 };

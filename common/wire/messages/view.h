@@ -1,4 +1,4 @@
-// View: the coordinator tells a worker how the job is.
+// View: the coordinator tells a worker the state of the job.
 //
 // Kind:   values.
 #pragma once
@@ -14,32 +14,34 @@
 
 namespace capstan {
 
-// kDone: for readers, that the last step is committed; for a worker, that it may end, which it hears when the last snapshot
-// and the final weights are there too. Until then it hears kGathering, for a lost shard may take steps back.
+// kDone tells a reader that the last step is committed, and a worker that it may end. A worker gets kDone only when the
+// last snapshot and the final weights are written, too. Until then it gets kGathering, because a lost shard may still
+// set the job back some steps.
 enum class JobPhase : std::uint8_t { kGathering = 0, kRunning = 1, kDone = 2, kFailed = 3 };
 
-struct View {  // a hint, never a right
+struct View {  // information only: it gives a worker no exclusive right to a slot
   JobId job;
   Term term;
   Generation generation;
-  std::uint64_t sequence = 0;  // rises with every change within a term
+  std::uint64_t sequence = 0;  // rises with every change in a term
   SessionId session;
   JobPhase phase = JobPhase::kGathering;
   SlotIndex slot_count = 0;
-  std::vector<SlotIndex> slots;  // this worker's
-  // Left out for a worker whose Beat says that it is in `generation`: it knows them.
+  std::vector<SlotIndex> slots;  // this worker's slots
+  // Empty for a worker whose Beat names `generation`: it has the addresses already.
   std::vector<ShardAddress> shards;
   Step step;                        // the coordinator's current step
-  std::string message;              // for people: why it failed; to one in a barrier, whom that waits for
-  std::string job_file;             // canonical TOML; only in answer to a Join without catalog
-  bool founder = false;             // the job's first weights are to come from this worker
-  std::vector<TensorSpec> catalog;  // the job's, once known; only in answer to a Join without catalog
-  std::uint64_t barrier = 0;        // the newest that was passed, in this term
-  Step readable;                    // the newest version that shards have: `step`, in allreduce an earlier one
-  // In order of ranks; empty: this worker is none of it. allreduce: of `generation`. sync: those of its machine.
+  std::string message;              // text for the user: why the job failed, or which members a barrier waits for
+  std::string job_file;             // canonical TOML; only in answer to a Join without a catalog
+  bool founder = false;             // this worker must upload the job's initial weights
+  std::vector<TensorSpec> catalog;  // the job's catalog, once known; only in answer to a Join without a catalog
+  std::uint64_t barrier = 0;        // the newest barrier that was passed in this term
+  Step readable;                    // the newest version on the shards: `step`; in allreduce it may be earlier
+  // The members of this worker's group in rank order, in allreduce of `generation`, in sync of its machine. Empty: it
+  // is in no group.
   std::vector<GroupMember> group;
-  std::uint64_t group_epoch = 0;  // sync: rises whenever the group is another one, and never falls
-  std::string notice;             // for whoever looks after this worker: what is not as it should be; empty: nothing
+  std::uint64_t group_epoch = 0;  // sync: rises with every change of the group, and never falls
+  std::string notice;             // a problem that the worker's user should know of; empty: none
 };
 
 }  // namespace capstan
