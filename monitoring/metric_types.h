@@ -1,5 +1,5 @@
-// Counter, SecondsCounter, Gauge, OptionalGauge, Histogram, Labelled: numbers that one thread writes
-// and any thread reads.
+// Counter, SecondsCounter, Gauge, OptionalGauge, Histogram, Labelled: numbers that one thread writes and any thread
+// reads.
 //
 // Kind:   shared; written by one owner thread, read by the exporter at scrape time.
 // Limits: no lock, no allocation, no read-modify-write instruction; a reader may see fields from different moments.

@@ -1,4 +1,4 @@
-// How many arrays a block has.
+// The most arrays that a block has.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ namespace capstan::server {
 
 namespace {
 
-// After this nothing that was written counts.
+// After such a failure, nothing that was written can be relied on.
 Status DiskFailed(const std::string& path, const char* what) {
   return Unreachable(path + ": " + what + " failed: " + std::strerror(errno));
 }
@@ -71,7 +71,7 @@ Result<std::unique_ptr<FileCoordinatorLog>> FileCoordinatorLog::Open(const std::
   if (!lock.ok()) return lock.status();
   std::unique_ptr<FileCoordinatorLog> log(new FileCoordinatorLog(path, std::move(lock).value(), compaction));
   CAPSTAN_RETURN_IF_ERROR(log->Read());
-  unlink(log->partial().c_str());  // of a process that ended on the way
+  unlink(log->partial().c_str());  // left by a process that ended while replacing
   if (!log->begun_) CAPSTAN_RETURN_IF_ERROR(log->WriteLine(EncodeLogHeader()));
   CAPSTAN_RETURN_IF_ERROR(SyncFolder(FolderOf(path)));
   if (compaction) log->compact_at_ = compaction->bytes_min;
@@ -105,7 +105,7 @@ Status FileCoordinatorLog::CutTo(std::size_t size) {
   return {};
 }
 
-// The bytes that are there. If the process before could not make them durable, this one has.
+// Writes the file's bytes again and makes them durable, in case the previous process could not.
 Status FileCoordinatorLog::WriteAgain(std::string_view text) {
   CAPSTAN_RETURN_IF_ERROR(WriteAll(lock_.descriptor(), 0, text, path_));
   return fsync(lock_.descriptor()) == 0 ? Status() : DiskFailed(path_, "fsync");
@@ -127,7 +127,7 @@ Status FileCoordinatorLog::WriteLine(std::string_view json) {
 
 // ---- replacing -----------------------------------------------------------------------------------------------------
 
-// A file with these bytes, durable but for its name, and locked before anybody can find it under the log's.
+// Makes a file with these bytes, durable except for its name, and locked before it gets the log's name.
 Result<FileLock> FileCoordinatorLog::WritePartial(std::string_view text) const {
   unlink(partial().c_str());
   CAPSTAN_ASSIGN_OR_RETURN(FileLock file, FileLock::Acquire(partial(), 0));
@@ -151,12 +151,12 @@ Status FileCoordinatorLog::Replace(std::vector<LogRecord> records) {
   last_hash_ = *StatedHash(std::string_view(text).substr(text.rfind('\n', text.size() - 2) + 1));
   bytes_ = text.size();
   records_ = std::move(records);
-  // Without this a power cut may bring the old file back, and what is appended from here on is in the new one.
+  // Without this, a power cut may bring the old file back, without the records that are appended from here on.
   if (Status status = SyncFolder(FolderOf(path_)); !status.ok()) return failure_ = Unreachable(status.message());
   return {};
 }
 
-// A log that cannot be compacted now goes on growing: a full disk is no reason to end.
+// A log that cannot be compacted now goes on growing, so a full disk does not end the job.
 void FileCoordinatorLog::CompactIfLarge() {
   if (!compaction_ || bytes_ < compact_at_ || !failure_.ok()) return;
   const Status replaced = Replace(RecordsInForce(records_, compaction_->keep));

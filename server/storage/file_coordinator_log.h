@@ -1,13 +1,13 @@
-// FileCoordinatorLog: a coordinator's records in a file, one sealed line of JSON each (sealed_text.h).
+// FileCoordinatorLog: the coordinator's records in a file, one sealed line of JSON each (sealed_text.h).
 //
-// Kind:   owned by the coordinator's thread. One process at a time has the file.
-// Limits: with a Compaction, the file and its records stay within a multiple of what is in force of them.
-// Fails:  Open: kRefused, another coordinator has it; kCorrupt, damaged before its end; kUnsupported, of a newer build;
-//         kUnreachable, the disk fails. Append: kInvalid; kBusy, the disk is full, the log is as it was and the same
-//         call may succeed later; kUnreachable, and then every later Append says the same.
-// Why:    a failed fsync is never repeated: the kernel calls the pages clean that it could not write. For the same
-//         reason Open writes again what it has read: only the page cache may have had it. What its lines say of damage
-//         is in log_text.h.
+// Kind:   owned by the coordinator's thread. The file is locked: one process at a time uses it.
+// Limits: with a Compaction, the file's size stays within a multiple of the records that are in force.
+// Fails:  Open: kRefused, another coordinator has the file; kCorrupt, the file is damaged before its end; kUnsupported,
+//         a newer build wrote it; kUnreachable, the disk fails. Append: kInvalid; kBusy, the disk is full, the log is
+//         unchanged and the same call may succeed later; kUnreachable, also from every later Append.
+// Why:    a failed fsync is never repeated, because the kernel marks pages clean that it could not write. For the same
+//         reason Open writes again what it has read: it may have been only in the page cache. log_text.h explains how
+//         damage is found.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,22 @@ namespace capstan::server {
 
 class FileCoordinatorLog : public CoordinatorLog {
  public:
-  // When the file has `bytes_min`, and kGrowth times what it had after the last time, it is replaced by the records
-  // that are in force (manifests.h).
+  // Once the file has `bytes_min` bytes, and kGrowth times its size after the last replacement, it is replaced by the
+  // records that are in force (manifests.h).
   struct Compaction {
-    std::uint32_t keep;  // snapshots
+    std::uint32_t keep;  // number of snapshots that are kept
     std::uint64_t bytes_min = std::uint64_t{1} << 20;
   };
   static constexpr std::uint64_t kGrowth = 4;
 
-  // Makes the file when there is none. Waits at most `wait_seconds` for another coordinator to end.
+  // Makes the file if there is none. Waits at most `wait_seconds` for another coordinator to end.
   static Result<std::unique_ptr<FileCoordinatorLog>> Open(const std::string& path, double wait_seconds,
                                                           std::optional<Compaction> compaction = std::nullopt);
 
-  // The records as they are now, whoever writes to the file: takes no lock and changes nothing. A line that is torn, or
-  // on its way, is left out.
+  // The file's present records. Takes no lock and changes nothing, so another process may be writing; an incomplete
+  // last line is left out.
   static Result<std::vector<LogRecord>> Look(const std::string& path);
-  // These records in the place of the log's own, all or nothing.
+  // Replaces the log's records by these, atomically.
   Status Replace(std::vector<LogRecord> records);
 
   Status Append(LogRecord record) override;
@@ -63,10 +63,10 @@ class FileCoordinatorLog : public CoordinatorLog {
   std::optional<Compaction> compaction_;
   std::vector<LogRecord> records_;
   std::uint64_t last_hash_ = 0;
-  std::uint64_t bytes_ = 0;       // of the file
-  std::uint64_t compact_at_ = 0;  // bytes
-  bool begun_ = false;            // the first line, which states the format, is there
-  Status failure_;                // of the disk, for good
+  std::uint64_t bytes_ = 0;       // size of the file
+  std::uint64_t compact_at_ = 0;  // file size at which it is compacted
+  bool begun_ = false;            // whether the first line, which states the format, is there
+  Status failure_;                // the disk's failure, which is final
 };
 
 }  // namespace capstan::server

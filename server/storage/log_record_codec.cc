@@ -79,7 +79,7 @@ Json ToJson(const DoneRecord&) { return Begin("done").Take(); }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// 5 entries: from before groups; 6: from before kinds.
+// 5 entries: the format before groups; 6: before kinds.
 bool ReadTensor(const Json* json, TensorSpec* tensor) {
   unsigned init = 0, kind = 0;
   const std::size_t entries = ElementCount(*json);
@@ -106,7 +106,7 @@ bool Read(const Json& json, CatalogRecord* record) {
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
 bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
-// A log from before histories were written down: each generation is one.
+// In logs without timelines (`history`), each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
   const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
                     ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
@@ -184,7 +184,7 @@ Result<LogRecord> DecodeLogRecord(std::string_view json) {
   }
 }
 
-// It is read back: no bound of the reader can be missing here.
+// Encoding reads the text back, so it cannot exceed a bound of the reader.
 Result<std::string> EncodeLogRecord(const LogRecord& record) {
   try {
     std::string text = std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);
@@ -192,7 +192,7 @@ Result<std::string> EncodeLogRecord(const LogRecord& record) {
       return Invalid("a record cannot be written down so that it can be read: " + status.message());
     }
     return text;
-  } catch (const std::exception& failure) {  // of the JSON library: a text that is not UTF-8
+  } catch (const std::exception& failure) {  // from the JSON library: a text is not UTF-8
     return Invalid(std::string("a record cannot be written down: ") + failure.what());
   }
 }

@@ -13,7 +13,7 @@
 
 namespace capstan::server {
 
-// What the first line of a log says.
+// The first line of a log.
 std::string EncodeLogHeader();
 Status CheckLogHeader(std::string_view json);
 

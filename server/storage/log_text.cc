@@ -11,7 +11,7 @@ bool LooksLikeRecord(std::string_view line) {
   return StatedHash(line) && line.size() > kSealBytes + 1 && line[kSealBytes] == '{' && line.back() == '}';
 }
 
-// Whether any complete line of `text` is, by its looks, a record.
+// Whether any complete line of `text` looks like a record.
 bool HasRecord(std::string_view text) {
   while (true) {
     const std::size_t end = text.find('\n');
@@ -21,7 +21,7 @@ bool HasRecord(std::string_view text) {
   }
 }
 
-// Whether a whole record is the beginning of the line: then it is the end of the line that was damaged.
+// Whether the line begins with a whole record: then the end of the line is damaged.
 bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
   for (std::size_t end = line.find('}'); end != std::string_view::npos; end = line.find('}', end + 1)) {
     if (end + 1 < line.size() && Unseal(previous, line.substr(0, end + 1))) return true;
@@ -29,14 +29,14 @@ bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
   return false;
 }
 
-// Good when what there is of the first line is torn, or nothing. Anything else is another file, and left alone.
+// Ok if the text is a torn first line or empty. Any other text is another file, which must not be changed.
 Status JudgeFirstLine(const std::string& where, std::string_view text) {
   if ((Seal(0, EncodeLogHeader()) + '\n').starts_with(text)) return {};
   return Corrupt(where +
                  ": this is no coordinator's log, or not what was written: put back a copy, or move the file away");
 }
 
-// Good when it is a torn tail. `text` begins with the bad line.
+// Ok if the bad line at the start of `text` is a torn tail.
 Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::string_view text) {
   const std::size_t end = text.find('\n');
   const bool followed = end != std::string_view::npos && HasRecord(text.substr(end + 1));
@@ -46,7 +46,7 @@ Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::strin
                  "somebody has edited it: put back a copy, or move the run directory away and start the job anew");
 }
 
-// A line that is as it was written.
+// Takes a line whose hash is right.
 Status TakeLine(const std::string& where, std::string_view line, ParsedLog* log) {
   const std::string_view json = line.substr(kSealBytes);
   Status status;

@@ -1,11 +1,11 @@
-// ParseLogText, PrintLogText: a coordinator's records as the text of its log, one sealed line each (sealed_text.h).
+// ParseLogText, PrintLogText: the coordinator's records as the text of its log, one sealed line each (sealed_text.h).
 //
 // Kind:   pure functions.
 // Fails:  Parse: kCorrupt, damaged before its end; kUnsupported, of a newer build. Print: kInvalid, a text is not
-// UTF-8. Why:    the hash of each line goes into the next one's, so a line that is missing, changed or out of place is
-// noticed.
-//         Only the last line can have been cut off by the end of a process, and nobody had been told of it; a bad line
-//         anywhere else is damage, which a person has to look at.
+//         UTF-8.
+// Why:    each line's hash includes the previous line's, so a missing, changed or misplaced line is found. The end of a
+//         process can cut off only the last line, which no other process has relied on. A bad line anywhere else is
+//         damage, which a person must look at.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace capstan::server {
 
 struct ParsedLog {
   std::vector<LogRecord> records;
-  std::uint64_t last_hash = 0;  // of the last whole line; goes into the next one's
-  bool begun = false;           // the first line, which states the format, is there
-  std::size_t whole_bytes = 0;  // behind them a line is torn
+  std::uint64_t last_hash = 0;  // hash of the last whole line; part of the next line's hash
+  bool begun = false;           // whether the first line, which states the format, is there
+  std::size_t whole_bytes = 0;  // size of the whole lines; an incomplete line may follow
 };
 
-// `path`: for messages.
+// `path` appears in messages.
 Result<ParsedLog> ParseLogText(const std::string& path, std::string_view text);
 
 Result<std::string> PrintLogText(const std::vector<LogRecord>& records);

@@ -14,7 +14,7 @@ const Record* LastOf(const std::vector<LogRecord>& records) {
   return found == records.rend() ? nullptr : &std::get<Record>(*found);
 }
 
-// Whether the last record of the first kind is behind the last one of the second.
+// Whether the last Record comes after the last Other.
 template <class Record, class Other>
 bool IsLater(const std::vector<LogRecord>& records) {
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
@@ -41,7 +41,7 @@ std::vector<ManifestRecord> ManifestsOf(const std::vector<LogRecord>& records, s
   std::vector<ManifestRecord> manifests;
   for (const LogRecord& record : records) {
     if (const auto* const recover = std::get_if<RecoverRecord>(&record)) {
-      // What is newer than the snapshot gone back to cannot be used.
+      // Snapshots that are newer than the recovered one cannot be used any more.
       while (!manifests.empty() && manifests.back().id != recover->snapshot) manifests.pop_back();
     } else if (const auto* const manifest = std::get_if<ManifestRecord>(&record)) {
       manifests.push_back(*manifest);
@@ -80,7 +80,7 @@ std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, s
   const auto recover = std::find_if(
       rest.begin(), rest.end(), [](const LogRecord& record) { return std::holds_alternative<RecoverRecord>(record); });
   if (recover != rest.end()) {
-    rest.insert(recover + 1, RunningRecord{std::get<RecoverRecord>(*recover).generation, {}});  // of nobody
+    rest.insert(recover + 1, RunningRecord{std::get<RecoverRecord>(*recover).generation, {}});  // with no shards
   }
   return rest;
 }

@@ -1,7 +1,8 @@
-// ManifestsOf: the snapshots that exist, by a coordinator's log.
+// ManifestsOf: the snapshots that exist according to the coordinator's log.
 //
 // Kind:   pure functions.
-// Why:    the coordinator that goes on with a job and the commands that list, export and delete agree on what exists.
+// Why:    a coordinator that resumes a job and the commands that list, export and delete snapshots agree on which
+//         exist.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,18 @@
 
 namespace capstan::server {
 
-// The newest `keep` stay, two at least.
+// Keeps only the newest `keep` manifests, at least two.
 void DropOldManifests(std::uint32_t keep, std::vector<ManifestRecord>* manifests);
 
 // Oldest first.
 std::vector<ManifestRecord> ManifestsOf(const std::vector<LogRecord>& records, std::uint32_t keep);
 
-// A log that says the same to a coordinator: what was said before and is not in force any more is left out. Its size does
-// not depend on how long the job has run.
+// The records that still matter to a coordinator, without superseded ones. Their number does not depend on how long the
+// job has run.
 std::vector<LogRecord> RecordsInForce(const std::vector<LogRecord>& records, std::uint32_t keep);
 
-// A log that says the same to a coordinator but for `gone`, which do not exist any more: only what is in force is left.
-// No shard lives on: the next coordinator begins a generation. When the newest is among them, the job is not done.
+// RecordsInForce without the snapshots `gone`, which no longer exist. No shard counts as running, so the next
+// coordinator begins a generation. If the newest snapshot is gone, the job is no longer done.
 std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, std::uint32_t keep,
                                         const std::vector<SnapshotId>& gone);
 

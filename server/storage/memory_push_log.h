@@ -1,7 +1,7 @@
-// MemoryPushLog: a shard's log that is on no disk, for simulations and jobs within one process.
+// MemoryPushLog: a shard's push log in memory, for simulations and jobs within one process.
 //
-// Kind:   one thread at a time. It may outlive the shard: what it holds is what the shard's next life finds.
-// Fails:  as it was told.
+// Kind:   one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
+// Fails:  as FailWrites requests.
 #pragma once
 
 #include <map>
@@ -17,16 +17,16 @@ class MemoryPushLog : public PushLog {
   Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override;
   Status Trim(std::uint64_t number) override;
 
-  // From now on every change says this; a good status ends it.
+  // From now on every change returns `status`; an ok status ends this.
   void FailWrites(Status status) { write_failure_ = std::move(status); }
-  // As if it had never been written.
+  // Removes a record, as if it had never been written.
   void Lose(std::uint64_t number) { records_.erase(number); }
   std::uint64_t size() const { return records_.size(); }
   std::uint64_t newest() const { return records_.empty() ? 0 : records_.rbegin()->first; }
 
  private:
   LogHistory history_;
-  std::uint64_t begin_ = 1;  // records in front of it were trimmed
+  std::uint64_t begin_ = 1;  // records before this number were trimmed
   std::map<std::uint64_t, PushLogRecord> records_;
   Status write_failure_;
 };

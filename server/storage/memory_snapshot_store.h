@@ -1,7 +1,7 @@
-// MemorySnapshotStore: a shard's directory that is no directory, for simulations and jobs within one process.
+// MemorySnapshotStore: a shard's snapshots in memory, for simulations and jobs within one process.
 //
-// Kind:   one thread at a time. It may outlive the shard: what it holds is what the shard's next life finds.
-// Fails:  as it was told.
+// Kind:   one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
+// Fails:  as FailWrites and FailRemember request.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +26,19 @@ class MemorySnapshotStore : public SnapshotStore {
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
 
-  // From now on every Write, or Remember, says this; a good status ends it.
+  // From now on every Write, or Remember, returns `status`; an ok status ends this.
   void FailWrites(Status status) { write_failure_ = std::move(status); }
   void FailRemember(Status status) { remember_failure_ = std::move(status); }
-  // Flips a bit of a block of the newest part. False when there is none.
+  // Flips a bit in a block of the newest part. Returns false if there is no part.
   bool DamageNewest();
-  // What a shard that is no more has left here.
+  // Adds the parts of a shard that the job no longer has.
   void AddPartsOf(const MemorySnapshotStore& other);
 
  private:
   using Key = std::pair<SnapshotId, ShardIndex>;
   struct Part {
     SnapshotHeader header;
-    std::vector<std::vector<std::byte>> arrays;  // of each block, one behind the other
+    std::vector<std::vector<std::byte>> arrays;  // of each block, concatenated
   };
 
   Result<const Part*> Find(SnapshotId id, ShardIndex part) const;

@@ -1,12 +1,12 @@
-// PushLog: what a shard that acknowledges durably has written down ahead of applying it: pushes and ends of slots, in
-// the order in which it applies them.
+// PushLog: the write-ahead log of a shard with durable acknowledgements: pushes and ends of slots, in the order in
+// which the shard applies them.
 //
 // Kind:   opened by the process, then used by one thread (the shard's log thread). Every call blocks.
-// Limits: a piece that is read holds one record more than it was asked for, at most.
-// Fails:  kUnreachable: the disk is full or fails; kCorrupt: what is there is damaged, or not whole; kInvalid: it
-//         is the log of another history.
-// Why:    a record has all that its update depends on, so that replaying them gives the same bits; and each names its
-//         slot's sequence number, so that replaying one twice does nothing.
+// Limits: a piece exceeds the requested number of bytes by at most one record.
+// Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: the log is damaged or incomplete; kInvalid:
+//         it is the log of another timeline (`history`).
+// Why:    a record has everything that its update depends on, so replaying gives the same bits. It has its slot's
+//         sequence number, so replaying it twice has no effect.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -33,19 +33,19 @@ struct PushRecord {
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
   Slice payload;
-  std::vector<HyperParameters> hyper;  // of every group, where they came with the push
+  std::vector<HyperParameters> hyper;  // hyper-parameters of every group, if the push had them
 };
 
 using EndRecord = StepReport;  // its step is the sequence number
 
-// Numbered from 1 within a history, without a gap.
+// Records are numbered from 1 within a timeline, without gaps.
 using PushLogRecord = std::variant<PushRecord, EndRecord>;
 
 std::uint64_t BytesOf(const PushLogRecord& record);
 
-// Whose log it is.
+// The timeline that a log belongs to.
 struct LogHistory {
-  Generation generation;  // in which it began; 0: none
+  Generation generation;  // the generation in which the timeline began; 0: none
   std::uint32_t shard_count = 0;
   bool operator==(const LogHistory&) const = default;
 };
@@ -54,27 +54,26 @@ class PushLog {
  public:
   struct Piece {
     std::vector<PushLogRecord> records;
-    bool last = false;  // there are no more
+    bool last = false;  // no records follow
   };
 
   virtual ~PushLog() = default;
 
-  // An empty log of this history; every other one is gone when it returns, a damaged one too.
+  // Makes an empty log of this timeline. When it returns, every other log is deleted, even a damaged one.
   virtual Status Begin(LogHistory history) = 0;
-  // Durable when it returns. Takes the place of what is there from number `first` on: an append that failed may have
-  // left something.
+  // Durable when it returns. Replaces any records from number `first` on, which an append that failed may have left.
   virtual Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) = 0;
-  // Records from number `from` on, of about so many bytes. What was torn off the end when a process died is not missed;
-  // whatever else is not there is kCorrupt.
+  // Records from number `from` on, about `bytes_max` bytes. A tail that was cut off when a process died is not an
+  // error; any other missing record is kCorrupt.
   virtual Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) = 0;
-  // Records in front of `number` are not needed any more; some may stay.
+  // Drops records before `number`; some of them may stay.
   virtual Status Trim(std::uint64_t number) = 0;
 };
 
-// Why a log cannot be read by those who go on with `wanted`; ok when it can.
+// Whether a log of timeline `here` can be used for timeline `wanted`; if not, the reason.
 Status CheckHistory(LogHistory wanted, LogHistory here);
 
-// ---- what a Shard asks of its log, and what comes of it ------------------------------------------------------------
+// ---- requests of a Shard to its log, and their results ------------------------------------------------------------
 
 struct BeginLog {
   LogHistory history;
@@ -82,10 +81,10 @@ struct BeginLog {
 struct AppendLog {
   Generation history;
   std::uint64_t first = 0;
-  std::shared_ptr<const std::vector<PushLogRecord>> records;  // the core applies them when they are there
+  std::shared_ptr<const std::vector<PushLogRecord>> records;  // the core applies them once they are durable
 };
 struct ReadLog {
-  Generation generation;  // that will begin with it
+  Generation generation;  // the generation that will begin with the log's contents
   LogHistory history;
   std::uint64_t from = 0;
 };

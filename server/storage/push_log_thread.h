@@ -1,8 +1,8 @@
-// PushLogThread: the thread that carries out what a shard asks of its log, in order.
+// PushLogThread: the thread that carries out a shard's requests to its log, in order.
 //
-// Kind:   owned by the shard's loop, whose thread alone calls it.
-// Limits: kWaitingMax pieces of work whose results have not been taken; one more gets kBusy.
-// Why:    an append is waited for by workers: it is not to stand behind a snapshot that is being written.
+// Kind:   owned by the shard's loop; only the loop's thread calls it.
+// Limits: kWaitingMax requests whose results have not been taken; one more gets kBusy.
+// Why:    workers wait for an append, so it must not queue behind the writing of a snapshot.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class PushLogThread {
  public:
   static constexpr std::size_t kWaitingMax = 64;
 
-  // `wake` is called on the log's thread whenever there is a result to take. The log outlives this object, and nobody
-  // else uses it meanwhile. What waits when it ends is given up: nobody was told that it is durable.
+  // `wake` is called on the log's thread whenever there is a result to take. The log must outlive this object, and no
+  // other code may use it meanwhile. Requests that wait at the end are dropped: none of them was acknowledged.
   PushLogThread(ShardIndex shard, PushLog* log, std::function<void()> wake)
       : thread_(
             "log-" + std::to_string(shard), kWaitingMax,
@@ -32,7 +32,7 @@ class PushLogThread {
             },
             std::move(wake)) {}
 
-  // Never waits. `work` is untouched when it is not taken.
+  // Never waits. On failure `work` is unchanged.
   Status Submit(LogWork&& work) { return thread_.Submit(std::move(work)); }
   std::optional<LogResult> TakeResult() { return thread_.TakeResult(); }
 

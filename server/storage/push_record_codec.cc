@@ -37,7 +37,7 @@ bool ReadGroup(const Json* json, HyperParameters* group) {
          ReadDouble(Element(*json, 5), &group->weight_decay) && ReadBool(Element(*json, 6), &group->nesterov);
 }
 
-// The groups come last, and only where there are any.
+// The groups come last, and are left out if there are none.
 Json ToJson(const PushRecord& push) {
   JsonList json;
   json.Number(push.block)
@@ -108,7 +108,7 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
     Result<PushLogRecord> record = Decode(number, bytes);
     if (!record.ok()) return Status(record.status().code(), name + record.status().message());
     return record;
-  } catch (const std::exception& failure) {  // of the JSON library
+  } catch (const std::exception& failure) {  // from the JSON library
     return Corrupt(name + "it is malformed: " + failure.what());
   }
 }

@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Limits: a payload of kPayloadBytesMax.
-// Fails:  Decode: kCorrupt; not a byte is believed that does not match its hash. kUnsupported: of a newer format.
+// Fails:  Decode: kCorrupt; bytes that do not match their hash. kUnsupported: a newer format.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace capstan::server {
 
-// All but the payload, which goes behind it. The number is part of the seal: a record out of place is noticed.
+// The record without its payload, which follows it. The hash includes the number, so a misplaced record is found.
 std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record);
-// `bytes`: with the payload.
+// `bytes` include the payload.
 Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes);
 
-// Which also states the format of the records.
+// The encoded timeline also states the format of the records.
 std::string EncodeLogHistory(LogHistory history);
 Result<LogHistory> DecodeLogHistory(std::string_view bytes);
 

@@ -59,7 +59,7 @@ Status MakeFolder(const std::string& path) {
   return DiskFailure("make the folder", path, errno);
 }
 
-// A database whose CURRENT is gone would be begun anew over its own files.
+// If CURRENT is missing, RocksDB would make a new database over the old files.
 Status CheckNotBeheaded(const std::string& path) {
   std::error_code ignored;
   if (files::exists(path + "/CURRENT")) return {};
@@ -135,8 +135,8 @@ Status RocksFolder::OpenDatabase(Access access) {
   };
   rocksdb::Status status = open();
   const std::string said = status.ToString();
-  if (said.find(".sst") != said.npos || said.find(".ldb") != said.npos) {  // it looks for either name
-    // A table that is cut short or gone takes its own snapshot with it, not the others: reading it says so.
+  if (said.find(".sst") != said.npos || said.find(".ldb") != said.npos) {  // RocksDB looks for either name
+    // A damaged or missing table costs only its own snapshot: reading that one fails.
     options.paranoid_checks = false;
     if (open().ok()) status = rocksdb::Status::OK();
   }
@@ -145,7 +145,7 @@ Status RocksFolder::OpenDatabase(Access access) {
   return TakeFamilies(handles, access);
 }
 
-// Knows every handle before anything can fail: all are given back in the end.
+// Stores every handle before anything can fail, so Close destroys them all.
 Status RocksFolder::TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles, Access access) {
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
     if (handle->GetName() == rocksdb::kDefaultColumnFamilyName) {
@@ -282,7 +282,7 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
   return SnapshotStore::Written{.digest = digest, .bytes = bytes};
 }
 
-// All files or none become the family's.
+// Adds all files to a new family, or none.
 Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& paths, SnapshotHeader header) {
   const Result<const Family*> old = Find(header.id);
   Family family{.id = header.id,
@@ -298,7 +298,7 @@ Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& 
   options.write_global_seqno = false;
   const Status ingested = Note(database_->IngestExternalFile(family.handle, paths, options));
   if (ingested.ok()) return family;
-  (void)database_->DestroyColumnFamilyHandle(family.handle);  // without a header; the next opening clears it away
+  (void)database_->DestroyColumnFamilyHandle(family.handle);  // it has no header; the next opening removes it
   return ingested;
 }
 
@@ -306,7 +306,7 @@ bool RocksFolder::Precedes(const Family& a, const Family& b) {
   return std::tie(a.id, a.rewrite) < std::tie(b.id, b.rewrite);
 }
 
-// What a snapshot that has just been written stands for, and what nobody can read any more.
+// Drops the families that a new snapshot replaces, and damaged ones.
 Status RocksFolder::DropReplaced(SnapshotId id, std::uint64_t rewrite) {
   for (std::size_t i = families_.size(); i-- > 0;) {
     const Family& family = families_[i];
@@ -322,7 +322,7 @@ Status RocksFolder::Remove(SnapshotId id) {
   return Drop(static_cast<std::size_t>(family - families_.data()));
 }
 
-// Its files go with the last handle.
+// RocksDB deletes the files with the last handle.
 Status RocksFolder::Drop(std::size_t index) {
   CAPSTAN_RETURN_IF_ERROR(Note(database_->DropColumnFamily(families_[index].handle)));
   (void)database_->DestroyColumnFamilyHandle(families_[index].handle);
@@ -347,8 +347,8 @@ Status RocksFolder::Note(const rocksdb::Status& status) {
   return FromRocks(status, path_);
 }
 
-// A write that failed is not repeated on a database that saw it fail: what is on disk is read again, and counts. While
-// that cannot be written to, it can be read.
+// After a failed write the database is opened again from disk before the next write. If it cannot be opened for
+// writing, it is opened for reading.
 Status RocksFolder::ReopenIfBroken() {
   if (!broken_) return {};
   Close();

@@ -1,13 +1,13 @@
-// RocksFolder: one shard's database: its life, and a column family for each of its parts of snapshots.
+// RocksFolder: one shard's database: its ShardLife, and a column family for each of its parts of snapshots.
 //
 // Kind:   owned by a RocksSnapshotStore.
-// Fails:  kBusy: the disk is full; kUnreachable: it fails, or another process has the folder; kCorrupt; kInvalid: not
-//         there.
-// Why:    the arrays of a part and, in front of everybody's eyes last, its header come in as one atomic step, so a
-//         family without a header is what was left by a process that ended on the way.
+// Fails:  kBusy: the disk is full; kUnreachable: the disk fails, or another process has the folder; kCorrupt; kInvalid:
+//         not found.
+// Why:    a part's arrays and its header are ingested in one atomic step. So a family without a header was left by a
+//         process that ended before that.
 //
-// A family's name is g<generation>-v<version>, with -r<n> behind it when the same snapshot was written again: the new
-// one is whole before the old one goes.
+// A family's name is g<generation>-v<version>, with -r<n> appended if the same snapshot was written again: the new
+// family is complete before the old one is dropped.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -31,7 +31,7 @@ class RocksFolder {
  public:
   enum class Access { kWrite, kRead };
 
-  // kWrite: makes the folder when there is none, keeps other processes out, and clears away what was left half done.
+  // kWrite: makes the folder if there is none, locks it, and removes unfinished files.
   static Result<std::unique_ptr<RocksFolder>> Open(const std::string& path, ShardIndex part, Access access,
                                                    double wait_seconds);
   RocksFolder(const RocksFolder&) = delete;
@@ -50,7 +50,7 @@ class RocksFolder {
   Result<SnapshotHeader> ReadHeader(SnapshotId id) const;
   Status ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const;
   Status Remove(SnapshotId id);
-  // When the newest of its files was written, in seconds since 1970.
+  // The time at which its newest file was written, in seconds since 1970.
   Result<std::int64_t> WrittenAt(SnapshotId id) const;
 
  private:
@@ -88,7 +88,7 @@ class RocksFolder {
   std::unique_ptr<rocksdb::DB> database_;
   rocksdb::ColumnFamilyHandle* life_family_ = nullptr;
   std::vector<Family> families_;  // ascending
-  bool broken_ = false;           // a write has failed: the database is opened anew before the next one
+  bool broken_ = false;           // a write has failed: the database is opened again before the next write
 };
 
 }  // namespace capstan::server

@@ -22,9 +22,9 @@ rocksdb::Slice View(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// More of them were no faster, and the steps meanwhile slower.
+// More writers were no faster and slowed the steps down.
 constexpr std::size_t kWriters = 2;
-constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // of one write past the page cache
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // size of one direct write
 
 std::uint64_t BytesOf(const std::array<Slice, kBlockArraysMax>& arrays) {
   std::uint64_t bytes = 0;
@@ -32,7 +32,7 @@ std::uint64_t BytesOf(const std::array<Slice, kBlockArraysMax>& arrays) {
   return bytes;
 }
 
-// The blocks [begin, end) of an image, into one file. Several share an image, but no block of it.
+// Writes the blocks [begin, end) of an image into one file. Several writers share an image, but no block.
 class BlockRangeWriter {
  public:
   BlockRangeWriter(std::string path, const rocksdb::Options& options, SnapshotImage* image, std::size_t begin,
@@ -47,7 +47,7 @@ class BlockRangeWriter {
 
   Status Write() {
     Status status = WriteCaught();
-    if (!status.ok()) failed_->store(true);  // the others need not go on
+    if (!status.ok()) failed_->store(true);  // stops the other writers
     return status;
   }
 
@@ -60,8 +60,8 @@ class BlockRangeWriter {
     }
   }
 
-  // Past the page cache where the file system can: training has better use for those pages, and for the time that
-  // filling them takes.
+  // Writes without the page cache if the file system allows it: training needs the memory and the time that filling the
+  // cache would take.
   Status WriteFile() {
     rocksdb::EnvOptions env(options_);
     env.writable_file_max_buffer_size = kDirectBytes;
@@ -100,8 +100,8 @@ class BlockRangeWriter {
   std::atomic<bool>* failed_;
 };
 
-// Where the range of each writer begins, and where the last one ends: ranges of about as many bytes, none of them
-// empty.
+// The beginning of each writer's range, and the end of the last one. Ranges have about equal numbers of bytes, and none
+// is empty.
 std::vector<std::size_t> Cut(const SnapshotImage& image, std::uint64_t bytes) {
   std::vector<std::size_t> begins;
   std::uint64_t before = 0;
@@ -123,7 +123,7 @@ Status WriteRanges(std::vector<BlockRangeWriter>* writers) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Status reason;  // before those that stopped because of it
+  Status reason;  // the first failure, which made the other writers stop
   for (const Status& status : statuses) {
     if (!status.ok() && (reason.ok() || reason.code() == Code::kRefused)) reason = status;
   }

@@ -1,9 +1,9 @@
-// WritePartFiles: a part of a snapshot as table files that RocksDB takes in as they are.
+// WritePartFiles: writes a part of a snapshot as table files that RocksDB can ingest.
 //
-// Kind:   one function; it uses threads of its own while it runs.
+// Kind:   one function, which starts threads and joins them.
 // Fails:  kUnreachable, the disk; kRefused, `cancelled` became true. The caller removes the files.
-// Why:    files written directly, by two threads and past the page cache, are several times as fast as writing through
-//         the database, and take a tenth of the processor's time.
+// Why:    writing the files directly, with two threads and without the page cache, is several times as fast as writing
+//         through the database and takes a tenth of the processor time.
 #pragma once
 
 #include <rocksdb/options.h>
@@ -20,13 +20,13 @@ namespace capstan::server {
 
 struct PartFiles {
   std::vector<std::string> paths;  // on disk, with disjoint ranges of keys in ascending order
-  SnapshotHeader header;           // with hashes
-  std::uint64_t bytes = 0;         // of all arrays
+  SnapshotHeader header;           // complete, with hashes
+  std::uint64_t bytes = 0;         // total size of the arrays
 };
 
 std::uint64_t BytesOf(const SnapshotImage& image);
 
-// Into the empty directory `folder`. Lets go of each block when it is written.
+// Writes into the empty directory `folder`. Releases each block's buffers once they are written.
 Result<PartFiles> WritePartFiles(const std::string& folder, const rocksdb::Options& options, SnapshotImage image,
                                  const std::atomic<bool>& cancelled);
 

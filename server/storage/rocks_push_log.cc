@@ -22,7 +22,7 @@ namespace files = std::filesystem;
 
 constexpr const char* kHistoryKey = "history";
 
-// Before RocksDB lets go of what it wrote ahead, the tables that hold it are on disk too.
+// Size of RocksDB's own write-ahead log at which it writes the tables and deletes that log.
 constexpr std::uint64_t kWrittenAheadMax = std::uint64_t{256} << 20;
 
 std::string RecordKey(std::uint64_t number) {
@@ -42,7 +42,7 @@ std::optional<std::uint64_t> BeginOf(const std::string& name) {
   return error == std::errc() && stop == end ? std::optional(begin) : std::nullopt;
 }
 
-// Whatever the library throws ends here.
+// Turns the library's exceptions into statuses.
 template <class T, class Body>
 T GuardedLog(Body body) {
   try {
@@ -60,7 +60,7 @@ class Log : public PushLog {
   Log& operator=(const Log&) = delete;
   ~Log() override { Close(); }
 
-  // A log that is damaged is open too, with the damage kept for whoever reads it.
+  // A damaged log opens too; `damage_` is what Read returns.
   Status Open() {
     Status opened = OpenDatabase();
     if (opened.code() == Code::kCorrupt) damage_ = std::exchange(opened, {});
@@ -97,7 +97,7 @@ class Log : public PushLog {
   Status Drop(std::size_t index);
   Status CutFrom(std::uint64_t number, rocksdb::WriteBatch* batch);
   Result<Piece> ReadPiece(LogHistory history, std::uint64_t from, std::uint64_t bytes_max);
-  // Adds the records of one segment from number `*next` on. True: as many bytes as were wanted.
+  // Adds the records of one segment from number `*next` on. Returns true once `*bytes_left` is used up.
   Result<bool> ReadSegment(const Segment& segment, std::uint64_t* next, std::uint64_t* bytes_left, Piece* piece) const;
   Status DropSegments(std::uint64_t number);
 
@@ -109,14 +109,15 @@ class Log : public PushLog {
   LogHistory history_;
   std::vector<Segment> segments_;   // ascending
   std::uint64_t newest_bytes_ = 0;  // written to the newest segment by this process
-  bool broken_ = false;             // a write has failed: the database is opened anew before the next one
-  bool may_have_more_ = false;      // than what was said to be written: an append has failed
+  bool broken_ = false;             // a write has failed: the database is opened again before the next write
+  bool may_have_more_ = false;      // an append has failed and may have left records
   Status damage_;
 };
 
 rocksdb::Options Log::SegmentOptions() const {
   rocksdb::Options options = SnapshotOptions(env_.get());
-  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // a segment is one table
+  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // so that a segment is
+                                                                                              // one table
   return options;
 }
 
@@ -124,7 +125,7 @@ Status Log::OpenDatabase() {
   rocksdb::Options options = StrictOptions(env_.get());
   options.create_if_missing = true;
   options.max_total_wal_size = kWrittenAheadMax;
-  options.allow_fallocate = false;  // else each segment takes its whole size of the disk when it begins
+  options.allow_fallocate = false;  // otherwise each segment would take its full size on disk at its beginning
   std::vector<std::string> names = {rocksdb::kDefaultColumnFamilyName};
   if (files::exists(path_ + "/CURRENT")) {
     names.clear();
@@ -137,7 +138,9 @@ Status Log::OpenDatabase() {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* database = nullptr;
   rocksdb::Status status = rocksdb::DB::Open(options, path_, wanted, &handles, &database);
-  if (status.IsPathNotFound()) status = rocksdb::Status::Corruption(status.ToString());  // one of its files is gone
+  if (status.IsPathNotFound())
+    status = rocksdb::Status::Corruption(status.ToString());  // a file of the database is
+                                                              // missing
   CAPSTAN_RETURN_IF_ERROR(FromRocks(status, path_));
   database_.reset(database);
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
@@ -170,14 +173,14 @@ Status Log::Note(const rocksdb::Status& status) {
   return FromRocks(status, path_);
 }
 
-// A write that failed is not repeated on a database that saw it fail: what is on disk is read again.
+// After a failed write the database is opened again from disk before the next write.
 Status Log::ReopenIfBroken() {
   if (!damage_.ok()) return damage_;
   if (!broken_ && database_ != nullptr) return {};
   Close();
   CAPSTAN_RETURN_IF_ERROR(Open());
   broken_ = false;
-  newest_bytes_ = segment_bytes_;  // unknown: the next record begins a segment
+  newest_bytes_ = segment_bytes_;  // the size is unknown, so the next record begins a segment
   return damage_;
 }
 
@@ -197,7 +200,7 @@ Status Log::BeginHistory(LogHistory history) {
   rocksdb::WriteOptions durable;
   durable.sync = true;
   CAPSTAN_RETURN_IF_ERROR(Note(database_->Put(durable, default_family_, kHistoryKey, EncodeLogHistory(history))));
-  // Or these few bytes would keep all that was ever written ahead.
+  // Otherwise these few bytes would keep RocksDB's whole write-ahead log alive.
   CAPSTAN_RETURN_IF_ERROR(Note(database_->Flush(rocksdb::FlushOptions(), default_family_)));
   history_ = history;
   may_have_more_ = false;
@@ -222,7 +225,7 @@ Status Log::Drop(std::size_t index) {
   return {};
 }
 
-// What a failed append may have left.
+// Removes records that a failed append may have left.
 Status Log::CutFrom(std::uint64_t number, rocksdb::WriteBatch* batch) {
   while (!segments_.empty() && segments_.back().begin >= number) {
     CAPSTAN_RETURN_IF_ERROR(Drop(segments_.size() - 1));
@@ -260,7 +263,7 @@ Status Log::Write(Generation history, std::uint64_t first, const std::vector<Pus
   return {};
 }
 
-// The newest stays, so that a log never forgets how far it goes.
+// The newest segment stays, so that the log always knows its last number.
 Status Log::DropSegments(std::uint64_t number) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   while (segments_.size() > 1 && segments_[1].begin <= number) CAPSTAN_RETURN_IF_ERROR(Drop(0));

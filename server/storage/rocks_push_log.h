@@ -1,10 +1,10 @@
-// RocksPushLog: a shard's log in a database of its own, <folder of the shard>/pushes.
+// RocksPushLog: a shard's push log in a separate database, <folder of the shard>/pushes.
 //
-// Kind:   a function; what Open returns is a PushLog (push_log.h).
+// Kind:   a function; Open returns a PushLog (push_log.h).
 // Limits: a segment of kSegmentBytes is one column family, and is dropped as a whole.
-// Fails:  Open: kUnreachable. A log that is damaged opens: Read says so, and Begin begins it anew.
-// Why:    one synchronous write for all records that have gathered; what was trimmed costs no compaction. A torn
-//         tail is cut; a bad record that good ones follow is never passed over.
+// Fails:  Open: kUnreachable. A damaged log opens; Read then returns the damage, and Begin makes a new log.
+// Why:    one synchronous write stores all waiting records, and trimming needs no compaction. A torn tail is cut off; a
+//         bad record before good ones is an error.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace capstan::server {
 
-// In a shard's folder.
+// The log's folder within a shard's folder.
 inline constexpr char kPushLogFolder[] = "/pushes";
 
 class RocksPushLog {
  public:
   static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
 
-  // `folder`: the shard's, which this process has for itself.
+  // `folder`: the shard's folder, which this process has locked.
   static Result<std::unique_ptr<PushLog>> Open(const std::string& folder, std::uint64_t segment_bytes = kSegmentBytes);
 };
 

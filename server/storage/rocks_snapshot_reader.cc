@@ -12,10 +12,10 @@ namespace capstan::server {
 
 namespace {
 
-// A server that is at work replaces and deletes files between one look and the next.
+// A running server replaces and deletes files while the folder is being opened, so opening is tried this often.
 constexpr int kLooksMax = 8;
 
-// Whatever a library throws ends here.
+// Turns the libraries' exceptions into statuses.
 template <class T, class Body>
 T GuardedReader(Body body) {
   try {

@@ -1,10 +1,10 @@
-// RocksSnapshotReader: all shards' parts in the snapshots folder of a run directory, for reading.
+// RocksSnapshotReader: reads all shards' parts in the snapshots folder of a run directory.
 //
-// Kind:   owned by one thread. Takes no lock and writes nothing: the servers of a running job notice nothing of it.
-// Fails:  reading a part: why its shard's directory could not be opened; kInvalid, it is not there; kCorrupt;
-//         kUnreachable, also when the running job has deleted it meanwhile.
-// Why:    it sees what was there when it was opened. A shard's part lies in that shard's directory, so the folder's
-//         directories, whatever the number of shards is today, have every part that is on this machine.
+// Kind:   owned by one thread. Takes no lock and writes nothing, so it does not disturb the servers of a running job.
+// Fails:  reading a part: the failure to open its shard's directory; kInvalid, not found; kCorrupt; kUnreachable, also
+//         if the running job has deleted the part meanwhile.
+// Why:    it sees the parts that were there when it was opened. Each part is in the directory of the shard that wrote
+//         it, so these directories have every part on this machine, whatever the number of shards is now.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ class RocksSnapshotReader : public SnapshotReader {
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override;
-  // When the part was written, in seconds since 1970.
+  // The time at which the part was written, in seconds since 1970.
   Result<std::int64_t> WrittenAt(SnapshotId id, ShardIndex part) const;
 
  private:
   struct Shard {
-    Status status;  // of opening it
+    Status status;  // result of opening the folder
     std::unique_ptr<RocksFolder> folder;
   };
   Result<const RocksFolder*> FolderOf(SnapshotId id, ShardIndex part) const;

@@ -26,7 +26,7 @@ std::string NameOf(SnapshotId id, ShardIndex part) {
          std::to_string(part);
 }
 
-// Whatever a library throws ends here.
+// Turns the libraries' exceptions into statuses.
 template <class T, class Body>
 T Guarded(Body body) {
   try {
@@ -100,7 +100,7 @@ class Store : public SnapshotStore {
     return nullptr;
   }
 
-  // An orphan is open for reading; to take something out it has to be opened for writing.
+  // An orphan is open only for reading, so removing a part opens it for writing.
   Status RemoveFromOrphan(std::size_t index, SnapshotId id) {
     CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader known, orphans_[index]->ReadHeader(id));
     const std::string path = orphans_[index]->path();
@@ -115,7 +115,9 @@ class Store : public SnapshotStore {
     orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(index));
     writable.reset();
     std::error_code error;
-    if (std::filesystem::exists(path + kPushLogFolder, error)) return {};  // acknowledged pushes are people's to remove
+    if (std::filesystem::exists(path + kPushLogFolder, error))
+      return {};  // only a person may delete acknowledged
+                  // pushes
     std::filesystem::remove_all(path, error);
     return error ? Unreachable(path + ": cannot be removed: " + error.message()) : Status();
   }

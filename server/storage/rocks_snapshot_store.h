@@ -1,9 +1,10 @@
-// RocksSnapshotStore: a shard's directory on disk, <folder>/shard-<index>, and those that nobody owns any more.
+// RocksSnapshotStore: a shard's directory on disk, <folder>/shard-<index>, and the directories of shards that the job
+// no longer has (orphans).
 //
-// Kind:   functions; what Open returns is a SnapshotStore (snapshot_store.h).
+// Kind:   functions; Open returns a SnapshotStore (snapshot_store.h).
 // Fails:  Open: kUnreachable, another process has the directory or the disk fails; kCorrupt, damaged; kInvalid, the
-//         directory is another shard's. Writing: kUnreachable when the disk is full, and what was there stays.
-//         kRefused: a snapshot that was cancelled.
+//         directory is another shard's. Writing: kBusy when the disk is full, and earlier snapshots stay. kRefused: the
+//         snapshot was cancelled.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@ namespace capstan::server {
 
 class RocksSnapshotStore {
  public:
-  // `folder` is made when it is missing, its parent is not. Waits at most `wait_seconds` for another process to end.
-  // `orphans` are read only, and a directory whose last part is removed goes too.
+  // Makes `folder` if it is missing, but not its parent. Waits at most `wait_seconds` for another process to end.
+  // `orphans` are only read; an orphan's directory is deleted with its last part.
   static Result<std::unique_ptr<SnapshotStore>> Open(const std::string& folder, ShardIndex shard, double wait_seconds,
                                                      const std::vector<ShardIndex>& orphans = {});
 };

@@ -39,7 +39,8 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
   }
 };
 
-// Failures come back as statuses; and a log file on a full disk is what RocksDB ends the process for.
+// Failures are returned as statuses, so a log is not needed. And RocksDB would end the process if its log file met a
+// full disk.
 class NoLogger : public rocksdb::Logger {
  public:
   NoLogger() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}

@@ -1,4 +1,4 @@
-// What the files around RocksDB share: its options, keys and errors. Included by server/rocks_* alone.
+// RocksDB options, keys and errors that the rocks_* files share. Only they include it.
 //
 // Kind:   pure functions and values.
 #pragma once
@@ -19,12 +19,12 @@ namespace capstan::server {
 // The system's files, readable and writable by their owner only.
 std::unique_ptr<rocksdb::Env> CreatePrivateEnv();
 
-// As strict as it goes, and small: snapshots go around all that RocksDB keeps in memory.
+// All checks on and small buffers, because snapshots bypass RocksDB's memory.
 rocksdb::Options StrictOptions(rocksdb::Env* env);
-// For the family of a snapshot, and for the files that go into it.
+// Options of a snapshot's family and of the files that are ingested into it.
 rocksdb::Options SnapshotOptions(rocksdb::Env* env);
 
-// In the order of blocks; behind all of them, the header.
+// Keys sort in the order of blocks, and the header's key comes last.
 std::string ArrayKey(BlockIndex block, std::uint32_t array);
 std::string HeaderKey();
 

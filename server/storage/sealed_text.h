@@ -1,8 +1,8 @@
-// Seal, Unseal: text behind its own hash, as "<16 hex digits> <text>".
+// Seal, Unseal: text with its hash in front, as "<16 hex digits> <text>".
 //
 // Kind:   pure functions.
-// Why:    what is read back from a disk or a peer is looked at only when it is, byte by byte, what was written; the
-//         hash of one line goes into the next, so that a line that is missing or out of place is noticed too.
+// Why:    text from a disk or a peer is parsed only if every byte is as it was written. Each line's hash includes the
+//         previous line's, so a missing or misplaced line is found, too.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace capstan::server {
 
-inline constexpr std::size_t kSealBytes = 17;  // in front of the text
+inline constexpr std::size_t kSealBytes = 17;  // bytes in front of the text
 
 // XXH3-64 of `previous` and the text.
 std::uint64_t SealHash(std::uint64_t previous, std::string_view text);
 
 std::string Seal(std::uint64_t previous, std::string_view text);
 
-// The hash that a seal states; nothing when these are not the first bytes of a sealed text.
+// The hash that a seal states; nothing if the text does not begin with a seal.
 std::optional<std::uint64_t> StatedHash(std::string_view sealed);
 
-// The text; nothing when it is not the one that was sealed after `previous`.
+// The text without its seal; nothing if it is not what was sealed after `previous`.
 std::optional<std::string_view> Unseal(std::uint64_t previous, std::string_view sealed);
 
 }  // namespace capstan::server

@@ -1,7 +1,7 @@
-// DiskWork, DiskResult, CarryOut: what a Shard asks of its disk, and what comes of it.
+// DiskWork, DiskResult, CarryOut: requests of a Shard to its disk, and their results.
 //
-// Kind:   values and one function. The core makes work, a thread of the loop carries it out in order, and the core is
-//         handed the result like a message.
+// Kind:   values and one function. The core makes requests, a thread of the loop carries them out in order, and the
+//         core receives each result like a message.
 // Why:    a core never waits for a disk; a shard answers while gigabytes are written or read.
 #pragma once
 
@@ -32,16 +32,16 @@ struct WriteSnapshot {
   std::shared_ptr<std::atomic<bool>> cancelled;
 };
 
-// Where the arrays of a block go.
+// The buffers into which a block's arrays are read.
 struct LoadTarget {
   BlockIndex block = 0;
   std::uint32_t count = 0;  // elements
   std::array<BufferRef, kBlockArraysMax> arrays;
 };
 
-// Reads parts that are here: their headers, and the blocks of `targets` that they have.
+// Reads local parts: their headers, and those blocks of `targets` that they have.
 struct LoadSnapshot {
-  Generation generation;  // that will begin with it
+  Generation generation;  // the generation that will begin with the snapshot
   SnapshotId id;
   struct Part {
     ShardIndex part = 0;
@@ -58,7 +58,7 @@ struct StoredBlock {
   BlockIndex block = 0;
 };
 
-// Another shard asks for it.
+// Reads a block for another shard.
 struct ReadForPeer {
   PeerId peer;
   StoredBlock wanted;
@@ -85,36 +85,37 @@ struct SnapshotWritten {
 struct SnapshotLoaded {
   Generation generation;
   Status status;
-  std::vector<SnapshotHeader> headers;  // one for each part asked for
+  std::vector<SnapshotHeader> headers;  // one for each requested part
 };
 
 struct PeerRead {
   PeerId peer;
   StoredBlock wanted;
   Status status;
-  SnapshotHeader::Block entry;        // of the block
-  std::vector<Slice> arrays;          // of the block; or the header, encoded, in pieces
-  std::vector<std::uint64_t> hashes;  // of each
+  SnapshotHeader::Block entry;        // the block's entry in the header
+  std::vector<Slice> arrays;          // the block's arrays, or pieces of the encoded header
+  std::vector<std::uint64_t> hashes;  // hash of each of `arrays`
 };
 
 struct PartsRemoved {
   std::vector<SnapshotPart> parts;
-  Status status;  // of the first that could not be removed
+  Status status;  // the first failure
 };
 
 using DiskResult = std::variant<LifeRemembered, SnapshotWritten, SnapshotLoaded, PeerRead, PartsRemoved>;
 
 DiskResult CarryOut(DiskWork work, SnapshotStore* store);
 
-// A header as bytes, for disks and other shards. Parsing believes nothing: sizes are bounded and lists must fit
-// together. What it would refuse is not written either: kInvalid.
+// A header as bytes, for disks and other shards. Decoding trusts nothing: sizes are bounded and lists must fit
+// together. Encoding returns kInvalid for a header that decoding would refuse.
 Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header);
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 
-// A Fetch of this block asks for the part's header, which comes in pieces of this size: frames are bounded, and headers
-// of many slots are large.
+// A Fetch of this block number requests the part's header. It comes in pieces of kHeaderPieceBytes, because frames are
+// bounded and headers of many slots are large.
 inline constexpr BlockIndex kFetchHeader = UINT32_MAX;
-// A block that no part has. The answer comes in its turn: what was asked for before and has not come by then is lost.
+// A block number that no part has. Answers keep their order, so a block that was requested before and has not come by
+// then is lost.
 inline constexpr BlockIndex kFetchQuestion = kFetchHeader - 1;
 inline constexpr std::size_t kHeaderPieceBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kPartHeaderBytesMax = std::size_t{256} << 20;

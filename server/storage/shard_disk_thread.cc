@@ -9,7 +9,7 @@ namespace capstan::server {
 
 namespace {
 
-// The store, until it is told to stop: then it reads no more. Remembering goes on.
+// Passes calls on to the store. Once `stopping` is set it reads and removes nothing more, but still remembers lives.
 class StoppableStore : public SnapshotStore {
  public:
   StoppableStore(SnapshotStore* store, const std::atomic<bool>* stopping) : store_(store), stopping_(stopping) {}

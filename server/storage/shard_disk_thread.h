@@ -1,7 +1,7 @@
-// ShardDiskThread: the thread that carries out what a shard asks of its disk, in order.
+// ShardDiskThread: the thread that carries out a shard's requests to its disk, in order.
 //
-// Kind:   owned by the shard's loop, whose thread alone calls it.
-// Limits: kWaitingMax pieces of work whose results have not been taken; one more gets kBusy.
+// Kind:   owned by the shard's loop; only the loop's thread calls it.
+// Limits: kWaitingMax requests whose results have not been taken; one more gets kBusy.
 // Why:    a shard answers while gigabytes are written or read.
 #pragma once
 
@@ -23,22 +23,21 @@ class ShardDiskThread {
  public:
   static constexpr std::size_t kWaitingMax = 1024;
 
-  // `wake` is called on the disk's thread whenever there is a result to take. The store outlives this object, and
-  // nobody else uses it meanwhile.
-  // `lane`, for what is written and read, may be null.
+  // `wake` is called on the disk's thread whenever there is a result to take. The store must outlive this object, and
+  // no other code may use it meanwhile. `lane`, for the trace, may be null.
   ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake,
                   monitoring::TraceLane* lane = nullptr);
-  // Gives up what is being written, read or waiting, except lives: those that were handed over are remembered.
+  // Drops the running and waiting requests, except RememberLife: these are still carried out.
   ~ShardDiskThread();
 
-  // Never waits. `work` is untouched when it is not taken.
+  // Never waits. On failure `work` is unchanged.
   Status Submit(DiskWork&& work);
   std::optional<DiskResult> TakeResult() { return thread_.TakeResult(); }
-  // Work whose result has not been taken.
+  // Number of requests whose results have not been taken.
   std::size_t waiting() const { return thread_.waiting(); }
 
  private:
-  std::vector<std::weak_ptr<std::atomic<bool>>> cancels_;  // of snapshots that may still be written
+  std::vector<std::weak_ptr<std::atomic<bool>>> cancels_;  // cancel flags of snapshots that may still be written
   WorkThread<DiskWork, DiskResult> thread_;
 };
 

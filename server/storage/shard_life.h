@@ -1,4 +1,4 @@
-// ShardLife: the numbers of a shard's life that its directory keeps.
+// ShardLife: the identity and fencing numbers of a shard that its directory keeps.
 //
 // Kind:   a value.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace capstan::server {
 
-// A shard's directory keeps these numbers, besides its snapshots, for the process that takes the shard's place.
+// A shard's directory keeps these numbers next to its snapshots. The shard's next process reads them.
 struct ShardLife {
-  JobId job;  // null: of no job yet
+  JobId job;  // null: no job yet
   ShardIndex shard = 0;
   Incarnation incarnation;
   Term term;

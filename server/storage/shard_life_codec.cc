@@ -48,7 +48,7 @@ std::string EncodeShardLife(const ShardLife& life) {
 Result<ShardLife> DecodeShardLife(std::string_view bytes) {
   try {
     return DecodeChecked(bytes);
-  } catch (const std::exception& failure) {  // of the JSON library
+  } catch (const std::exception& failure) {  // from the JSON library
     return Corrupt(std::string("what the shard remembers is malformed: ") + failure.what());
   }
 }

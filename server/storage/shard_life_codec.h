@@ -1,7 +1,7 @@
-// EncodeShardLife, DecodeShardLife: a shard's life as bytes, for its directory.
+// EncodeShardLife, DecodeShardLife: a ShardLife as bytes, for the shard's directory.
 //
 // Kind:   pure functions.
-// Fails:  kCorrupt, kUnsupported (of a newer format).
+// Fails:  kCorrupt, kUnsupported (a newer format).
 #pragma once
 
 #include <string>

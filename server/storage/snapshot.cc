@@ -27,7 +27,7 @@ void AddReport(const StepReport& entry, Hasher* hasher) {
         Bits(report.validation_loss_sum), report.validation_predictions, report.validation_correct}) {
     hasher->Add(number);
   }
-  if (report.metrics.empty()) return;  // as before there were any
+  if (report.metrics.empty()) return;  // the digest of a report without metrics is that of older formats
   hasher->Add(std::uint64_t{report.metrics.size()});
   for (const Metric& metric : report.metrics) {
     hasher->Add(std::uint64_t{metric.name.size()});
@@ -51,7 +51,7 @@ std::uint64_t SnapshotHeader::Digest() const {
   hasher.Add(std::uint64_t{reports.size()});
   for (const StepReport& entry : reports) AddReport(entry, &hasher);
   if (log_begin != 0) hasher.Add(log_begin);
-  if (!parameters.program_state.empty()) {  // as before there was one
+  if (!parameters.program_state.empty()) {  // without a state, the digest is that of older formats
     hasher.Add(std::uint64_t{parameters.program_state.size()});
     hasher.Add(parameters.program_state);
   }

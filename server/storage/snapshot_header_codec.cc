@@ -73,7 +73,7 @@ bool ReadHeader(const Json& json, SnapshotHeader* header) {
                   });
 }
 
-// What a shard indexes with has to be within what it indexes.
+// Whether all indices are in range and all lists have the right length.
 bool FitsTogether(const SnapshotHeader& header) {
   const auto per_slot = [&](const std::vector<std::uint64_t>& list) {
     return list.empty() || list.size() == header.slot_count;
@@ -115,7 +115,7 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
 
 }  // namespace
 
-// It is read back: no bound of the reader can be missing here.
+// Encoding reads the bytes back, so they cannot exceed a bound of the reader.
 Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
   std::string bytes = Seal(0, TextOf(ToJson(header)));
   const Result<SnapshotHeader> back = DecodeSnapshotHeader(bytes);
@@ -127,7 +127,7 @@ Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes) {
   try {
     return Decode(bytes);
-  } catch (const std::exception& failure) {  // of the JSON library
+  } catch (const std::exception& failure) {  // from the JSON library
     return Corrupt(std::string("the header of a snapshot's part is malformed: ") + failure.what());
   }
 }

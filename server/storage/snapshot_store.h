@@ -1,9 +1,9 @@
-// SnapshotStore: a shard's directory: its life's numbers and its parts of snapshots. SnapshotReader: the parts alone.
+// SnapshotStore: a shard's directory: its ShardLife and its parts of snapshots. SnapshotReader: only the parts.
 //
 // Kind:   opened by the process, then used by one thread (the shard's disk thread). Every call blocks.
-// Fails:  kUnreachable: the disk is full or fails; kCorrupt: what is there is damaged; kInvalid: it is not there.
-// Why:    the core decides what is kept, a thread carries it out, and the simulated cluster has disks that fail as
-// told.
+// Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: damaged; kInvalid: not found.
+// Why:    the core decides what is kept and a thread carries it out; the simulated cluster has disks that fail on
+//         request.
 #pragma once
 
 #include <atomic>
@@ -30,11 +30,11 @@ class SnapshotReader {
  public:
   virtual ~SnapshotReader() = default;
 
-  // The parts that are here whole, this shard's own and those that shards of a larger number left in this run
-  // directory. Their blocks have not been looked at.
+  // The complete parts here: this shard's own, and those of shards that the job no longer has. Their blocks have not
+  // been checked.
   virtual std::vector<SnapshotPart> List() const = 0;
   virtual Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
-  // Array `array` of a block: exactly out.size() bytes. The caller compares them with the header's hash.
+  // Array `array` of a block: exactly out.size() bytes. The caller checks them against the header's hash.
   virtual Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                            std::span<std::byte> out) const = 0;
 };
@@ -46,13 +46,13 @@ class SnapshotStore : public SnapshotReader {
     std::uint64_t bytes = 0;
   };
 
-  // What was remembered last, by whatever process.
+  // The newest remembered life, also from earlier processes.
   virtual const ShardLife& life() const = 0;
   // Durable when it returns.
   virtual Status Remember(const ShardLife& life) = 0;
 
-  // All or nothing, and durable when it returns. Lets go of each block when it is written, and gives up, leaving
-  // nothing, when `cancelled` becomes true.
+  // Writes all or nothing, durably. Releases each block's buffers once they are written. Stops and leaves nothing when
+  // `cancelled` becomes true.
   virtual Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) = 0;
   virtual Status Remove(SnapshotId id, ShardIndex part) = 0;
 };

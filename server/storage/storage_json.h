@@ -1,10 +1,11 @@
-// Reading and writing of what is stored as JSON: numbers as they are, floats as their bits.
+// Reads and writes stored JSON: integers as numbers, floats as their bits.
 //
 // Kind:   functions; for the codecs of this folder only.
-// Limits: every reader states the most that it takes.
-// Fails:  false: not there, of another type, or out of bounds. Nothing throws but TextOf, for a text that is not UTF-8.
-// Why:    what was stored comes back bit by bit, NaNs too, and what was not stored by us is no reason to end. The
-//         library's templates are compiled once, in storage_json.cc.
+// Limits: every reader states its upper bound.
+// Fails:  readers return false for a value that is missing, of another type, or out of bounds. Only TextOf throws, for
+//         a text that is not UTF-8.
+// Why:    stored numbers come back bit by bit, NaNs too, and foreign data cannot end the process. The library's
+//         templates are compiled once, in storage_json.cc.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ using Json = nlohmann::ordered_json;
 std::uint32_t FloatBits(float value);
 std::uint64_t DoubleBits(double value);
 
-// An object, its members in the order in which they are set.
+// Builds an object, with its members in the order in which they are set.
 class JsonObject {
  public:
   JsonObject& Number(const char* key, std::uint64_t number);
@@ -59,22 +60,22 @@ class JsonList {
 Json ToJson(JobId job);
 Json ToJson(SnapshotId id);
 Json ToJson(const std::vector<std::uint64_t>& numbers);
-// The program's state, and what only mode allreduce has, come last, and only where there is any.
+// The program's state and the fields of mode allreduce come last, and are left out where they are empty.
 Json ToJson(const StepParameters& p);
-// The metrics come last, and only where there are any.
+// The metrics come last, and are left out if there are none.
 Json ToJson(const StepReport& entry);
 
 std::string TextOf(const Json& json);
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// Discarded (and of no type) when the text is not JSON.
+// The result is discarded (has no type) if the text is not JSON.
 Json ParseJson(std::string_view text);
 
-// Null when there is none.
+// Null if there is none.
 const Json* Member(const Json& object, const char* key);
 const Json* Element(const Json& array, std::size_t index);
-// Of a list; nothing else has any.
+// The number of elements of a list; 0 for any other value.
 std::size_t ElementCount(const Json& array);
 
 bool ReadUnsigned(const Json* json, std::uint64_t* out, std::uint64_t max);
@@ -97,7 +98,7 @@ bool ReadNumber(const Json* json, Number<Tag>* out) {
 }
 
 bool IsList(const Json* json, std::size_t count_max);
-// Each element by `read(const Json*, T*)`.
+// Reads each element with `read(const Json*, T*)`.
 template <class T, class Read>
 bool ReadList(const Json* json, std::vector<T>* out, std::size_t count_max, Read read) {
   if (!IsList(json, count_max)) return false;

@@ -1,7 +1,7 @@
-// ReadVerifiedHeader, ReadVerified: what is on disk, when it is what the manifest and the header say.
+// ReadVerifiedHeader, ReadVerified: read from disk, and check against the manifest and the header.
 //
-// Kind:   functions; they read.
-// Fails:  kCorrupt: something else is there; or what the reader says.
+// Kind:   functions that read from a SnapshotReader.
+// Fails:  kCorrupt: the data does not match; or the reader's failure.
 #pragma once
 
 #include <span>

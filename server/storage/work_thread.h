@@ -1,6 +1,6 @@
-// WorkThread<Work, Done>: a thread that carries out work in order, and hands back what came of it.
+// WorkThread<Work, Done>: a thread that carries out work in order and returns the results.
 //
-// Kind:   owned by one thread, which alone calls it.
+// Kind:   owned by one thread; only that thread calls it.
 // Limits: `waiting_max` pieces of work whose results have not been taken; one more gets kBusy.
 #pragma once
 
@@ -22,8 +22,8 @@ namespace capstan::server {
 template <class Work, class Done>
 class WorkThread {
  public:
-  // Called on the thread for each piece. Once `stopping` is set the owner waits for the end, and the task may return
-  // nothing for what it gives up.
+  // Called on the thread for each piece. Once `stopping` is set the owner waits for the thread's end, and the task may
+  // drop work by returning nothing.
   using Task = std::function<std::optional<Done>(Work&& work, const std::atomic<bool>& stopping)>;
 
   // `name`: at most 15 bytes. `wake` is called on the thread whenever there is a result to take.
@@ -33,14 +33,14 @@ class WorkThread {
   }
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
-  // What is waiting still comes to the task, which decides what is given up.
+  // The task still receives the waiting work, and decides what to drop.
   ~WorkThread() {
     stopping_.store(true);
     work_.Close();
     thread_.join();
   }
 
-  // Never waits. `work` is untouched when it is not taken.
+  // Never waits. On failure `work` is unchanged.
   Status Submit(Work&& work) {
     if (waiting_ >= waiting_max_) return {Code::kBusy, name_ + " has more work waiting than it may"};
     CAPSTAN_RETURN_IF_ERROR(work_.Push(std::move(work)));
@@ -52,7 +52,7 @@ class WorkThread {
     if (result) --waiting_;
     return result;
   }
-  // Work whose result has not been taken.
+  // Number of pieces of work whose results have not been taken.
   std::size_t waiting() const { return waiting_; }
 
  private:
@@ -61,7 +61,7 @@ class WorkThread {
   void Run() {
     pthread_setname_np(pthread_self(), name_.c_str());
     while (true) {
-      const bool closed = work_.closed();  // before the look inside: nothing comes after it
+      const bool closed = work_.closed();  // read before PopUntil: once closed, nothing more arrives
       std::optional<Work> work = work_.PopUntil(std::chrono::steady_clock::now() + kLookAgainEvery);
       if (!work && closed) return;
       if (!work) continue;
