@@ -1,8 +1,8 @@
-// RunningMinimum: the least of several numbers, most of which only rise.
+// RunningMinimum: the minimum of several numbers that mostly rise.
 //
 // Kind:   a value.
-// Why:    clocks rise one push at a time. All of them are looked at only when none is left at the minimum, so a rise
-//         costs a constant on average.
+// Why:    clocks rise one push at a time. All are compared only when none is left at the minimum, so a rise costs
+//         constant time on average.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class RunningMinimum {
       if (before == least_ && --at_least_ == 0) Count();
     }
   }
-  // UINT64_MAX where there is no number.
+  // UINT64_MAX if there are no numbers.
   std::uint64_t least() const { return least_; }
   std::uint64_t operator[](std::size_t index) const { return values_[index]; }
   const std::vector<std::uint64_t>& values() const { return values_; }

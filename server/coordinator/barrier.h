@@ -1,9 +1,9 @@
-// Barrier: members that wait for each other.
+// Barrier: workers that wait for each other.
 //
-// Kind:   a value; part of the Coordinator. Volatile: after a restart members say again what they wait for.
-// Why:    a program's processes agree on a point of their own (files are written, a first batch is loaded) through the
-//         service they already share. A member waits for a number above the newest that was passed; passing makes that
-//         the highest number waited for, so that members which count differently, after a restart, all go on.
+// Kind:   a value; part of the Coordinator. Volatile: after a restart, Beats tell again what workers wait for.
+// Why:    a program's processes can meet (files are written, a first batch is loaded) through the service that they
+//         already share. A member waits for a number above the newest passed one. Passing advances to the highest
+//         number that any member waits for, so members that count differently after a restart all go on.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace capstan::server {
 
 class Barrier {
  public:
-  static constexpr std::size_t kNamedMax = 8;  // missing ones, in a line for people
+  static constexpr std::size_t kNamedMax = 8;  // missing members named in a log line
 
   std::uint64_t passed() const { return passed_; }
   bool IsWaiting(const Worker& worker) const { return worker.barrier > passed_; }

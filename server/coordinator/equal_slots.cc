@@ -43,7 +43,7 @@ bool EqualSlots::See(Generation generation, Step step, const std::vector<const P
   for (const auto& [slot, figures] : before_) {
     const auto earlier = before.find(slot);
     const auto owner = owners.find(slot);
-    // A loss that stands still says nothing of samples.
+    // Two steps with the same loss tell nothing about the samples.
     if (earlier == before.end() || owner == owners.end() || std::get<0>(earlier->second) == std::get<0>(figures))
       continue;
     const auto [same, is_new] = first.try_emplace({earlier->second, figures}, slot);

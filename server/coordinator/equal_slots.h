@@ -1,9 +1,9 @@
-// EqualSlots: notices two workers that compute the same samples, so that half of their work is thrown away.
+// EqualSlots: finds two workers that compute the same samples, which wastes half of their work.
 //
-// Kind:   a value; part of the Coordinator. Volatile: another coordinator notices it again.
-// Limits: one notice in its life, about one of its first steps: a program that does so does it from the start.
-// Why:    the reports of two slots that draw samples of their own differ in their losses. Two workers whose slots come
-//         with the same bits in two steps one after the other, and with other bits in each of the two, draw the same.
+// Kind:   a value; part of the Coordinator. Volatile: a restarted coordinator looks again.
+// Limits: one notice, about one of the first steps: a program with this mistake makes it from the start.
+// Why:    slots with different samples have different losses. If slots of two workers report the same bits in two
+//         consecutive steps, and the bits change between the steps, the workers draw the same samples.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ class EqualSlots {
  public:
   static constexpr int kStepsSeen = 1000;
 
-  // Looks at so many steps: at none of a built-in model, whose samples follow from (seed, step, slot). Equal losses there
-  // are those of few samples that are almost learned.
+  // Examines the first `steps` steps. For a built-in model use 0: its samples follow from (seed, step, slot), and equal
+  // losses only mean that few samples are almost learned.
   explicit EqualSlots(int steps) : left_(steps) {}
 
-  // The reports of a step that is committed. Whether text() is new.
+  // Takes the reports of a committed step. Returns whether text() was just set.
   bool See(Generation generation, Step step, const std::vector<const Prepared*>& prepared, const Membership& members);
-  // "slots 0 and 1 of step 5 are equal: do "a" and "b" draw the same samples? ..."; empty while nothing was noticed.
+  // "slots 0 and 1 of step 5 are equal: do "a" and "b" draw the same samples? ..."; empty while nothing was found.
   const std::string& text() const { return text_; }
 
  private:
@@ -40,7 +40,7 @@ class EqualSlots {
 
   Generation generation_;
   Step step_;
-  std::map<SlotIndex, Figures> before_;  // of step_
+  std::map<SlotIndex, Figures> before_;  // figures of step_
   int left_;
   std::string text_;
 };

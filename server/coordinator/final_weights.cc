@@ -9,7 +9,8 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; the loop calls it ten times a second
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // gap between two Ticks that counts as a pause; the loop
+                                                          // calls Tick ten times a second
 
 }  // namespace
 
@@ -44,7 +45,7 @@ bool FinalWeights::Handle(PeerId from, const Message& message, Instant now, Outb
 void FinalWeights::Tick(Instant now, Outbox* out) {
   if (outcome_) return;
   const Instant pause = now - std::exchange(last_tick_, now);
-  if (pause >= kPauseLeast) last_arrival_ += pause;  // of ours: what came meanwhile has not been read yet
+  if (pause >= kPauseLeast) last_arrival_ += pause;  // this process paused, and has not read what arrived meanwhile
   if (reader_->missing() != missing_) {
     missing_ = reader_->missing();
     last_arrival_ = now;

@@ -1,9 +1,9 @@
-// FinalWeights: fetches a finished job's weights over the coordinator's own transport and writes final.safetensors.
+// FinalWeights: fetches a finished job's weights over the coordinator's transport and writes final.safetensors.
 //
 // Kind:   owned by the coordinator loop's thread.
-// Limits: no block is kept: each goes to its place in the file as it arrives.
-// Fails:  outcome() says that the shards stopped answering, for limits.stall, or why the file cannot be written. A shard
-//         that is lost and comes back takes the job back instead: the coordinator ends this.
+// Limits: keeps no block in memory: each is written to its place in the file when it arrives.
+// Fails:  outcome(): no shard has sent anything for limits.stall, or the file cannot be written. If a shard is lost,
+//         the job goes back to an earlier version, and the coordinator destroys this object.
 #pragma once
 
 #include <memory>
@@ -24,17 +24,17 @@ namespace capstan::server {
 
 class FinalWeights {
  public:
-  // `view`: of a finished job; `catalog` and `transport` outlive this.
+  // `view`: a finished job's. `catalog` and `transport` must outlive this object.
   static Result<std::unique_ptr<FinalWeights>> Create(const View& view, const Catalog* catalog, std::string path,
                                                       const LimitsSection& limits, Transport* transport, Instant now);
   ~FinalWeights();
   FinalWeights(const FinalWeights&) = delete;
   FinalWeights& operator=(const FinalWeights&) = delete;
 
-  // False: not from one of the shards it reads from.
+  // Returns false if `from` is not one of the shards it reads from.
   bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Nothing while it is under way.
+  // Nothing until it has ended.
   const std::optional<Status>& outcome() const { return outcome_; }
 
  private:

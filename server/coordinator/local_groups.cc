@@ -39,7 +39,7 @@ bool LocalGroups::Update(const Membership& members, Instant now) {
   return changed;
 }
 
-// After a group that broke.
+// The shortest life of the group that replaces a broken one.
 Instant LocalGroups::NextLasts(const Group& group) {
   return *group.broken - group.begun >= kLongLife ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }
@@ -69,7 +69,7 @@ LocalGroups::Told LocalGroups::Of(const Worker& worker, const Membership& member
   Told told{group.epoch, {}};
   for (const Seat& seat : group.seats) {
     const auto member = members.workers().find(seat.session);
-    if (member == members.workers().end()) return {};  // it has just left
+    if (member == members.workers().end()) return {};  // the member has just left
     told.members.push_back({seat.session, member->second.name, tell ? member->second.group_text : std::string()});
   }
   return told;

@@ -1,10 +1,10 @@
-// LocalGroups: which workers share a machine, so that they may add up their gradients before one of them pushes.
+// LocalGroups: which workers share a machine, so that they can add up their gradients before one of them pushes.
 //
 // Kind:   a value; part of the Coordinator's core.
-// Limits: a machine's group is made anew at most once per kLasts on account of its trouble, and more and more seldom,
-//         up to kLastsMax, where none of them lives for kLongLife: its workers may not reach each other.
-// Why:    a group is a hint: its members push by themselves while it is not there. So it belongs to no generation, and
-//         its epoch alone says who is in it, with which slots.
+// Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLife, its workers
+//         may be unable to reach each other, and the interval doubles up to kLastsMax.
+// Why:    a group is optional: without one, its members push on their own. So it belongs to no generation; its epoch
+//         identifies its members and their slots.
 #pragma once
 
 #include <map>
@@ -25,19 +25,19 @@ class LocalGroups {
   static constexpr Instant kLasts = std::chrono::seconds(1), kLastsMax = std::chrono::seconds(60),
                            kLongLife = std::chrono::seconds(20);
 
-  // Epochs are above those of every coordinator before this one.
+  // Epochs are higher than those of all earlier coordinators.
   explicit LocalGroups(Term term) : epoch_(term.value << 32) {}
 
-  // Workers or slots may have changed. Whether some group is another one now.
+  // Takes changes of workers and slots. Returns whether a group has changed.
   bool Update(const Membership& members, Instant now);
-  // What the worker has said last of its group. Whether all of it have offered addresses now.
+  // Takes the group's state from the worker's last Beat. Returns whether all members have offered addresses now.
   bool Hear(const Worker& worker, const Membership& members, Instant now);
 
   struct Told {
     std::uint64_t epoch = 0;
     std::vector<GroupMember> members;  // in order of their slots; with addresses once all have offered theirs
   };
-  // For that worker; no members: it pushes for itself.
+  // The worker's group. Without members: the worker pushes on its own.
   Told Of(const Worker& worker, const Membership& members) const;
 
  private:
@@ -50,15 +50,15 @@ class LocalGroups {
     std::uint64_t epoch = 0;
     std::vector<Seat> seats;
     Instant begun{};
-    Instant lasts = kLasts;         // at least
-    std::optional<Instant> broken;  // since when
+    Instant lasts = kLasts;         // minimum time before the group may be replaced
+    std::optional<Instant> broken;  // when it broke
   };
   static Instant NextLasts(const Group& group);
   static std::map<std::string, std::vector<Seat>> SeatsOf(const Membership& members);
   static bool Offered(const Group& group, const Membership& members);
 
-  std::uint64_t epoch_;                  // the newest
-  std::map<std::string, Group> groups_;  // by machine; of two workers or more
+  std::uint64_t epoch_;                  // the newest epoch
+  std::map<std::string, Group> groups_;  // by machine; only groups of two or more workers
 };
 
 }  // namespace capstan::server

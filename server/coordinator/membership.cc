@@ -45,7 +45,7 @@ void Membership::RenewAll(Instant now) {
   for (auto& [session, worker] : workers_) worker.last_heard = now;
 }
 
-// A slot whose rank is not there is nobody's.
+// Each worker gets the slot of its rank. A slot whose rank is missing has no worker.
 std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   std::vector<std::vector<SlotIndex>> slots;
   for (const auto& [session, worker] : workers_) {
@@ -55,7 +55,7 @@ std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   return slots;
 }
 
-// A worker whose machine is not known is a machine of its own.
+// A worker whose machine is unknown counts as a separate machine.
 std::vector<std::vector<SlotIndex>> Membership::SlotsByMachine(SlotIndex slot_count) const {
   std::map<std::string, std::size_t> machines;
   std::vector<std::size_t> machine_of;

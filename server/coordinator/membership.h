@@ -1,8 +1,8 @@
-// Membership: the workers of a job: sessions, leases, and who computes which slots.
+// Membership: the workers of a job: their sessions, leases and slots.
 //
 // Kind:   owned by the Coordinator.
 // Limits: kWorkersMax sessions.
-// Why:    workers are interchangeable executors of slots. Losing, adding or restarting one only moves slots.
+// Why:    workers are interchangeable executors of slots. If one is lost, added or restarted, only slots move.
 #pragma once
 
 #include <cstdint>
@@ -26,51 +26,52 @@ struct Worker {
   std::uint64_t nonce = 0;
   PeerId peer;
   Instant last_heard{};
-  std::uint32_t rank = 0;  // 0: none; r: slot r - 1 and no other
-  std::string machine;     // empty: not known
-  std::string metrics;     // host:port; empty: it serves none
+  std::uint32_t rank = 0;  // 0: none; r: only slot r - 1
+  std::string machine;     // empty: unknown
+  std::string metrics;     // host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
-  bool has_new_slots = true;  // since its last view
+  bool has_new_slots = true;  // whether `slots` changed since its last View
   // From its last Beat.
   Generation generation;
   Step step;
   bool computing = false;
-  Instant since{};                // when it last said something new of these three
-  bool late = false;              // its machine's workers do not wait for it, until it has done a step
-  std::vector<SlotIndex> backup;  // of slower workers, computed by this one as well in the step under way
+  Instant since{};                // when one of these three last changed
+  bool late = false;              // too slow: it is left out of its machine's group until it has finished a step
+  std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
-  std::uint64_t barrier = 0;  // the one it waits for
-  GroupState group = {};      // kNone; allreduce: of the present generation; sync: of `group_epoch`
-  std::string group_text;     // as in its Beat
+  std::uint64_t barrier = 0;  // the barrier that it waits in
+  GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)
+  std::string group_text;     // as in Beat
   std::uint64_t group_epoch = 0;
-  bool idle = false;  // it was named as one that no slot is left for
+  bool idle = false;  // a log line has named it as a worker without slots
 };
 
-// kKeep: a worker keeps what it has, as far as its share goes. kByMachine: workers of one machine get neighbouring
-// slots, whoever had them.
+// kKeep: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine get neighbouring
+// slots.
 enum class Dealing : std::uint8_t { kKeep, kByMachine };
 
 class Membership {
  public:
   static constexpr std::size_t kWorkersMax = 4096;
-  static constexpr std::size_t kNamesMax = 65536;  // remembered; beyond them a name's history is lost
+  static constexpr std::size_t kNamesMax = 65536;  // names remembered; further names are not recognised when they join
+                                                   // again
 
-  // The worker with this name, if one is in.
+  // The worker with this name, or null.
   const Worker* Find(const std::string& name) const;
   Worker* Find(SessionId session);
   bool full() const { return workers_.size() >= kWorkersMax; }
   Worker& Add(Worker worker);
   void Remove(SessionId session);
-  // Takes out whoever has not been heard for `lease`.
+  // Removes and returns workers that have not been heard for `lease`.
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
-  // Every lease starts anew: after a pause of the coordinator nobody is to blame.
+  // Restarts every lease, after a pause of the coordinator in which it could hear no worker.
   void RenewAll(Instant now);
-  // Deals the slots over all workers, in order of their sessions; one with a rank gets its own. Returns the number of
-  // slots that moved.
+  // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
+  // number of slots that moved.
   std::size_t Assign(SlotIndex slot_count, Dealing dealing = Dealing::kKeep);
 
-  // Whether a newer process has taken this one's name: it does not get it back.
+  // Whether a newer process has taken over this one's name, which it cannot get back.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 
   std::size_t size() const { return workers_.size(); }
@@ -82,8 +83,9 @@ class Membership {
   std::vector<std::vector<SlotIndex>> SlotsByMachine(SlotIndex slot_count) const;
 
   std::map<SessionId, Worker> workers_;
-  std::map<std::string, std::uint64_t> newest_;  // process of each name, gone or not; at most kNamesMax
-  std::set<std::uint64_t> superseded_;           // at most kNamesMax
+  std::map<std::string, std::uint64_t> newest_;  // nonce of each name's newest process, even if it has left; at most
+                                                 // kNamesMax
+  std::set<std::uint64_t> superseded_;           // nonces of replaced processes; at most kNamesMax
 };
 
 }  // namespace capstan::server

@@ -7,7 +7,7 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The digits that `rest` begins with, without zeros in front; takes them off.
+// Removes the digits at the start of `rest`; returns them without leading zeros.
 std::string_view TakeNumber(std::string_view* rest) {
   const auto end = std::find_if_not(rest->begin(), rest->end(), IsDigit);
   std::string_view digits = rest->substr(0, static_cast<std::size_t>(end - rest->begin()));

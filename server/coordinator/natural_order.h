@@ -1,6 +1,6 @@
-// ComesBefore: the order of names in which people count: "worker-2" before "worker-10".
+// ComesBefore: orders names by the numbers in them: "worker-2" before "worker-10".
 //
-// Kind:   pure function; a strict weak order in which two names are equal only when they are the same.
+// Kind:   pure function; a strict weak order in which only identical names are equal.
 #pragma once
 
 #include <string_view>

@@ -14,7 +14,7 @@ const Worker* HolderOf(std::uint32_t rank, const Membership& members) {
   return nullptr;
 }
 
-// On the wire 0 says that there is none, and ranks follow; people count them from 0.
+// Messages count ranks from 1, because 0 means none; texts count them from 0.
 std::string Named(std::uint32_t rank, SlotIndex of) {
   return "rank " + std::to_string(rank - 1) + " of " + std::to_string(of);
 }

@@ -1,9 +1,9 @@
-// Ranks: workers that come with a number of their own, each for one slot that nobody else is given.
+// Ranks: workers with a fixed number, each for one slot that no other worker gets.
 //
-// Kind:   a value; part of the Coordinator. Volatile: after a restart every worker says its rank again.
+// Kind:   a value; part of the Coordinator. Volatile: after a restart every worker's Join has its rank again.
 // Fails:  kRefused, naming both numbers or both workers.
-// Why:    a trainer whose processes are not interchangeable keeps what a slot needs in one of them: the job waits for
-//         that one, by name.
+// Why:    a trainer whose processes are not interchangeable keeps a slot's data in one process. The job waits for that
+//         process and names it.
 #pragma once
 
 #include <map>
@@ -20,13 +20,13 @@ namespace capstan::server {
 
 class Ranks {
  public:
-  static constexpr std::size_t kNamedMax = 8;  // missing ones, in a line for people
+  static constexpr std::size_t kNamedMax = 8;  // missing ranks named in a log line
 
-  // Whether this worker may join those that are there.
+  // Whether this worker may join the present members.
   Status Check(const Join& join, SlotIndex slot_count, const Membership& members) const;
-  // It joined, or was heard.
+  // The worker joined or sent a message.
   void Heard(const Worker& worker, Instant now);
-  // Whether any was ever seen: then slots belong to ranks.
+  // Whether a worker with a rank was ever seen: then slots belong to ranks.
   bool in_use() const { return !seen_.empty(); }
   // "rank 2 of 4 (worker-2, lost 12 s ago), rank 3 of 4 (never seen)"; empty when none is missing.
   std::string Missing(SlotIndex slot_count, const Membership& members, Instant now) const;

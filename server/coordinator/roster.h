@@ -1,7 +1,7 @@
-// Roster: which members a job has, and where each of them is reached.
+// Roster: a job's members and their addresses.
 //
 // Kind:   a value.
-// Why:    people and monitoring find every process of a job through its coordinator, the one that all of them call.
+// Why:    users and monitoring find all processes of a job through its coordinator, which every process contacts.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace capstan::server {
 
-// `metrics`: host:port, checked to be an address; empty: it serves none.
+// `metrics`: host:port, checked to be an address; empty: none.
 struct Roster {
   struct Shard {
     ShardIndex index = 0;
-    std::string endpoint;  // where workers reach it
-    std::string metrics;   // of its process
+    std::string endpoint;  // address for workers
+    std::string metrics;   // its process's metrics
     bool operator==(const Shard&) const = default;
   };
   struct Worker {
@@ -24,7 +24,7 @@ struct Roster {
     std::string metrics;
     bool operator==(const Worker&) const = default;
   };
-  std::vector<Shard> shards;  // that have said Hello, by index
+  std::vector<Shard> shards;  // shards that have sent a Hello, by index
   std::vector<Worker> workers;
   bool operator==(const Roster&) const = default;
 };

@@ -1,7 +1,7 @@
-// Who computes which slots: a fair share each, and as little moved as possible.
+// AssignSlots, DealInOrderOf: which worker computes which slots. Shares are equal, and few slots move.
 //
 // Kind:   pure function.
-// Why:    slots may move at any time without changing a bit; moving few wastes little work.
+// Why:    moving a slot changes no bit, but may waste work on it.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ namespace capstan::server {
 // as its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
 
-// The same shares, of neighbouring slots: workers of the same group lie side by side, groups in order of their numbers.
-// Returns the slots of each worker.
+// Equal shares of neighbouring slots: workers of one group are next to each other, and groups are in order of their
+// numbers. Returns the slots of each worker.
 std::vector<std::vector<SlotIndex>> DealInOrderOf(const std::vector<std::size_t>& group_of, SlotIndex slot_count);
 
 }  // namespace capstan::server

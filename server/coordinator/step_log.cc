@@ -118,20 +118,20 @@ Status StepLog::Flush() {
     return {};
   }
   unwritten_.erase(0, unwritten_.rfind('\n', done == 0 ? 0 : done - 1) + 1);
-  const Status cut = CutTornLine();  // if that fails as well, the next start does it
+  const Status cut = CutTornLine();  // if this fails, too, the next start cuts it
   if (cut.ok() && failure.code() == Code::kBusy) return failure;
   unwritten_.clear();
   return Unreachable(failure.message());
 }
 
-// A file that cannot be put aside goes on growing.
+// If the file cannot be rotated, it goes on growing.
 void StepLog::RotateIfLarge() {
   struct stat info {};
   if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < limits_.file_bytes) return;
   const bool is_aside = access(path_.c_str(), F_OK) != 0;
   if (!is_aside && (fsync(fd_) != 0 || !RotateFile(path_, limits_.former_files).ok())) return;
   const Result<int> next = OpenFile(path_);
-  if (!next.ok()) return;  // lines go on into the former file until there is another
+  if (!next.ok()) return;  // lines go into the old file until there is a new one
   close(std::exchange(fd_, *next));
 }
 

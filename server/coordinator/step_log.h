@@ -1,11 +1,11 @@
 // StepLog: metrics.jsonl, one line for each committed step.
 //
 // Kind:   owned by one thread.
-// Limits: StepLogLimits; lines that are older are given up (rotated_file.h).
-// Fails:  kBusy: the disk is full, and Flush may succeed later; kUnreachable: the file cannot be written. It keeps the
-//         lines that went in whole.
-// Why:    lines are appended whole, so that a reader that follows the file sees whole steps. Half a line that a full
-//         disk or a crash left is cut off, or the next step would be lost behind it.
+// Limits: StepLogLimits; older lines are deleted (rotated_file.h).
+// Fails:  kBusy: the disk is full, and Flush may succeed later; kUnreachable: the file cannot be written. Lines that
+//         were written whole stay.
+// Why:    lines are appended whole, so a reader that follows the file sees whole steps. An incomplete line that a full
+//         disk or a crash left is cut off; otherwise the next step's line would be damaged.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ namespace capstan::server {
 // A JSON object without a newline.
 std::string StepLine(const StepRecord& record);
 
-// null for what is not a finite number.
+// "null" if the number is not finite.
 std::string JsonNumber(double value);
 
 struct StepLogLimits {
-  std::uint64_t file_bytes = std::uint64_t{64} << 20;  // a file that has as many becomes a former one
+  std::uint64_t file_bytes = std::uint64_t{64} << 20;  // a file of this size is rotated
   std::size_t former_files = 7;
 };
 
 class StepLog {
  public:
-  // Appends to the whole lines that are there.
+  // Opens the file to append after its last whole line.
   static Result<StepLog> Open(std::string path, StepLogLimits limits = {});
   ~StepLog();
   StepLog(StepLog&& other) noexcept;
@@ -39,19 +39,19 @@ class StepLog {
 
   const std::string& path() const { return path_; }
   Status Append(const std::vector<StepRecord>& records);
-  // Writes what an Append that failed has left.
+  // Writes the lines that a failed Append has left.
   Status Flush();
 
  private:
   StepLog(std::string path, StepLogLimits limits, int fd) : path_(std::move(path)), limits_(limits), fd_(fd) {}
-  // Cuts off what is behind the last whole line.
+  // Cuts off everything after the last whole line.
   Status CutTornLine();
   void RotateIfLarge();
 
   std::string path_;
   StepLogLimits limits_;
   int fd_;
-  std::string unwritten_;  // whole lines
+  std::string unwritten_;  // whole lines that are not written yet
 };
 
 }  // namespace capstan::server

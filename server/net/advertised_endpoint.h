@@ -1,8 +1,8 @@
-// AdvertisedEndpoint: the address under which others reach a socket that was bound here.
+// AdvertisedEndpoint: the address under which other processes reach a socket that is bound here.
 //
-// Kind:   pure function, but for a look at the names that this machine knows.
-// Fails:  kInvalid when the socket listens on every address and nothing says which one others know, or when the host to
-//         advertise is not known here: then a wrong one is seen at the start, not by workers that wait.
+// Kind:   pure function, apart from a look-up of this machine's names.
+// Fails:  kInvalid if the socket listens on all addresses and no host is given, or if the given host is unknown here.
+//         So a wrong host fails at the start and not at the workers.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace capstan::server {
 
-// `bound`: tcp://host:port as the transport answered. `host`: what to advertise; empty: the host bound. `key`: the job
-// file's name for the address, for the message.
+// `bound`: tcp://host:port as the transport returned it. `host`: host to advertise; empty: the bound host. `key`: the
+// address's key in the job file, for the message.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& key);
 
 }  // namespace capstan::server

@@ -1,9 +1,9 @@
-// Outgoing: sends what a core answers; what a full pipe turns away waits here for a moment.
+// Outgoing: sends a core's messages; a message to a peer whose queue is full waits here.
 //
 // Kind:   owned by a loop's thread.
-// Limits: kWaitingMax messages wait; more are dropped, and the protocol repeats them.
-// Fails:  a message that cannot be encoded never leaves, however often it is repeated: people are told, once.
-// Why:    a full pipe is a normal event while large blocks leave; repeating by time-out would cost a second each.
+// Limits: at most kWaitingMax messages wait; more are dropped, and the protocol repeats them.
+// Fails:  a message that cannot be encoded can never be sent; a notice says so, once.
+// Why:    queues often fill up while large blocks are sent, and a repetition after a time-out would cost a second each.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,10 @@ class Outgoing {
   Outgoing(Transport* transport, monitoring::TransportMetrics* metrics, OnNotice on_notice)
       : transport_(transport), metrics_(metrics), on_notice_(std::move(on_notice)) {}
 
-  // Sends all of them and empties the list. Returns how many left or wait: those to absent peers are dropped.
+  // Sends all messages and empties the list. Returns the number of messages that were sent or wait; messages to absent
+  // peers are dropped.
   std::size_t Send(std::vector<Envelope>* envelopes);
-  // Tries what waits again.
+  // Tries the waiting messages again.
   void Retry();
   bool waiting() const { return !waiting_.empty(); }
 
@@ -41,7 +42,7 @@ class Outgoing {
   Transport* const transport_;
   monitoring::TransportMetrics* const metrics_;
   const OnNotice on_notice_;      // may be empty
-  std::deque<Envelope> waiting_;  // in order for each peer
+  std::deque<Envelope> waiting_;  // each peer's messages in order
   bool said_unsendable_ = false;
 };
 

@@ -1,6 +1,6 @@
-// CountRequest, ShardTimes: which requests an actor answered, how, and how long it took.
+// CountRequest, ShardTimes: count an actor's requests by their result, and measure their time.
 //
-// Kind:   owned by a loop's thread, which has the clock that the cores lack.
+// Kind:   owned by a loop's thread, which has a clock; cores have none.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace capstan::server {
 
-// Adds one finished request of a worker; `answers`: what the core said to it. Other messages do not count.
+// Counts one finished request of a worker; other messages do not count. `answers`: the core's answers to it.
 void CountRequest(const Message& request, const Outbox& answers,
                   monitoring::ByOp<monitoring::ByCode<monitoring::Counter>>* requests);
 
@@ -21,11 +21,11 @@ class ShardTimes {
   explicit ShardTimes(monitoring::ShardMetrics* metrics, monitoring::TraceLane* lane = nullptr)
       : metrics_(metrics), lane_(lane) {}
 
-  // A message of the present batch has been handled and what it caused been sent.
+  // A message of the current batch was handled and its answers were sent.
   void Handled(const Message& message, Instant before, Instant after);
-  // The batch's acknowledgements have been sent.
+  // The batch's acknowledgements were sent.
   void Flushed(Instant now);
-  // Whether the shard waits for the verdict on a prepared step.
+  // `prepared`: whether the shard waits for the verdict on a prepared step.
   void SeePrepared(bool prepared, Instant now);
 
  private:
@@ -33,7 +33,7 @@ class ShardTimes {
 
   monitoring::ShardMetrics* const metrics_;
   monitoring::TraceLane* const lane_;
-  std::vector<Instant> pushes_;  // of this batch: when each was received
+  std::vector<Instant> pushes_;  // receive times of this batch's pushes
   std::uint64_t updates_seen_ = 0;
   Instant prepared_since_{};
   bool prepared_ = false;

@@ -1,7 +1,7 @@
-// What may be applied, staged or answered now: the one place on the server where the modes differ.
+// AdmitPush, AdmitPull: whether a push may be staged or applied now, and a pull answered, in each mode.
 //
 // Kind:   pure functions.
-// Why:    everything else in a shard (versions, staging, buffers, replies) is the same for every mode.
+// Why:    the admission rules of all modes are in one place and can be tested without a shard.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace capstan::server {
 
 enum class PushAdmission {
-  kStage,     // keep it for the step's sum
-  kApply,     // update the block with it alone, now
-  kPassed,    // already part of the weights: acknowledge and ignore
-  kTooEarly,  // the sender is ahead of this shard: ask again later
-  kGap,       // a sequence number between is missing: the sender must resend from there
+  kStage,     // keep the push for the step's sum
+  kApply,     // update the block with this one push now
+  kPassed,    // already part of the weights: acknowledge and drop
+  kTooEarly,  // the sender is ahead of this shard: it must send again later
+  kGap,       // an earlier sequence number is missing: the sender must send again from there
 };
 
 // `step`: the push's step (sync) or sequence number (async); `current`: the shard's step; `last`: the newest sequence
@@ -32,12 +32,13 @@ inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t
 
 enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 
-// A worker asks for the next version; a reader of short steps for one that is still to come when its pull arrives.
+// How many versions ahead a pull may ask. A worker asks for the next version; a reader of a job with short steps asks
+// further ahead, for a version that does not exist yet when its pull arrives.
 inline constexpr std::uint64_t kPullsAheadMax = 64;
 
-// sync answers with exactly the version asked for; async with the newest of each block; bounded does too, when the
-// slowest slot is at most `staleness` pushes behind. `wanted`: there, the clock of the slot that asks; `published`: the
-// slowest slot's.
+// sync answers with exactly the wanted version, async with the newest version of each block. bounded answers like async
+// if the slowest slot is at most `staleness` pushes behind: there, `wanted` is the asking slot's clock and `published`
+// the slowest slot's.
 inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std::uint64_t staleness) {
   if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
   if (mode == Mode::kBounded) {
@@ -48,7 +49,7 @@ inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std
   return wanted.value - published.value <= kPullsAheadMax ? PullAdmission::kPark : PullAdmission::kTooEarly;
 }
 
-// Whether what a pull may see depends on the slowest slot's clock.
+// Whether pulls wait for the slowest slot's clock.
 inline bool PullsAreBounded(Mode mode) { return mode == Mode::kBounded; }
 
 }  // namespace capstan::server

@@ -80,7 +80,7 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
   ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares, trust);
-  const bool is_last = trust.weights.empty();  // without its ratios nobody will pull it
+  const bool is_last = trust.weights.empty();  // without trust ratios it cannot be the final version
   if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
 }
 
@@ -88,7 +88,7 @@ void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rule
                               const TrustSquares& trust) {
   Entry& entry = blocks_[local];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
-  if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // on its way to a worker
+  if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // in flight to a worker
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()), trust);
   entry.next.weights_hash.reset();
@@ -128,7 +128,8 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span
   Entry& entry = blocks_[local];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
-  // Sent weights, and all arrays of a pinned version, have holders besides `published`, `source` and `target`.
+  // Weights that are being sent, and all arrays of a pinned version, have references besides `published`, `source` and
+  // `target`.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();

@@ -1,10 +1,10 @@
 // BlockStore: the versions of a shard's blocks: weights and optimizer state, published and under construction.
 //
 // Kind:   owned by the Shard.
-// Limits: per parameter 4 * (1 + states) bytes published, as much under construction, 4 for the kept sum; where weights
-//         travel as 16-bit numbers, 2 more for each version.
-// Why:    a published version is never written again: replies, snapshots and replicas hold references to it. Step k
-//         builds version k+1 in other buffers and publishes it by swapping references.
+// Limits: per parameter 4 * (1 + states) bytes published, as many under construction, and 4 for the kept sum. If
+//         weights travel as 16-bit numbers, 2 more for each version.
+// Why:    a published version is never written again: replies and snapshots have references to it. Step k builds
+//         version k+1 in other buffers and publishes it by swapping references.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class BlockStore {
  public:
   enum class Begin { kVersion0, kToBeLoaded };
 
-  // `blocks`: this shard's, in catalog order; `rule` says which states they have. Weights of version 0 follow from the
-  // seed; optimizer state is zero. What is to be loaded has no contents yet: Arrays() says where they go.
+  // `blocks`: this shard's blocks, in catalog order; `rule` determines their states. Weights of version 0 are computed
+  // from the seed, and optimizer states are 0. With kToBeLoaded nothing is filled in; the caller writes into Arrays().
   // `encoding`: how workers pull weights.
   BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
              Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32);
@@ -35,42 +35,42 @@ class BlockStore {
   // Segments of a block, for reports in catalog order.
   std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
 
-  // Builds the next version of a block from its contributions; writes one sum of squares per segment, and what `trust`
-  // asks for. `rules`: one for each group of the catalog, or the one of all.
+  // Builds the next version of a block from its contributions; writes one sum of squares per segment, and fills
+  // `trust`. `rules`: one for each group of the catalog, or one for all.
   void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
                const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
-  // Builds it again from the kept sum (clipping, trust ratios).
+  // Builds the next version again from the kept sum (clipping, trust ratios).
   void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
                     const TrustSquares& trust = {});
-  // Makes the next version of every prepared block the published one.
+  // Publishes the next version of every prepared block.
   void PublishPrepared();
-  // Drops what was prepared.
+  // Drops all prepared versions.
   void DropPrepared();
   bool is_prepared(std::size_t local) const { return static_cast<bool>(blocks_[local].next.weights); }
-  // Updates one block alone from one contribution; in place when nobody else holds its version.
+  // Updates one block from one contribution; in place if no other reference to its version exists.
   void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 
-  // An array of the next version that a worker made. Returns whether all arrays of the block are there; an array that
-  // was there before stays as it is.
+  // Takes an array of the next version from a worker, unless it has that array already. Returns whether all arrays of
+  // the block are there.
   bool PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values);
 
-  // Weights of version 0 that do not follow from the seed, before anybody has seen it: in place.
+  // Writes initial weights that a worker sent into version 0, in place. Requires that version 0 has not been read yet.
   void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
 
   // The job's encoding of a block's weights and of its leaves' gradients.
   Encoding encoding(std::size_t local) const { return blocks_[local].encoding; }
   // The published weights.
   Slice Weights(std::size_t local) const { return Arrays(local)[0]; }
-  // The same to be sent without copying, and their XXH3-64. `encoding`: kFp32 or the block's own. Who holds prepared
-  // ones sees them unchanged, whatever comes of them.
+  // Weights that can be sent without copying, with their XXH3-64. `encoding`: kFp32 or the block's own. A reference to
+  // prepared weights keeps them unchanged, even if the step is redone or skipped.
   struct Sendable {
     Slice values;
     std::uint64_t hash = 0;
   };
   Sendable ToSend(std::size_t local, Encoding encoding);
   Sendable PreparedToSend(std::size_t local, Encoding encoding);
-  // The published weights and states of a block. Who holds a reference sees them unchanged by any later update.
+  // The published weights and states of a block. A reference to them keeps them unchanged by later updates.
   std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
   std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
 
@@ -79,7 +79,7 @@ class BlockStore {
   BufferPool* pool() { return &pool_; }
   std::uint64_t pool_bytes() const { return pool_.allocated_bytes() + narrow_pool_.allocated_bytes(); }
   std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes() + narrow_pool_.in_use_bytes(); }
-  // Of the published version.
+  // Size of the published version.
   std::uint64_t parameter_bytes() const;
   std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
 
@@ -88,8 +88,8 @@ class BlockStore {
   struct BlockVersion {
     BufferRef weights;
     BufferRef state[kStatesMax];
-    std::optional<std::uint64_t> weights_hash;  // once it is known
-    BufferRef narrow;                           // the weights in the block's encoding, once they are made; kFp32: none
+    std::optional<std::uint64_t> weights_hash;  // set once it is computed
+    BufferRef narrow;                           // the weights in the block's 16-bit encoding, once computed
     std::uint64_t narrow_hash = 0;
   };
   struct Entry {
@@ -97,12 +97,12 @@ class BlockStore {
     Encoding encoding = Encoding::kFp32;
     std::vector<SegmentRange> segments;
     BlockVersion published, next;
-    std::uint32_t next_arrays = 0;  // of `next`, that a worker gave, by bit
+    std::uint32_t next_arrays = 0;  // one bit for each array of `next` that a worker has uploaded
     BufferRef sum;
   };
 
   BlockVersion TakeVersion();
-  // Somebody will pull what was just written: it is encoded and hashed while it is in the cache.
+  // Encodes and hashes weights that were just written, while they are in the cache.
   void MakeSendable(const Entry& entry, BlockVersion* version);
   Sendable ToSend(const Entry& entry, BlockVersion* version, Encoding encoding);
   static void HashWeights(const Entry& entry, BlockVersion* version);
@@ -111,7 +111,7 @@ class BlockStore {
   BlockOut Out(const BlockVersion& version, const BufferRef& sum) const;
 
   int states_;
-  WritePath path_ = WritePath::kCached;  // of a step's new version
+  WritePath path_ = WritePath::kCached;  // how a step's new version is written
   BufferPool pool_, narrow_pool_;
   std::vector<BlockIndex> indices_;
   std::vector<Entry> blocks_;

@@ -1,8 +1,8 @@
-// FirstWeights: which of a shard's blocks still need first weights from a worker, and whether version 0 exists.
+// FirstWeights: which of a shard's blocks still lack initial weights from a worker, and whether version 0 is durable.
 //
 // Kind:   a value; part of Shard's core.
-// Why:    weights that do not follow from the seed are on disk before anything is computed from them, so every restart
-//         begins with the same version 0. Until then no worker reads a weight, and no push counts.
+// Why:    initial weights that do not follow from the seed are on disk before anything depends on them, so every
+//         restart has the same beginning. Until then pulls are parked and pushes are refused.
 #pragma once
 
 #include <set>
@@ -17,7 +17,7 @@ class FirstWeights {
   enum class Begin { kVersion0, kLater };
 
   FirstWeights() = default;
-  // `blocks`: the blocks of this shard. A job that begins later than version 0, or from a snapshot, has all weights.
+  // `blocks`: this shard's. kLater: it starts from a snapshot, so it has all weights.
   FirstWeights(const Catalog& catalog, const std::vector<BlockIndex>& blocks, Begin begin)
       : kept_(begin == Begin::kLater || !catalog.is_given()) {
     for (BlockIndex block : blocks) {
@@ -26,7 +26,7 @@ class FirstWeights {
     if (!kept_) missing_ = given_;
   }
 
-  // Whether a tensor of this block gets its first weights from a worker.
+  // Whether a worker sends the initial weights of any tensor in this block.
   static bool HoldsGiven(const Catalog& catalog, BlockIndex block) {
     const Block& place = catalog.blocks()[block];
     for (std::uint32_t i = 0; i < place.segment_count; ++i) {
@@ -40,7 +40,7 @@ class FirstWeights {
   bool is_missing(BlockIndex block) const { return missing_.contains(block); }
   void Arrived(BlockIndex block) { missing_.erase(block); }
   bool complete() const { return missing_.empty(); }
-  // Whether version 0 is on disk on every shard, or follows from the seed.
+  // Whether version 0 is on disk at every shard, or can be computed from the seed.
   bool kept() const { return kept_; }
   void Keep() { kept_ = complete(); }
 

@@ -1,8 +1,7 @@
 // InitialWeights: version 0 of a tensor's elements.
 //
 // Kind:   a pure function of (seed, the tensor's name and Init, element).
-// Why:    servers make version 0 block by block, each its own; how the model is cut into blocks and shards moves
-//         no bit.
+// Why:    each server computes version 0 of its own blocks. The cut into blocks and shards changes no bit.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// LogQueue: pushes and ends of slots between their arrival and their place in the shard's log: what gathers for the
-// next append, and what is being appended.
+// LogQueue: pushes and ends of slots that have arrived and are not in the shard's log yet: records that wait for the
+// next append, and records that are being appended.
 //
 // Kind:   owned by the Shard.
-// Limits: `bytes_max` and `records_max` gathered; Full() says when one more is too many.
-// Why:    one append is under way at a time and takes all that gathered during the one before: on a slow disk groups
-//         become larger, not the wait longer.
+// Limits: at most `bytes_max` bytes and `records_max` records wait; the caller checks Full() before Add().
+// Why:    one append runs at a time and takes all records that arrived during the previous one. So on a slow disk the
+//         groups grow, and not the wait.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,26 @@ class LogQueue {
  public:
   struct Appended {
     std::shared_ptr<const std::vector<PushLogRecord>> records;
-    std::vector<PeerId> senders;  // by record; nobody (0) when it is of no use to tell
+    std::vector<PeerId> senders;  // one per record; 0 if its sender needs no acknowledgement
   };
 
   LogQueue(std::uint64_t bytes_max, std::size_t records_max) : bytes_max_(bytes_max), records_max_(records_max) {}
 
-  // Whether there is no room for a record with this payload. One always finds room.
+  // Whether there is no room for a record with this payload. An empty queue has room for any record.
   bool Full(std::uint64_t payload_bytes) const;
   void Add(PeerId sender, PushLogRecord record);
-  // The newest sequence number on its way to the log, for a block and slot, or for the ends of a slot.
+  // The newest sequence number in the queue, for a block and slot, or for the ends of a slot.
   std::optional<std::uint64_t> NewestPush(BlockIndex block, SlotIndex slot) const { return Newest({block, slot}); }
   std::optional<std::uint64_t> NewestEnd(SlotIndex slot) const { return Newest({kEnds, slot}); }
 
-  // All that has gathered; null when there is nothing, or when the append before it is not known to have ended.
+  // Starts an append of all waiting records. Null if there are none, or if the previous append has not ended.
   std::shared_ptr<const std::vector<PushLogRecord>> BeginAppend();
   bool appending() const { return appending_.records != nullptr; }
-  // What BeginAppend gave out is durable.
+  // The records of BeginAppend are durable: returns them.
   Appended FinishAppend();
-  // All that is not known to be durable; who sent it, by record.
+  // Drops all records, including those being appended. Returns their senders, one per record.
   std::vector<PeerId> Forget();
-  // Whoever sent what is on its way will ask again.
+  // Forgets the senders of all records; they will ask again.
   void ForgetSenders();
   std::uint64_t gathered_bytes() const { return bytes_; }
 
@@ -55,11 +55,11 @@ class LogQueue {
 
   const std::uint64_t bytes_max_;
   const std::size_t records_max_;
-  std::vector<PushLogRecord> records_;  // gathered
+  std::vector<PushLogRecord> records_;  // records that wait for the next append
   std::vector<PeerId> senders_;
   std::uint64_t bytes_ = 0;
   Appended appending_;
-  std::map<Key, std::uint64_t> newest_;  // of all that is on its way
+  std::map<Key, std::uint64_t> newest_;  // newest sequence numbers in the queue
 };
 
 }  // namespace capstan::server

@@ -1,6 +1,6 @@
 // ParkedPull: a pull that waits for a version.
 //
-// Kind:   a value; part of the Shard, for its sources only.
+// Kind:   a value; part of the Shard, used only by its sources.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct Shard::ParkedPull {
   PeerId peer;
   Pull pull;
   Instant since{};
-  std::vector<BlockIndex> sent;  // blocks sent speculatively for the present attempt
+  std::vector<BlockIndex> sent;  // blocks of the current attempt that were sent as tentative weights
 };
 
 }  // namespace capstan::server

@@ -131,9 +131,9 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
     return;
   }
   const auto found = fetching_.find({part, fetched.block});
-  if (found == fetching_.end() || parts_[part].holder != from) return;  // repeated
+  if (found == fetching_.end() || parts_[part].holder != from) return;  // a duplicate
   if (!fetched.failure.empty()) return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + fetched.failure));
-  if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged on the way: it is asked for again
+  if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged in transit: it will be requested again
   const Fetching fetching = found->second;
   if (fetched.block == kFetchHeader) {
     const Result<bool> whole = TakeHeaderPiece(fetched, payload);
@@ -154,7 +154,7 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   FetchMore(part, now, out);
 }
 
-// Whether it was the last one missing.
+// Takes one piece of a part's header. Returns whether the header is complete.
 Result<bool> SnapshotLoad::TakeHeaderPiece(const Fetched& fetched, const Slice& payload) {
   if (fetched.array >= fetched.arrays || fetched.arrays > kPartHeaderBytesMax / kHeaderPieceBytes ||
       payload.size == 0 || payload.size > kHeaderPieceBytes) {
@@ -193,11 +193,11 @@ bool SnapshotLoad::wants() const {
 }
 
 std::uint64_t SnapshotLoad::BytesOf(const Fetching& fetching) const {
-  if (fetching.target == SIZE_MAX) return 0;  // nobody knows
+  if (fetching.target == SIZE_MAX) return 0;  // the size of a header is unknown
   return options_.targets[fetching.target].count * sizeof(float) * options_.array_count;
 }
 
-// Of the first part as much as its line carries, then of the others.
+// Requests blocks of part `first` as its line allows, then of the other parts.
 void SnapshotLoad::FetchMore(ShardIndex first, Instant now, Outbox* out) {
   for (std::size_t i = 0; i < parts_.size() && fetching_.size() < kFetchesMax; ++i) {
     const auto index = static_cast<ShardIndex>((first + i) % parts_.size());
@@ -217,7 +217,7 @@ void SnapshotLoad::Send(ShardIndex part, BlockIndex block, Fetching fetching, In
   out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, block});
 }
 
-// What was asked for before request `before`.
+// Requests again what was requested before request number `before` and has not arrived.
 void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now, Outbox* out) {
   std::vector<std::pair<BlockIndex, Fetching>> lost;
   for (const auto& [key, fetching] : fetching_) {
@@ -229,7 +229,7 @@ void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now
   }
 }
 
-// A holder that is silent for longer than its answers take is asked what has become of them.
+// If a holder is silent for longer than its answers usually take, asks it which requests were lost.
 void SnapshotLoad::Tick(Instant now, Outbox* out) {
   if (!failure_.ok() || local_pending_) return;
   FetchMore(0, now, out);

@@ -1,11 +1,10 @@
-// SnapshotLoad: a shard on its way to the version that a Reset names: what is read from its own disk, and what is
-// fetched from the shards that have it.
+// SnapshotLoad: loads the snapshot that a Reset names into a shard, from its own disk and from other shards.
 //
 // Kind:   owned by the Shard, from Reset until the last block is there.
-// Limits: kFetchesMax requests under way, or fewer as LinePace says.
-// Fails:  status(): a part that is damaged, of another job, or of another model. Nothing of it is served.
-// Why:    a snapshot may have been written by another number of shards; block boundaries do not depend on it, so each
-//         shard takes the blocks that are its own now from whoever has them.
+// Limits: kFetchesMax requests in flight, or fewer if LinePace says so.
+// Fails:  status(): a part is damaged, or of another job or model. The shard then serves nothing of it.
+// Why:    a different number of shards may have written the snapshot. Block boundaries do not depend on that number, so
+//         each shard fetches its present blocks from the shards that have them.
 #pragma once
 
 #include <deque>
@@ -35,29 +34,29 @@ class SnapshotLoad {
     Reset reset;
     std::uint64_t catalog_hash = 0;
     std::uint32_t array_count = 1;
-    std::vector<ShardIndex> part_of_block;  // by block: the shard that wrote it
+    std::vector<ShardIndex> part_of_block;  // for each block: the shard that wrote it
     std::vector<LoadTarget> targets;        // this shard's blocks, in catalog order
     std::vector<SnapshotPart> own_parts;    // on this shard's disk
     std::function<PeerId(const std::string& endpoint)> connect;
   };
   explicit SnapshotLoad(Options options);
 
-  // What this shard's disk is to read; none when it has nothing of the snapshot.
+  // The request to this shard's disk; none if it has no part of the snapshot.
   std::optional<LoadSnapshot> TakeWork();
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // The same parts, perhaps at other endpoints: what is still missing is asked for there.
+  // Takes new addresses of the same parts; missing blocks are requested there.
   void Redirect(const std::vector<Reset::Source>& sources);
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
   bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
-  // Requires done(). By position in the targets; null in version 0.
+  // Requires done(). `target`: position in the targets. Null in version 0.
   const SnapshotHeader::Block* entry(std::size_t target) const;
-  // Of all parts, in their order.
+  // The headers of all parts, in the order of parts.
   const std::vector<SnapshotHeader>& headers() const { return headers_; }
-  // "block 7 from tcp://10.0.0.7:29601": what is waited for; empty when nothing from others.
+  // "block 7 from tcp://10.0.0.7:29601": what it waits for; empty if nothing from other shards.
   std::string WaitingFor() const;
 
  private:
@@ -68,9 +67,9 @@ class SnapshotLoad {
   };
   using Key = std::pair<ShardIndex, BlockIndex>;
   struct Part {
-    PeerId holder;               // nobody: it is on this disk
-    LinePace line;               // from the holder
-    std::uint64_t question = 0;  // number of the oldest request for kFetchQuestion without an answer; 0: there is none
+    PeerId holder;               // null: the part is on this shard's disk
+    LinePace line;               // the holder's line
+    std::uint64_t question = 0;  // number of the oldest unanswered request for kFetchQuestion; 0: none
     std::deque<std::pair<BlockIndex, Fetching>> wanted;
   };
 
@@ -89,12 +88,13 @@ class SnapshotLoad {
   Options options_;
   Status failure_;
   std::vector<SnapshotHeader> headers_;                           // by part; part_count 0 until it is here
-  std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // of headers under way; empty: not here yet
+  std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // received pieces of headers; an empty piece has not
+                                                                  // arrived
   std::vector<Part> parts_;
-  std::size_t headers_left_ = 0;  // from others
+  std::size_t headers_left_ = 0;  // headers missing from other shards
   bool local_pending_ = false;
   std::map<Key, Fetching> fetching_;
-  std::uint64_t sent_ = 0;  // requests
+  std::uint64_t sent_ = 0;  // requests sent so far
 };
 
 }  // namespace capstan::server

@@ -25,7 +25,7 @@ Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, 
     if (held.node == node && held.samples != samples) return Disagreement(node, held.samples, samples);
     if (held.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
   }
-  if (complete_) {  // the root, when its children are held and perhaps summed already
+  if (complete_) {  // the node is the root, and its children are staged or already summed
     if (this->samples() != samples) return Disagreement(node, this->samples(), samples);
     return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
   }
@@ -57,7 +57,7 @@ void StagedBlock::Insert(Held held) {
   held_.insert(place, std::move(held));
 }
 
-// Adds siblings upwards from `node`. The last addition, at the root, is left to the fused update.
+// Adds siblings upwards from `node`. The fused update does the last addition, at the root.
 void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums) {
   const Node root{0, slot_count};
   while (node != root) {
@@ -77,7 +77,7 @@ StagedBlock::Held StagedBlock::Merge(const Held& left, const Held& right, std::u
   const Node parent{left.node.begin, right.node.end};
   const std::uint64_t samples = left.samples + right.samples;
   if (samples == 0) return {parent, 0, {}, Encoding::kFp32, false};
-  // A sum of ours that nobody else holds is added into in place.
+  // A sum that this object made has no other reference, so it is added into in place.
   BufferRef out = left.pooled ? left.payload.owner : right.pooled ? right.payload.owner : sums->Take();
   AddNodes(left.Input(), right.Input(), count, out.As<float>());
   const std::byte* data = out->data();

@@ -1,11 +1,11 @@
-// StagedBlock: the contributions to one block in the step under way.
+// StagedBlock: the contributions to one block in the current step.
 //
 // Kind:   owned by the Shard.
-// Limits: at most ceil(slots / 2) payloads are held, but 2 of 2 slots: siblings are added as soon as both are there,
-//         the children of the root by the update.
-// Fails:  kInvalid: another sample count for a node already seen.
-// Why:    nodes may arrive in any order, twice, and from several workers; what is held is always a set of
-//         disjoint nodes of the reduction tree, and their sum does not depend on the way there (PROTOCOL.md 3.3).
+// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots: siblings are added as soon as both are there, except the
+//         root's children, which the update adds.
+// Fails:  kInvalid: a node came before with another sample count.
+// Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint nodes of
+//         the reduction tree, and their sum does not depend on the order of arrival.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ class StagedBlock {
  public:
   enum class Outcome { kStaged, kAlreadyHeld, kMismatch };
 
-  // Takes a node in. `sums` supplies buffers for sums of siblings; `count` is the block's element count.
-  // kMismatch: an equal node came with another payload; the first is kept.
+  // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
+  // same node came before with another payload, which stays.
   Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,
                       SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
 
   bool complete() const { return complete_; }
   // Samples of all slots; meaningful when complete.
   std::uint64_t samples() const;
-  // The disjoint nodes held, from left to right, in the form that ReduceAndUpdate takes.
+  // The staged nodes from left to right, as ReduceAndUpdate takes them.
   std::vector<StagedInput> Inputs() const;
   std::vector<Node> nodes() const;
 
-  // The sum has been taken: payloads go, coverage stays.
+  // After the sum was computed: drops the payloads and keeps the coverage.
   void ReleasePayloads();
   // Forgets everything, for the next step. Keeps its memory.
   void Clear();
@@ -46,11 +46,11 @@ class StagedBlock {
     std::uint64_t samples = 0;
     Slice payload;  // empty when samples is 0
     Encoding encoding = Encoding::kFp32;
-    bool pooled = false;  // the payload is a sum of ours, not a received frame
+    bool pooled = false;  // the payload is a sum made here, not a received frame
 
     StagedInput Input() const { return {node, samples, samples == 0 ? nullptr : payload.data, encoding}; }
   };
-  struct Seen {  // every node received in this step, for comparison with a second copy
+  struct Seen {  // a node that arrived in this step, for comparison with a second copy
     Node node;
     std::uint64_t samples = 0;
     std::uint64_t payload_hash = 0;

@@ -1,10 +1,10 @@
-// StepHyperParameters: those of the step under way, where they come with the pushes and not from the job file.
+// StepHyperParameters: the current step's hyper-parameters, when pushes bring them.
 //
 // Kind:   owned by the Shard.
-// Fails:  kInvalid: another set than the step's first; it names both slots, the group, the field and both values.
-// Why:    one step is one update. The first set counts, whoever brings it, and Redo uses it again; two sets in one step
-//         are two opinions on what the program does, and neither may win by arriving first on one shard and second on
-//         another: that the coordinator sees by hash().
+// Fails:  kInvalid: a set differs from the step's first one; the message names both slots, the group, the field and
+//         both values.
+// Why:    one step is one update. The shard uses the first set, also for Redo. Different sets in one step mean that
+//         workers disagree. Each shard could have seen another set first, so the coordinator compares hash().
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace capstan::server {
 
 class StepHyperParameters {
  public:
-  // The set that came with a push of `node`, checked already. Empty: the job file owns them.
+  // Takes the checked set of a push of `node`. Empty: the job file sets the hyper-parameters.
   Status Take(Step step, Node node, const std::vector<HyperParameters>& groups);
-  // Empty: none came.
+  // Empty if there were none.
   const std::vector<HyperParameters>& groups() const { return groups_; }
-  // 0: none came.
+  // 0 if there were none.
   std::uint64_t hash() const { return hash_; }
-  // For the next step.
+  // Forgets the set, for the next step.
   void Clear();
 
  private:

@@ -1,10 +1,10 @@
-// StepProgramState: what the program gave with the ends of the slots of one step.
+// StepProgramState: the program's state from the EndSlots of one step.
 //
 // Kind:   owned by the Shard.
 // Limits: kProgramStateBytesMax.
-// Fails:  kInvalid: longer, or another one than the step's first; it names both slots.
-// Why:    the next step is to begin with one state, whoever computes it. Whichever slot says it, and in which order
-//         they end, may make no difference: two states of one step are two opinions on what the program does.
+// Fails:  kInvalid: a longer state, or one that differs from the step's first; the message names both slots.
+// Why:    the next step must begin with one state on all workers. Which slot brings it, and in which order slots end,
+//         must make no difference. Different states in one step mean that workers disagree.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ namespace capstan::server {
 
 class StepProgramState {
  public:
-  // What came with the end of `slot`; empty: nothing.
+  // Checks the state from the EndSlot of `slot`; empty: none.
   Status Check(Step step, SlotIndex slot, const std::string& state) const;
-  // Of a slot that has ended for the first time. Requires that Check is good.
+  // Takes the state of a slot that has ended for the first time. Requires that Check returned ok.
   void Take(SlotIndex slot, const std::string& state);
-  // Empty: none came.
+  // Empty if there was none.
   const std::string& state() const { return state_; }
-  // The first slot in order that has one.
+  // The lowest slot that brought it.
   SlotIndex slot() const { return slot_; }
 
  private:

@@ -1,10 +1,9 @@
-// RoomWait: what becomes of a write for which the disk has no room: it is done again until there is.
+// RoomWait: repeats a write for which the disk has no room until there is room.
 //
 // Kind:   owned by the coordinator loop's thread.
-// Limits: the job's limits.stall (0: it waits for as long as it takes), and whoever asks the job to stop.
+// Limits: waits for at most limits.stall (0: no limit), and until the job is asked to stop.
 // Fails:  as the write; kTimeout and kRefused when the wait is given up.
-// Why:    what is to be written must be on disk before anybody hears of it, so the job pauses; and a full disk is a
-//         thing that people mend.
+// Why:    the data must be on disk before any other process learns of it, so the job pauses. A person can make room.
 #pragma once
 
 #include <functional>
@@ -20,19 +19,19 @@ class RoomWait {
  public:
   struct Options {
     std::function<void(const Notice&)> on_notice;
-    std::function<bool()> stopped;       // whether to give up
+    std::function<bool()> stopped;       // returns whether to give up
     std::function<Instant()> now;        // null: the steady clock
     std::function<void(Instant)> pause;  // null: the thread waits
-    double report_seconds = 0;           // between two lines that say what is waited for
+    double report_seconds = 0;           // interval of log lines about the wait
     double stall_seconds = 0;
   };
   static constexpr Instant kLookEvery = std::chrono::milliseconds(250);
 
   explicit RoomWait(Options options);
 
-  // What `write` says once it says anything but kBusy. `path`: what it writes to.
+  // Calls `write` until it returns anything but kBusy, and returns that. `path`: the file that it writes.
   Status Write(const std::string& path, const std::function<Status()>& write);
-  // All that it has ever waited. For the job this time has not passed: nobody's lease runs out in it.
+  // Total time waited so far. The job's clock excludes it, so no lease runs out during a wait.
   Instant waited() const { return waited_; }
 
  private:
