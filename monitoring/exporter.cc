@@ -211,8 +211,8 @@ struct Exporter::Impl {
     mg_write(connection, text.data(), text.size());
   }
 
-  // civetweb's log_message; a non-zero result keeps it from printing. After the start it only reports peers that
-  // disconnected.
+  // civetweb's log_message; a non-zero result keeps it from printing. After the start it only reports
+  // peers that disconnected.
   static int HandleLog(const mg_connection* connection, const char* message) {
     mg_context* context = connection ? mg_get_context(connection) : nullptr;
     auto* self = context ? static_cast<Impl*>(mg_get_user_data(context)) : nullptr;

@@ -1,10 +1,10 @@
-// Counter, SecondsCounter, Gauge, OptionalGauge, Histogram, Labelled: numbers that one thread writes and any thread
-// reads.
+// Counter, SecondsCounter, Gauge, OptionalGauge, Histogram, Labelled: numbers that one thread writes and
+// any thread reads.
 //
 // Kind:   shared; written by one owner thread, read by the exporter at scrape time.
 // Limits: no lock, no allocation, no read-modify-write instruction; a reader may see fields from different moments.
-// Why:    a metric on the path of a push may cost only a plain load and store; prometheus-cpp's Histogram takes a
-//         mutex.
+// Why:    a metric on the path of a push may cost only a plain load and store; prometheus-cpp's Histogram
+//         takes a mutex.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // Registry: the metric structs of one process.
 //
 // Kind:   shared; any thread adds and reads.
-// Why:    the metrics of an actor that has ended stay listed: a counter that vanished or fell would look like a
-//         restart.
+// Why:    the metrics of an actor that has ended stay listed: a counter that vanished or fell would look
+//         like a restart.
 #pragma once
 
 #include <memory>

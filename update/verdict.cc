@@ -125,8 +125,8 @@ GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std
   return result;
 }
 
-// Describes different hyper-parameters in the pushes to two shards; empty if there are none. A shard without blocks has
-// none.
+// Describes different hyper-parameters in the pushes to two shards; empty if there are none. A shard without
+// blocks has none.
 std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   const Prepared* with = nullptr;
   for (const Prepared* one : prepared) {

@@ -1,5 +1,5 @@
-// OwnAddress: the address of this machine on its route to another one; CheckOwnAddress: whether an address is this
-// machine's.
+// OwnAddress: the address of this machine on its route to another one; CheckOwnAddress: whether an address
+// is this machine's.
 //
 // Kind:   functions that look up names, routes and interfaces; they send nothing apart from name queries.
 // Fails:  OwnAddress kUnreachable when the host is unknown or there is no route to it; CheckOwnAddress kInvalid.

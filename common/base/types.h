@@ -1,8 +1,8 @@
 // Strong names for the numbers of the protocol: 64-bit, never reused within a job.
 //
 // Kind:   values.
-// Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it does not
-//         compile.
+// Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it
+//         does not compile.
 #pragma once
 
 #include <array>

@@ -58,8 +58,8 @@ class JobConfig {
   explicit JobConfig(std::unique_ptr<Sections> sections);
 };
 
-// A JobConfig whose sections can be written, even through a const EditableJobConfig. Code that only reads takes a const
-// JobConfig&.
+// A JobConfig whose sections can be written, even through a const EditableJobConfig. Code that only reads takes
+// a const JobConfig&.
 class EditableJobConfig : public JobConfig {
  public:
   EditableJobConfig();
@@ -80,8 +80,8 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
-// Number of slots of a job whose file names none. It depends only on the batch, so the number of workers changes no
-// bit.
+// Number of slots of a job whose file names none. It depends only on the batch, so the number of workers
+// changes no bit.
 std::uint32_t DefaultSlots(std::uint64_t global_batch);
 
 bool ReducesLocally(const JobConfig& config);
@@ -89,8 +89,8 @@ bool ReducesLocally(const JobConfig& config);
 // Encoding of the job's weights and gradients on the wire; fp32 for workers of [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);
 
-// An override is "section.key=value", the value in TOML or a bare string; of several overrides of one key, the last one
-// counts.
+// An override is "section.key=value", the value in TOML or a bare string; of several overrides of one key, the
+// last one counts.
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});

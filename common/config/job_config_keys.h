@@ -287,8 +287,7 @@ void VisitLimits(Visitor& v, LimitsSection& s) {
 }
 
 template <class Visitor>
-void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // allowed in every mode, because a resumed job may change its
-                                                        // mode
+void VisitAllReduce(Visitor& v, AllReduceSection& s) {  // in every mode, because --resume may change the mode
   v.Begin("allreduce");
   v.Choice({"collective"}, s.collective, {kCollectives, {}});
   v.Number({"bucket_mib"}, s.bucket_mib, {0.0625, 1024});

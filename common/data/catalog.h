@@ -109,8 +109,8 @@ class Catalog {
   std::uint64_t hash_ = 0;
 };
 
-// "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...": the first tensor that differs, or "" if none
-// does.
+// "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...": the first tensor that differs, or ""
+// if none does.
 std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::vector<TensorSpec>& theirs);
 
 // The shard of every block: a pure function of (catalog, number of shards). In catalog order each block goes to the

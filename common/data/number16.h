@@ -1,5 +1,5 @@
-// Bf16, Half: 16-bit floating-point types for storing and sending weights, activations and gradients; arithmetic is in
-// float.
+// Bf16, Half: 16-bit floating-point types for storing and sending weights, activations and gradients; arithmetic
+// is in float.
 //
 // Kind:   values; pure functions.
 // Parity: narrowing rounds to nearest, ties to even; values that are too large become infinity, denormals are kept, a

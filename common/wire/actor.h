@@ -14,7 +14,7 @@ namespace capstan {
 
 enum class Severity { kInfo, kWarning, kError };
 
-// A line for people: logs and the terminal.
+// A line for logs and the terminal.
 struct Notice {
   Severity severity = Severity::kInfo;
   std::string text;

@@ -32,8 +32,8 @@ class Transport {
   virtual Result<PeerId> Connect(const std::string& endpoint) = 0;
   virtual void Disconnect(PeerId peer) = 0;
 
-  // Hands the message over without copying its payload. Drops the reference to the payload once its bytes have been
-  // sent.
+  // Hands the message over without copying its payload. Drops the reference to the payload once its bytes
+  // have been sent.
   virtual Status Send(PeerId to, const Message& message) = 0;
   // Delivers what has arrived to `on_message`, waiting up to `timeout` for the first. Returns the number delivered.
   virtual int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) = 0;

@@ -39,8 +39,7 @@ class WatchedSocket {
  private:
   Socket socket_;
   Socket events_;
-  std::optional<std::chrono::steady_clock::time_point> lost_;  // set while the connection is lost and libzmq has not
-                                                               // tried again
+  std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again
 };
 
 }  // namespace capstan

@@ -954,8 +954,7 @@ Status BadHeader(const std::string& why) { return Corrupt("not a header of this 
 
 Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, plus spare words for the ends
-                                                                       // of structs
+  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, and spare ones
   options.nestingLimit = kNestingMax;
   const kj::ArrayPtr<const capnp::word> segments[] = {segment};
   capnp::SegmentArrayMessageReader message(segments, options);

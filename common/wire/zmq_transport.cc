@@ -29,8 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq's receive buffer has this size, and a small frame is a part
-                                                   // of it that would keep all of it alive
+constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq's receive buffer has this size; a smaller frame is a part
+                                                   // of it, and would keep the whole buffer alive
 constexpr std::size_t kSendCopiedBelow = 1024;     // cheaper than the bookkeeping of a shared frame
 constexpr int kMessagesPerSocketMax = 32;          // in one pass over all sockets
 constexpr int kLingerMs = 250;
@@ -151,8 +151,8 @@ class Frame {
 
 void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
 
-// Returns false, with errno, if the queue is full or the peer is gone. Only the first frame of a message can be
-// refused.
+// Returns false, with errno, if the queue is full or the peer is gone. Only the first frame of a message
+// can be refused.
 bool SendFrame(void* socket, std::span<const std::byte> bytes, int flags) {
   int rc;
   do {

@@ -8,10 +8,10 @@
 //         an Error, at most kErrorRepliesPerSecond a second in all.
 // Why:    a received frame is passed on in place and a sent payload is read in place: no copy on either side.
 //
-// A message is one frame of wire_codec.h and, if it has a payload, one more. A broken connection is made again in the
-// background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process
-// that answers then. PeerIds of connecting peers are not identities: any process can claim one, and nothing relies on
-// them.
+// A message is one frame of wire_codec.h and, if it has a payload, one more. A broken connection is made again in
+// the background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the
+// process that answers then. PeerIds of connecting peers are not identities: any process can claim one, and nothing
+// relies on them.
 #pragma once
 
 #include <cstdint>

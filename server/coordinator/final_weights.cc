@@ -9,8 +9,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kPauseLeast = std::chrono::seconds(2);  // gap between two Ticks that counts as a pause; the loop
-                                                          // calls Tick ten times a second
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between Ticks, which are usually 0.1 s apart
 
 }  // namespace
 

@@ -47,15 +47,14 @@ struct Worker {
   bool idle = false;  // a log line has named it as a worker without slots
 };
 
-// kKeep: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine get neighbouring
-// slots.
+// kKeep: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine
+// get neighbouring slots.
 enum class Dealing : std::uint8_t { kKeep, kByMachine };
 
 class Membership {
  public:
   static constexpr std::size_t kWorkersMax = 4096;
-  static constexpr std::size_t kNamesMax = 65536;  // names remembered; further names are not recognised when they join
-                                                   // again
+  static constexpr std::size_t kNamesMax = 65536;  // remembered names; a replaced process of any other may return
 
   // The worker with this name, or null.
   const Worker* Find(const std::string& name) const;
@@ -83,8 +82,7 @@ class Membership {
   std::vector<std::vector<SlotIndex>> SlotsByMachine(SlotIndex slot_count) const;
 
   std::map<SessionId, Worker> workers_;
-  std::map<std::string, std::uint64_t> newest_;  // nonce of each name's newest process, even if it has left; at most
-                                                 // kNamesMax
+  std::map<std::string, std::uint64_t> newest_;  // nonces by name, kept after a worker left; at most kNamesMax
   std::set<std::uint64_t> superseded_;           // nonces of replaced processes; at most kNamesMax
 };
 

@@ -128,8 +128,8 @@ void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span
   Entry& entry = blocks_[local];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
-  // Weights that are being sent, and all arrays of a pinned version, have references besides `published`, `source` and
-  // `target`.
+  // Weights that are being sent, and all arrays of a pinned version, have references besides `published`,
+  // `source` and `target`.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();

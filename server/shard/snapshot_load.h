@@ -88,8 +88,7 @@ class SnapshotLoad {
   Options options_;
   Status failure_;
   std::vector<SnapshotHeader> headers_;                           // by part; part_count 0 until it is here
-  std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // received pieces of headers; an empty piece has not
-                                                                  // arrived
+  std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // by part; empty: not received yet
   std::vector<Part> parts_;
   std::size_t headers_left_ = 0;  // headers missing from other shards
   bool local_pending_ = false;

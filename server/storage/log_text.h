@@ -1,8 +1,8 @@
 // ParseLogText, PrintLogText: the coordinator's records as the text of its log, one sealed line each (sealed_text.h).
 //
 // Kind:   pure functions.
-// Fails:  Parse: kCorrupt, damaged before its end; kUnsupported, of a newer build. Print: kInvalid, a text is not
-//         UTF-8.
+// Fails:  Parse: kCorrupt (damaged before its end), kUnsupported (a newer build's). Print: kInvalid (a text
+//         is not UTF-8).
 // Why:    each line's hash includes the previous line's, so a missing, changed or misplaced line is found. The end of a
 //         process can cut off only the last line, which no other process has relied on. A bad line anywhere else is
 //         damage, which a person must look at.

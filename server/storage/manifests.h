@@ -1,8 +1,8 @@
 // ManifestsOf: the snapshots that exist according to the coordinator's log.
 //
 // Kind:   pure functions.
-// Why:    a coordinator that resumes a job and the commands that list, export and delete snapshots agree on which
-//         exist.
+// Why:    a coordinator that resumes a job and the commands that list, export and delete snapshots agree
+//         on which exist.
 #pragma once
 
 #include <cstdint>

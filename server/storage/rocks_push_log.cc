@@ -116,8 +116,7 @@ class Log : public PushLog {
 
 rocksdb::Options Log::SegmentOptions() const {
   rocksdb::Options options = SnapshotOptions(env_.get());
-  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // so that a segment is
-                                                                                              // one table
+  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // one table
   return options;
 }
 
@@ -138,9 +137,7 @@ Status Log::OpenDatabase() {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* database = nullptr;
   rocksdb::Status status = rocksdb::DB::Open(options, path_, wanted, &handles, &database);
-  if (status.IsPathNotFound())
-    status = rocksdb::Status::Corruption(status.ToString());  // a file of the database is
-                                                              // missing
+  if (status.IsPathNotFound()) status = rocksdb::Status::Corruption(status.ToString());  // a file is gone
   CAPSTAN_RETURN_IF_ERROR(FromRocks(status, path_));
   database_.reset(database);
   for (rocksdb::ColumnFamilyHandle* handle : handles) {

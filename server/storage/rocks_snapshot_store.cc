@@ -115,9 +115,7 @@ class Store : public SnapshotStore {
     orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(index));
     writable.reset();
     std::error_code error;
-    if (std::filesystem::exists(path + kPushLogFolder, error))
-      return {};  // only a person may delete acknowledged
-                  // pushes
+    if (std::filesystem::exists(path + kPushLogFolder, error)) return {};  // only a person may delete that log
     std::filesystem::remove_all(path, error);
     return error ? Unreachable(path + ": cannot be removed: " + error.message()) : Status();
   }

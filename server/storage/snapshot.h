@@ -31,14 +31,12 @@ struct SnapshotHeader {
   // the coordinator had not counted yet.
   std::vector<std::uint64_t> ended;
   std::vector<StepReport> reports;
-  std::uint64_t log_begin = 0;  // number of the first log record that the part does not include; 0: the shard has no
-                                // log
+  std::uint64_t log_begin = 0;  // first record of the shard's log that is not in the part; 0: there is no log
   struct Block {
     BlockIndex block = 0;
     std::uint32_t count = 0;  // elements
     std::uint64_t updates = 0;
-    std::vector<std::uint64_t> last;                      // per slot, newest sequence number applied; empty in modes
-                                                          // with global steps
+    std::vector<std::uint64_t> last;                      // per slot: newest sequence number applied; empty in sync
     std::array<std::uint64_t, kBlockArraysMax> hashes{};  // XXH3-64 of each array
   };
   std::vector<Block> blocks;  // in catalog order

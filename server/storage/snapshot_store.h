@@ -2,8 +2,8 @@
 //
 // Kind:   opened by the process, then used by one thread (the shard's disk thread). Every call blocks.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: damaged; kInvalid: not found.
-// Why:    the core decides what is kept and a thread carries it out; the simulated cluster has disks that fail on
-//         request.
+// Why:    the core decides what is kept and a thread carries it out; the simulated cluster has disks that
+//         fail on request.
 #pragma once
 
 #include <atomic>

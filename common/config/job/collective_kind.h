@@ -7,8 +7,8 @@
 
 namespace capstan {
 
-// The library that adds up gradients among the workers. kAuto: NCCL if every worker can use it on its device, else
-// Gloo.
+// The library that adds up gradients among the workers. kAuto: NCCL if every worker can use it on its
+// device, else Gloo.
 enum class Collective : std::uint8_t { kAuto, kGloo, kNccl };
 
 // Mode sync: whether the workers of one machine add up their gradients, so that one of them pushes for all. kGloo: on

@@ -1,5 +1,5 @@
-// HyperParameters: how one group of tensors is updated, when the training program (not the job file) sets that step by
-// step.
+// HyperParameters: how one group of tensors is updated, when the training program (not the job file) sets that
+// step by step.
 //
 // Kind:   a value.
 // Limits: finite and not negative; beta1 and beta2 below 1.

@@ -1,8 +1,8 @@
 // Status, Result<T>: the result of every call of capstan that can fail.
 //
 // Kind:   values.
-// Why:    a code names the caller's reaction, the message says what failed, for which item and value, and what to do
-//         next.
+// Why:    a code names the caller's reaction, the message says what failed, for which item and value, and what
+//         to do next.
 #pragma once
 
 #include <cstdio>

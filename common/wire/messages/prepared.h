@@ -18,8 +18,7 @@ struct PrepareReport {
   // was not.
   std::vector<double> segment_squares;
   std::vector<SlotReport> slots;             // reports of the slots whose home is this shard
-  std::vector<std::uint64_t> block_samples;  // samples in the sum of each block of this shard; all are equal in a
-                                             // correct job
+  std::vector<std::uint64_t> block_samples;  // samples in the sum of each block of this shard
   std::uint64_t hyper_hash = 0;              // hash of the hyper-parameters in the pushes; 0: there were none
   double learning_rate = 0.0;                // learning rate of their first group; no meaning if there were none
   // For optimizers with trust ratios, else empty: squares per segment of the weights, and of the update's direction

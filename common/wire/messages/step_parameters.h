@@ -16,8 +16,8 @@ struct StepParameters {
   std::uint32_t good_steps = 0;  // steps since the loss scale last changed
   bool snapshot = false;         // take a snapshot of the version that was just published
   bool stop = false;             // the version that was just published is the last one
-  // The training program's newest state, opaque. Snapshots keep it, and workers receive it with the version. Empty:
-  // none.
+  // The training program's newest state, opaque. Snapshots keep it, and workers receive it with the
+  // version. Empty: none.
   std::string program_state;
   // allreduce: as part of this step, workers upload the version that it makes to the shards.
   bool keep = false;
