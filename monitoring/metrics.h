@@ -26,7 +26,7 @@ enum class NetworkError { kDecode, kDisconnect };
 enum class MemberState { kAlive, kLost };
 // The phases of a worker's step, for its time.
 enum class WorkerPhase { kData, kForward, kBackward, kWait };
-// What a worker waits for: weights within a step, or the next step.
+// The cause of a worker's wait: weights within a step, or the next step.
 enum class WaitPhase { kWeights, kCommit };
 
 template <class T>

@@ -2,9 +2,10 @@
 //
 // Shapes: every array has the block's elements; segments are ranges of the block and cover it.
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
-// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer. The bits do
-//         not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's where PyTorch
-//         has the optimizer. Statistics: mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum.
+// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer.
+//         Statistics: mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum.
+//         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's
+//         where PyTorch has the optimizer.
 // Limits: no allocation; stack below 10 KiB per level of the reduction tree.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` compares
 //         its speed with memory's.
@@ -83,9 +84,10 @@ struct TrustSquares {
 // both have, nothing is written. `out` may be one of the inputs.
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
 
-// `cover`: disjoint nodes that cover the tree over [0, slots), from left to right; at least one has samples. `rules`:
-// all of one kind, one for each group that a segment names. segment_squares[i]: sum of squares of the averaged,
-// unclipped gradient of segments[i]; 0 for statistics; not finite if a value is not.
+// `cover`: disjoint nodes that cover the tree over [0, slots), from left to right; at least one has samples.
+// `rules`: all of one kind, one for each group that a segment names.
+// segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; 0 for statistics; not finite
+// if a value is not.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares, const TrustSquares& trust = {});

@@ -5,10 +5,10 @@
 // Why:    a tensor may be on several shards, and its ratio depends on the norms of the whole tensor: w = [3, 4] with
 //         the gradient [0.6, 0.1] has the lars ratio 0.008215; its two halves would have 0.004998 and 0.039841.
 //
-// lars: trust_coefficient * |w| / |g + decay * w|; 1 for a tensor of one dimension (biases, normalisation). lamb: |w| /
-// |r|, r being Adam's direction with the decay added. g is the clipped gradient: with clipping, the norms come from an
-// attempt that was prepared with the clip factor, and moments are those of clipped gradients. A ratio is 1 if a norm is
-// 0 or not finite, or if the ratio has no fp32 value.
+// lars:   trust_coefficient * |w| / |g + decay * w|; 1 for a tensor of one dimension (biases, normalisation).
+// lamb:   |w| / |r|, r being Adam's direction with the decay added.
+// g is the clipped gradient: with clipping, the norms come from an attempt that was prepared with the clip factor, and
+// moments are those of clipped gradients. A ratio is 1 if a norm is 0 or not finite, or if the ratio has no fp32 value.
 #pragma once
 
 #include <vector>

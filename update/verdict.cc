@@ -43,9 +43,7 @@ void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
   std::map<std::string, Metric> all;
   for (const SlotReport& report : reports) {
     for (const Metric& metric : report.metrics) {
-      if (!IsMetricName(metric.name))
-        continue;  // shards refuse such names; this keeps them out of the JSON line in
-                   // any case
+      if (!IsMetricName(metric.name)) continue;  // shards refuse such names already; they must not get into JSON
       Metric& sum = all[metric.name];
       sum.sum += metric.sum;
       sum.weight += metric.weight;

@@ -28,7 +28,7 @@ class Backoff {
     next_ = now + wait_ + Instant(jitter);
     wait_ = std::min(wait_ * 2, std::max(kLongest, first_));
   }
-  // There was progress: the next request goes out at once, and waits start small again.
+  // There was progress: the next request is due at once, and waits start small again.
   void Restart() {
     next_ = Instant::min();
     wait_ = first_;

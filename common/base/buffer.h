@@ -16,7 +16,7 @@
 
 namespace capstan {
 
-// A reference-counted piece of memory. BufferPool makes it, or WrapForeign for memory that belongs to somebody else.
+// A reference-counted piece of memory. BufferPool makes it, or WrapForeign for memory that belongs to a caller.
 class Buffer {
  public:
   std::byte* data() const { return data_; }

@@ -1,4 +1,4 @@
-// FindProblem: finds what is wrong with a job file that no check of a single key can find.
+// FindProblem: checks that involve several keys of the job file.
 //
 // Kind:   internal to common/config/job_config.cc; a pure function.
 #pragma once

@@ -1,5 +1,5 @@
-// Outbox: what an actor's core answers with. Cores take a message and the time and return messages; they own no thread,
-// socket, clock or disk, so that production and the simulated cluster run the same code.
+// Outbox: an actor's answers: messages and log lines. Cores take a message and the time and return messages; they own
+// no thread, socket, clock or disk, so that production and the simulated cluster run the same code.
 //
 // Kind:   value.
 #pragma once

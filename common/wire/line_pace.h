@@ -45,7 +45,7 @@ class LinePace {
   explicit LinePace(std::uint64_t key = 0, Waits waits = {kFirstWait, kMostWait})
       : waits_(waits), random_(key, 0x11EFACE) {}
 
-  // Whether another message of so many bytes may be sent.
+  // Whether another message of this size may be sent.
   bool HasRoom(std::uint64_t bytes) const { return count_ == 0 || (count_ < kCountMax && bytes_ + bytes <= window_); }
   std::size_t count() const { return count_; }
   std::uint64_t window() const { return window_; }

@@ -34,7 +34,7 @@ struct Weights;
 class WeightsReader {
  public:
   static constexpr std::size_t kWindow = 16;
-  static constexpr unsigned kDamagedMax = 8;  // TCP's checksum misses one in 2^16 of what a bad line damages
+  static constexpr unsigned kDamagedMax = 8;  // a bad line's damage passes TCP's checksum once in 2^16
 
   struct Source {
     PeerId peer;

@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Limits: the constants below; they hold for encoding and decoding.
-// Fails:  kInvalid (encoding what breaks a limit), kCorrupt (bytes that are not a header), kUnsupported (another
+// Fails:  kInvalid (encoding a value beyond a limit), kCorrupt (bytes that are not a header), kUnsupported (another
 //         protocol version). No bytes can crash the decoder, make it throw, or make it allocate more than a small
 //         multiple of their number.
 // Why:    only wire_codec.cc uses Cap'n Proto, and Cap'n Proto's exceptions stop there. Received bytes are copied

@@ -20,7 +20,7 @@ class Barrier {
   std::uint64_t passed() const { return passed_; }
   bool IsWaiting(const Worker& worker) const { return worker.barrier > passed_; }
   bool AnyWaiting(const Membership& members) const;
-  // "worker-2, worker-5": the members that have not come; empty when all have.
+  // "worker-2, worker-5": the missing members; empty if there are none.
   std::string Missing(const Membership& members) const;
   void Pass(const Membership& members);
 

@@ -64,7 +64,7 @@ class Membership {
   void Remove(SessionId session);
   // Removes and returns workers that have not been heard for `lease`.
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
-  // Restarts every lease, after a pause of the coordinator in which it could hear no worker.
+  // Restarts every lease, after a pause of the coordinator in which it received no Beats.
   void RenewAll(Instant now);
   // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
   // number of slots that moved.

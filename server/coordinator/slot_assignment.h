@@ -11,8 +11,8 @@
 namespace capstan::server {
 
 // `held[i]`: slots worker i has now (may be empty). Returns the new slots of each worker, sorted: every slot has one
-// worker, shares differ by at most one, earlier workers have the larger shares, and a worker keeps what it had as far
-// as its share allows.
+// worker, shares differ by at most one, earlier workers have the larger shares, and a worker keeps its slots as far as
+// its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
 
 // Equal shares of neighbouring slots: workers of one group are next to each other, and groups are in order of their

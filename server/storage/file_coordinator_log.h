@@ -6,8 +6,8 @@
 //         a newer build wrote it; kUnreachable, the disk fails. Append: kInvalid; kBusy, the disk is full, the log is
 //         unchanged and the same call may succeed later; kUnreachable, also from every later Append.
 // Why:    a failed fsync is never repeated, because the kernel marks pages clean that it could not write. For the same
-//         reason Open writes again what it has read: it may have been only in the page cache. log_text.h explains how
-//         damage is found.
+//         reason Open writes the bytes again that it has read: they may have been only in the page cache. log_text.h
+//         explains how damage is found.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ struct PartSource {
 
 // Starts `generation` on one incarnation of a shard. If `history` equals `generation`, the shard drops everything and
 // serves the version of `snapshot`, or version 0. If `history` is older, the shard continues that timeline from its
-// memory; a shard that has lost it restores it from `snapshot` and its log.
+// memory; a shard that has lost its memory restores it from `snapshot` and its log.
 struct Reset {
   Term term;
   Generation generation;
