@@ -88,14 +88,14 @@ Result<std::optional<capstan::Work>> SessionClient::NextWork(Deadline deadline) 
   while (!has_work_ || void_) {
     if (finished_) return std::optional<capstan::Work>();
     has_work_ = void_ = false;
-    // Once per round: a second Ready would give up a round that is about to be handed out.
+    // Only once per round: a second Ready would give up a round that is about to be issued.
     if (!std::exchange(asked_, true)) loop_->Send(ReadyCommand{});
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
   }
   return std::optional<capstan::Work>(work_);
 }
 
-// A call that timed out goes on with the next one, also when the others came in between.
+// After a timeout the next call continues the same barrier, even if it was passed in between.
 Status SessionClient::Barrier(Deadline deadline) {
   if (!failure_.ok()) return failure_;
   if (!declared_) return Misuse("Barrier comes after Declare");

@@ -1,8 +1,8 @@
-// SessionClient: the half of a Client that all of them have: the thread behind it, what it tells, rounds, barriers,
-// leaving. What a round's weights and gradients are is the other half's.
+// SessionClient: the base of all Client implementations. It runs the session's thread and handles its events, rounds,
+// barriers and leaving. Derived classes handle weights and gradients.
 //
 // Kind:   owned by the application's thread.
-// Fails:  as Client.
+// Fails:  as Client does.
 #pragma once
 
 #include <capstan/client.h>
@@ -17,22 +17,23 @@
 
 namespace capstan::client {
 
-// A thread that has joined as far as to have the job file. Fails: as Client::Connect.
+// A session's thread that has received the job file. Connect fails as Client::Connect does.
 struct Connection {
   std::unique_ptr<SessionLoop> loop;
   std::string job_file;
 };
 struct ProcessTraits {
-  std::string machine;  // that this worker runs on, by a name that all workers there have; empty: it has no neighbours
-  std::string metrics;  // host:port where this process serves them; empty: it serves none
-  // Asked while the coordinator does not answer: whether to give up.
+  // Name of this worker's machine, the same for all workers on it; empty: it adds up nothing with others.
+  std::string machine;
+  std::string metrics;  // host:port where this process serves metrics; empty: none
+  // Polled while the coordinator does not answer; true: give up.
   std::function<bool()> stop_requested = [] { return false; };
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
-// Keeps weights on the servers: pulls them and pushes gradients. Made of a job of any mode but allreduce. `local` adds
-// up the pushes of this machine's workers; null: each pushes for itself. `stop_requested` is asked while it waits for
-// them: an EndSlot then returns kStale.
+// Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `local` adds up the pushes
+// of this machine's workers; null: each worker pushes for itself. EndSlot polls `stop_requested` while it waits for
+// them, and returns kStale once it is true.
 std::unique_ptr<Client> CreateNetworkClient(
     Connection connection, std::unique_ptr<LocalReduce> local = nullptr,
     std::function<bool()> stop_requested = [] { return false; });
@@ -48,19 +49,20 @@ class SessionClient : public Client {
  protected:
   explicit SessionClient(Connection connection)
       : loop_(std::move(connection.loop)), job_file_(std::move(connection.job_file)) {}
-  // Leaves, and stops the thread. Every destructor begins with it: the thread may write into weights until then.
+  // Leaves the job and stops the thread. Every derived destructor must call it first, because until then the thread may
+  // write into the weights.
   void Close();
 
   SessionLoop& loop() { return *loop_; }
-  // Kept: whoever calls out of order does not go on as if nothing had happened.
+  // Both record the failure: all later calls fail as well.
   Status Misuse(const std::string& what);
   Status Fail(Status status);
   const Status& failure() const { return failure_; }
   void Declared() { declared_ = true; }
 
-  // One thing that the thread tells; kTimeout: none until the deadline.
+  // Waits for one event of the thread and handles it; kTimeout: none came until the deadline.
   Status TakeEvent(Deadline deadline, const char* what);
-  // What came until now, and whether the round goes on.
+  // Handles all events that have come. kStale: the round is over.
   Status LookUp();
   bool round_is_over() const { return void_ || finished_; }
   bool finished() const { return finished_; }
@@ -68,7 +70,7 @@ class SessionClient : public Client {
   capstan::Work& work() { return work_; }
   std::uint64_t round() const { return round_; }
 
-  virtual void GiveUpRound() = 0;  // another one is asked for
+  virtual void GiveUpRound() = 0;  // called when another round is requested
   virtual void BeginRound(const Session::WorkReady& ready) = 0;
   virtual void TakeBlock(BlockArrived&) {}
   virtual void TakeGroup(Session::GroupKnown&) {}
@@ -97,10 +99,10 @@ class SessionClient : public Client {
   Status failure_;
 
   enum class BarrierState { kNone, kWaiting, kPassed } barrier_state_ = BarrierState::kNone;
-  std::string barrier_missing_;  // whom it waits for
+  std::string barrier_missing_;  // names of missing workers
 
-  // The round.
-  bool asked_ = false;  // for work, and it has not come yet
+  // The current round.
+  bool asked_ = false;  // work was requested and has not come yet
   bool has_work_ = false, void_ = false;
   std::uint64_t round_ = 0;
   capstan::Work work_;

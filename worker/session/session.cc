@@ -25,7 +25,7 @@ constexpr Instant kBeatEvery = std::chrono::seconds(1);
 constexpr Instant kStoodStill = std::chrono::seconds(1);
 constexpr Instant kSilence = std::chrono::seconds(3);
 
-// Whether others can build on this view: slots in order and of the job, shards counted through.
+// Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on.
 bool IsSound(const View& view) {
   if (view.slot_count > kSlotsMax) return false;
   for (std::size_t i = 0; i < view.slots.size(); ++i) {
@@ -61,7 +61,7 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   if (link == nullptr) return;
   message.header.VisitAs<Staged, Weights, Assigned, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    // Another life or history of the shard: the view will tell.
+    // Sent by an older or newer start of the shard: the next view will name the right one.
     if (body.incarnation != link->address.incarnation) return;
     link->last_heard = now;
     if constexpr (std::is_same_v<Body, Error>) {
@@ -129,7 +129,7 @@ void Session::On(PeerId, const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kRefused) {
     ended_ = true;
     events_.push_back(Failed{Refused("the coordinator refuses this worker: " + error.message)});
-  } else if (error.code == Code::kStale) {  // a coordinator that does not know us: its memory of sessions is new
+  } else if (error.code == Code::kStale) {  // the coordinator restarted and does not know our session
     session_ = {};
     join_retry_.Restart();
     SendJoin(now, out);
@@ -152,21 +152,21 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   const bool had_view = view_ != nullptr;
   if (!view.notice.empty() && (!had_view || view.notice != view_->notice)) out->Say(Severity::kWarning, view.notice);
   view_ = std::make_unique<View>(view);
-  // A group adds up what it was formed for: who deals its slots anew begins another generation.
+  // A group keeps its slots for its generation: new slots come only with another generation.
   if (Replicated() && had_view && view.generation == generation_) view_->slots = before;
   slots_changed_ = slots_changed_ || (had_view && view_->slots != before);
   if (in_barrier_) FollowBarrier(view, now, out);
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
     ended_ = true;
-    Leave("the job is over", out);  // whoever waits for the members to know need not wait longer
+    Leave("the job is over", out);  // the coordinator need not wait for this worker
     if (view.phase == JobPhase::kDone) events_.push_back(Finished{});
     if (view.phase == JobPhase::kFailed) events_.push_back(Failed{Refused("the job failed: " + view.message)});
     return;
   }
   if (view.phase != JobPhase::kRunning) return;
   if (view.generation > generation_) {
-    if (view.shards.empty()) return;  // told to a life before this one; the next Beat says which generation we are in
+    if (view.shards.empty()) return;  // meant for this worker's earlier session; our next Beat names our generation
     EnterGeneration(view, now, out);
     if (ended_) return;
   }
@@ -178,7 +178,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     coverage_sure_ = false;
     ChooseAgain();
   }
-  // One without slots has no part in the steps meanwhile; it begins where the job is.
+  // A worker that had no slots took no part in recent steps; it begins at the job's current step.
   const bool idle = before.empty() && round_state_ == RoundState::kNone && view.generation == generation_;
   if (Synchronous() && idle && view.step > step_) MoveToStep(view.step, now, out);
   if (application_ready_ && round_state_ == RoundState::kNone) BeginRound(now, out);
@@ -261,12 +261,13 @@ void Session::VoidRound() {
   announced_ = false;
   round_state_ = RoundState::kNone;
   for (auto& [shard, link] : *links_) link.pull.LetGo();
-  ++round_;  // what the application still sends for the old one is dropped
+  ++round_;  // later calls for the old round are dropped
 }
 
 // ---- first weights -------------------------------------------------------------------------------------------------
 
-// The job begins with ours. What a shard has already of this generation, it acknowledges again.
+// The job takes this worker's first weights. A shard acknowledges again what it has already received in this
+// generation.
 void Session::GiveFirstWeights(Instant now, Outbox* out) {
   if (first_weights_.generation() == generation_) return;
   if (!first_weights_.here()) {
@@ -291,7 +292,7 @@ void Session::SendFirstWeights(ShardLink* link, Instant now, Outbox* out) {
   });
 }
 
-// Nothing of them is needed any more: no answers are awaited.
+// Stops waiting for acknowledgements of first weights, or else of uploaded blocks: none is needed any more.
 void Session::ForgetOwed(bool first_weights) {
   for (auto& [shard, link] : *links_) {
     first_weights ? first_weights_.Lost(shard, UINT64_MAX, &link.up) : made_.owed.Lost(shard, UINT64_MAX, &link.up);
@@ -341,7 +342,7 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
     learned_clocks_.clear();
     FinishCoverage(now, out);
   } else if (!Synchronous() && application_ready_ && round_state_ == RoundState::kNone) {
-    BeginRound(now, out);  // room for another round's gradients
+    BeginRound(now, out);  // there is room for another round's gradients
   }
 }
 
@@ -373,13 +374,13 @@ void Session::TakeCredit(ShardLink* link, const Staged& staged, Instant now) {
     link->credit = staged.credit;
     link->up.News(now);
   } else if (staged.step == link->credit_step && staged.credit < link->credit) {
-    // Our first guess was above the shard's window: what it turned away goes out again as the window moves.
+    // Our first guess was above the shard's window. Pushes that it turned away are sent again as the window moves.
     link->pushes.TurnedAway(staged.credit, &link->up);
     link->credit = staged.credit;
   }
 }
 
-// The shard has handled all that was sent before the question: what has no answer by now is lost.
+// The shard has handled everything sent before the question, so a message without an answer by now is lost.
 void Session::TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
   const std::uint64_t question = staged.answers;
   const ShardIndex shard = link->address.shard;
@@ -403,7 +404,7 @@ void Session::TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Out
   if (!more.empty() || pull_lost) SendPull(link, more, now, out);
 }
 
-// `shard` has published what step `passed` built: nothing of it, or of what was before, is missing there.
+// `shard` has published the version that step `passed` made: it needs no pushes of that step or earlier ones.
 void Session::DropPassed(ShardIndex shard, Step passed) {
   ShardLink& link = links_->at(shard);
   const std::size_t before = link.pushes.size();
@@ -413,7 +414,7 @@ void Session::DropPassed(ShardIndex shard, Step passed) {
 }
 
 void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out) {
-  if (error.generation != generation_) return;  // kStale or kBusy around a recovery: the view will tell
+  if (error.generation != generation_) return;  // kStale or kBusy around a recovery: the next view decides
   if (error.code == Code::kStale && Synchronous() && error.step > step_) {
     MoveToStep(error.step, now, out);
   } else if (error.code == Code::kInvalid && (Synchronous() || first_weights_.owes(link->address.shard))) {
@@ -422,7 +423,8 @@ void Session::OnShardError(ShardLink* link, const Error& error, Instant now, Out
     events_.push_back(
         Failed{Invalid("shard " + std::to_string(link->address.shard) + " refused a message: " + error.message)});
   }
-  // kBusy, kCorrupt, and a gap in async: the retry sends it again.
+  // kBusy, kCorrupt, or a gap in an async slot's sequence: the next question finds the push missing and it is sent
+  // again.
 }
 
 // ---- gradients -----------------------------------------------------------------------------------------------------
@@ -469,7 +471,7 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, std::string progra
   ends_.push_back(std::move(end));
 }
 
-// Sends what the shard's credit and the line allow.
+// Sends the pushes that the shard's credit and the line allow.
 void Session::SendAllowed(ShardLink* link, Instant now, Outbox* out) {
   link->pushes.SendNew(Synchronous() ? link->credit : SIZE_MAX, [&](PendingPush* push) {
     const bool room = Synchronous() || link->up.count() < link->credit;
@@ -511,7 +513,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
 
 void Session::Tick(Instant now, Outbox* out) {
   if (ended_ || left_) return;
-  // After standing still (a stopped process, a sleeping machine) nobody else is to blame for the silence.
+  // After this process stood still (SIGSTOP, a suspended machine), silence is not the coordinator's fault.
   if (!coordinator_heard_ || now - last_tick_ > kStoodStill) coordinator_heard_ = now;
   last_tick_ = now;
   const Instant limit = declaration_ ? declaration_->silence_limit : options_.silence_limit;
@@ -540,8 +542,8 @@ void Session::Tick(Instant now, Outbox* out) {
   }
 }
 
-// Nothing is sent twice because it took long: a question goes behind it, and its answer says what is lost. It also tells
-// a shard that waits for a version from one that cannot be reached.
+// Nothing is sent twice only because it took long. Instead a question follows it on the same line, and the answer says
+// what is lost. The answer also distinguishes a shard that waits for a version from one that is unreachable.
 void Session::AskWhenDue(ShardLink* link, LinePace* line, bool awaited, Instant now, Outbox* out) {
   if (!awaited) return line->Rest();
   line->Await(now);
@@ -554,7 +556,8 @@ void Session::AskWhenDue(ShardLink* link, LinePace* line, bool awaited, Instant 
     if (unanswered.empty() && ends_.empty()) return;
   }
   query.question = ++link->sent;
-  if (unanswered.empty()) unanswered[link->pushes.empty() ? step_ : link->credit_step];  // any answer tells the credit
+  // Any answer carries the credit.
+  if (unanswered.empty()) unanswered[link->pushes.empty() ? step_ : link->credit_step];
   for (auto& [step, nodes] : unanswered) {
     query.step = step;
     query.nodes = std::move(nodes);

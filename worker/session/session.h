@@ -1,16 +1,17 @@
 // Session: the worker's side of the protocol. It learns what to compute, fetches the weights for it, and keeps every
-// gradient until all shards that need it have it.
+// gradient until its shard has staged it.
 //
 // Kind:   owned by SessionLoop's thread; a pure core.
-// Limits: kPullWindow blocks are asked for at a time per shard; pushes stay within the shard's credit; both stay within
-//         what the line carries in a moment (LinePace).
-// Fails:  ends with a Failed event: refused by the coordinator, or the job failed.
-// Why:    workers carry no state. A restarted one joins, asks for its slots and the step, and goes on (DESIGN.md 4).
+// Limits: kPullWindow blocks requested at a time per shard; pushes in flight within the shard's credit; both within the
+//         line's window (LinePace).
+// Fails:  ends with a Failed event: refused by the coordinator or a shard, a shard's address that cannot be connected
+//         to, a coordinator that is silent for too long, or a failed job.
+// Why:    workers carry no state. A restarted worker joins, asks for its slots and the step, and goes on.
 //
 // Life:   Join -> JobFile -> Declare() -> view with slots. Then rounds: Ready() -> (coverage) -> pull -> WorkReady ->
-//         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; what the application
-//         still pushes for it is dropped. Weights arrive only between Ready() and the end of that round's pull.
-//         They are published ones: what comes before its version is published waits in ShardPull.
+//         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; later pushes for it
+//         are dropped. Weights arrive only between Ready() and the end of that round's pull. The application gets only
+//         published weights: speculative blocks wait in ShardPull until their version is published.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -51,45 +52,46 @@ namespace capstan::client {
 struct PendingRound;
 
 struct SessionOptions {
-  std::string name;         // of this worker within the job
+  std::string name;         // the worker's name, unique in the job
   std::uint64_t nonce = 0;  // random per process
-  std::uint32_t rank = 0;   // 0: none; r: of `ranks`, for slot r - 1 alone
+  std::uint32_t rank = 0;   // 0: none; r, at most `ranks`: this worker computes only slot r - 1
   std::uint32_t ranks = 0;
-  std::string machine;  // empty: it pushes for itself
-  std::string metrics;  // host:port where this process serves them; empty: it serves none
+  std::string machine;  // the machine's name; empty: this worker adds up nothing with others
+  std::string metrics;  // host:port where this process serves metrics; empty: none
   PeerId coordinator;
-  // A peer for a shard's endpoint; idempotent. Fails where no connection can be made, whether or not anybody is there.
+  // Returns the peer for a shard's endpoint; idempotent. Fails only if the connection cannot be set up; whether the
+  // shard answers is not checked.
   std::function<Result<PeerId>(const std::string& endpoint)> connect;
   std::function<void(PeerId)> disconnect = [](PeerId) {};
   std::uint32_t block_elements = kBlockElements;
-  std::uint32_t initial_credit = 16;           // assumed at the start of a step; the shard corrects it
-  Instant first_retry = LinePace::kFirstWait;  // before answers have been measured
-  Instant silence_limit = Instant::max();      // of the coordinator, until Declare gives another
+  std::uint32_t initial_credit = 16;           // credit assumed at the start of a step; the shard corrects it
+  Instant first_retry = LinePace::kFirstWait;  // wait before a question, until answers have been measured
+  Instant silence_limit = Instant::max();      // longest silence of the coordinator, until Declare gives another
 };
 
-// What this worker brings; see Join.
+// This worker's part of Join, and its first weights.
 struct Declaration {
   std::vector<TensorSpec> catalog;
   std::string numeric_class;
   std::uint64_t numeric_fingerprint = 0;
   std::uint64_t data_fingerprint = 0;
   Mode mode = Mode::kSync;
-  Encoding encoding = Encoding::kFp32;     // of weights and of leaves, but those of statistics
-  Instant silence_limit = Instant::max();  // of the coordinator; then the session fails
-  std::uint64_t steps = 0;                 // a slot's last sequence number in modes without global steps
+  Encoding encoding = Encoding::kFp32;     // encoding of weights and of leaves, except statistics
+  Instant silence_limit = Instant::max();  // longest silence of the coordinator; then the session fails
+  std::uint64_t steps = 0;                 // modes without global steps: a slot's last sequence number
   BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
 };
 
-// One round: these slots of this step, with the weights that have been pulled.
+// One round of computing: some slots of one step, with the weights that were pulled.
 struct Work {
   Generation generation;
-  Step step;                // of the data: sync, the global batch; async, how many pushes the slot had before
-  std::uint64_t round = 0;  // counts up in this session; names the round in calls
+  Step step;                // sync: the global batch; async: how many pushes the slot has made
+  std::uint64_t round = 0;  // rises within this session; names the round in calls
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
-  std::uint64_t updates = 0;  // sync: that the weights have had; else 0
-  // Where workers update: the version, and the group of the generation, without addresses; empty: it was given up
-  // before this worker heard of it.
+  std::uint64_t updates = 0;  // sync: how many updates the weights have had; else 0
+  // allreduce: the version, and the generation's group without addresses. `group` is empty if the group was given up
+  // before this worker received it.
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;
@@ -98,10 +100,11 @@ struct Work {
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
-  // Once the sums of what is held are made, while nothing of them arrives: when shards are asked for it, and when it is
-  // sent after all.
+  // After the machine's sums are made, if no shard acknowledges more of them: how long until shards are asked, and how
+  // long until the held pushes are sent.
   static constexpr Instant kHeldAsk = std::chrono::seconds(5), kHeldMax = std::chrono::seconds(15);
-  static constexpr std::size_t kFirstPull = 2;  // of a round: what the forward pass begins with is not to share its way
+  // Blocks of a round's first pull: few, so that the first layers' weights do not share the line.
+  static constexpr std::size_t kFirstPull = 2;
 
   struct JobFile {
     std::string text;
@@ -113,13 +116,13 @@ class Session {
   struct WorkReady {
     Work work;
     float loss_scale = 1.0F;
-    bool weights_held = false;  // the application has them whole, from the round before; else they arrive now
+    bool weights_held = false;  // the application has all of this version's weights already; else they arrive now
   };
   struct WeightsArrived {
     BlockIndex block = 0;
     Version version;
     Slice payload;
-    std::string program_state;  // of the version; with block 0
+    std::string program_state;  // the version's program state; only with block 0
   };
   struct WorkVoid {
     std::uint64_t round = 0;
@@ -128,17 +131,18 @@ class Session {
     std::string missing;  // for people
   };
   struct BarrierPassed {};
-  struct GroupKnown {  // where workers update: all members have offered addresses
+  struct GroupKnown {  // allreduce: all members have offered addresses
     Generation generation;
     std::vector<GroupMember> members;  // by rank
     int rank = 0;
   };
   struct LocalGroup {  // the workers of this machine that may add up their pushes
     std::uint64_t epoch = 0;
-    std::vector<GroupMember> members;  // by rank; none: this one is alone. Addresses once all have offered theirs
+    // By rank; empty: this worker has no group. Addresses are set once all members have offered one.
+    std::vector<GroupMember> members;
     int rank = 0;
   };
-  struct StepLeft {  // sync: this worker has nothing to do in it any more, and may have had nothing at all
+  struct StepLeft {  // sync: this worker has nothing more to do in the step, or had nothing to do at all
     Generation generation;
     Step step;
   };
@@ -156,30 +160,30 @@ class Session {
   void Tick(Instant now, Outbox* out);
   std::vector<Event> TakeEvents();
 
-  // The application's calls.
+  // Calls from the application.
   void Declare(Declaration declaration, Instant now, Outbox* out);
   void Ready(Instant now, Outbox* out);
-  // `payload` is kept until the block is staged; its bytes must not change until then. A leaf's numbers are encoded as
-  // its block's are, a sum's are fp32.
+  // `payload` is kept until the block is staged; its bytes must not change until then. A leaf is in its block's
+  // encoding, a sum in fp32.
   void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
             std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out);
-  // What is held of the round, and will be, is sent after all.
+  // Sends the round's held pushes (kHeld), those already here and those still to come.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
-  // The machine's workers have added up what is held of the round: from here on the sums are to arrive.
+  // The machine's workers have added up the round's held pushes. From now on the shards should acknowledge the sums.
   void SumsMade(std::uint64_t round, Instant now);
-  // `program_state`: after the step; empty: not from this slot.
+  // `program_state`: the state after the step; empty: this slot brings none.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
-  // Of every push from here on: one entry for each group of the catalog.
+  // Every later push carries these: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
-  // Where workers update. Gives blocks of the version that the round's step makes to their shards: `arrays` hold the
-  // weights and then the states of the whole catalog, and do not change until the version is published.
+  // allreduce: uploads blocks of the version that the round's step makes to their shards. `arrays` hold the weights and
+  // then the optimizer's states, each for the whole catalog. They must not change until the version is published.
   void Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
             Outbox* out);
-  // How far this worker is in forming the group of that generation; `text` as in Beat.
+  // Reports this worker's state in forming the generation's group; `text` as in Beat.
   void SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
-  // The same of the group of that epoch, where workers of one machine add up their pushes.
+  // The same for the machine's group of that epoch, whose members add up their pushes.
   void SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
-  // Waits for all members of the job; ends with BarrierPassed. Beside whatever else is under way.
+  // Waits for all members of the job; ends with BarrierPassed. Rounds go on meanwhile.
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
 
@@ -187,14 +191,14 @@ class Session {
   Step step() const { return step_; }
   Generation generation() const { return generation_; }
   std::size_t unstaged_pushes() const { return unstaged_; }
-  // Whom this session waits for, for people; empty when for nobody.
+  // Text that names the peers this session waits for; empty when it waits for none.
   std::string WaitingFor() const;
 
  private:
   enum class RoundState { kNone, kAskingCoverage, kPulling, kComputing };
   struct PendingEnd;  // pending_end.h
   struct ShardLink;   // shard_link.h
-  struct ShardLinks;  // these by shard
+  struct ShardLinks;  // the ShardLink of each shard
 
   void On(const View& view, Instant now, Outbox* out);
   void On(PeerId from, const Error& error, Instant now, Outbox* out);
@@ -242,7 +246,7 @@ class Session {
   bool AllStaged() const;
   bool AwaitsMachine() const;
   std::optional<PendingRound> OldestPush() const;
-  // Chooses what to compute next: fills round_slots_ and step_. False: nothing, or not known yet.
+  // Chooses what to compute next: fills round_slots_ and step_. False: no work, or not known yet.
   bool ChooseSyncWork(Instant now, Outbox* out);
   bool ChooseAsyncWork(Instant now, Outbox* out);
   void AskCoverage(Instant now, Outbox* out);
@@ -250,11 +254,11 @@ class Session {
   Encoding EncodingOf(BlockIndex block) const { return catalog_->blocks()[block].EncodingIn(declaration_->encoding); }
   bool Synchronous() const { return HasGlobalSteps(declaration_->mode); }
   bool Replicated() const { return WorkersUpdate(declaration_->mode); }
-  // The number that names a push: the step, or the sequence number of the slot.
+  // The number that names a push: sync: the step; async: the slot's sequence number.
   Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }
   void SendJoin(Instant now, Outbox* out);
   void SendBeat(Instant now, Outbox* out);
-  // Whether something sent to this shard has no answer yet.
+  // Whether this shard owes an answer: weights or an acknowledgement.
   bool AwaitsShard(const ShardLink& link) const;
   bool AwaitsAcknowledgement(const ShardLink& link) const;
   bool AwaitsWeights(const ShardLink& link) const;
@@ -263,71 +267,73 @@ class Session {
   std::optional<Declaration> declaration_;
   std::unique_ptr<Catalog> catalog_;
   std::vector<ShardIndex> placement_;
-  std::vector<std::size_t> position_in_shard_;  // by block: in push order
+  std::vector<std::size_t> position_in_shard_;  // place in the shard's push order, by block
 
   JobId job_;
   SessionId session_;
   std::unique_ptr<View> view_;
-  bool slots_changed_ = false;  // since the last view of a running job
+  bool slots_changed_ = false;  // this session's slots changed since the last view of a running job
   bool ended_ = false;
   bool left_ = false;
 
   Generation generation_;
-  Step step_;  // of the round; sync: the version pulled
+  Step step_;  // the round's step; sync: also the version pulled
   RoundState round_state_ = RoundState::kNone;
   std::uint64_t round_ = 0;
   bool application_ready_ = false;
-  bool coverage_sure_ = false;  // nobody else can have contributed for our slots in this step
+  bool coverage_sure_ = false;  // no other worker can have pushed for our slots in this step
   std::vector<SlotIndex> round_slots_;
-  std::vector<SlotIndex> done_slots_;  // of step_: computed by us, or covered
-  struct StepBefore {                  // of step_, while nothing of step_ has arrived yet
+  std::vector<SlotIndex> done_slots_;  // slots of step_ that we computed or that are covered
+  struct StepBefore {                  // the step before step_, kept until weights of step_ arrive
     std::vector<SlotIndex> done_slots;
     bool weights_complete = false;
   };
   std::optional<StepBefore> step_before_;
-  std::vector<std::vector<Node>> covered_;  // by block: what shards held before we began; empty: nothing of any
+  std::vector<std::vector<Node>> covered_;  // nodes that shards had when we began, by block; empty: none
   std::vector<SlotIndex> covered_ends_;
-  float loss_scale_ = 1.0F;                    // of step_
-  std::uint64_t updates_ = 0;                  // of step_; sync
-  bool weights_complete_ = false;              // the application holds step_'s weights whole
-  bool announced_ = false;                     // WorkReady of this round has been given out
-  bool stop_ = false;                          // the last version has been seen: only the coordinator's word is awaited
-  std::map<SlotIndex, std::uint64_t> clocks_;  // async: newest sequence number pushed or applied everywhere, per slot
-  std::map<SlotIndex, std::uint64_t> learned_clocks_;  // while asking for coverage: minimum over the shards heard
+  float loss_scale_ = 1.0F;        // loss scale of step_
+  std::uint64_t updates_ = 0;      // sync: updates that step_'s weights have had
+  bool weights_complete_ = false;  // the application has all of step_'s weights
+  bool announced_ = false;         // WorkReady of this round has been issued
+  bool stop_ = false;              // the last version has been seen: wait for the coordinator to end the job
+  // async: per slot, the newest sequence number pushed by us or applied on all shards.
+  std::map<SlotIndex, std::uint64_t> clocks_;
+  // While asking for coverage: per slot, the minimum over the answers so far.
+  std::map<SlotIndex, std::uint64_t> learned_clocks_;
   const std::unique_ptr<ShardLinks> links_;
-  std::size_t unstaged_ = 0;  // pushes of all links
+  std::size_t unstaged_ = 0;  // unstaged pushes of all links
   std::vector<PendingEnd> ends_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   FirstWeights first_weights_;
-  StepTerms terms_;  // of step_, where workers update
-  struct Made {      // of the version that `step` makes
+  StepTerms terms_;  // allreduce: terms of step_
+  struct Made {      // the version that `step` makes, being uploaded
     Step step;
     std::vector<Slice> arrays;
     OwedBlocks owed;
   };
   Made made_;
-  // Of generation_: a view names nobody any more once its group is to be another.
+  // The group of generation_. Kept here because views name no members any more once the group is to be replaced.
   std::vector<GroupMember> members_;  // without addresses
-  int rank_ = 0;                      // of this worker there
+  int rank_ = 0;                      // this worker's rank in members_
   GroupState group_ = {};             // kNone
   std::string group_text_;
-  bool group_known_ = false;  // has been said
+  bool group_known_ = false;  // GroupKnown has been issued
   struct Local {
     std::uint64_t epoch = 0;
     GroupState group = {};  // kNone
     std::string text;
-    bool known = false;          // addresses have been said
-    std::uint64_t released = 0;  // round: nothing of it is held
-    std::uint64_t held = 0;      // the newest round of which something is, or was
-    // When its sums were made, or something of them arrived, last; empty: the machine's workers are not so far.
+    bool known = false;          // the LocalGroup event with addresses has been issued
+    std::uint64_t released = 0;  // rounds up to this one hold no pushes back
+    std::uint64_t held = 0;      // the newest round with held pushes
+    // When the round's sums were made, or when a shard last acknowledged one; empty: the sums are not made yet.
     std::optional<Instant> held_moved;
-    Instant next_question{};  // to shards
+    Instant next_question{};  // when to ask the shards again
   };
   Local local_;
   std::vector<Event> events_;
   bool in_barrier_ = false;
-  std::uint64_t barrier_ = 0;    // its number; 0: not known yet, no view has come
-  std::string barrier_missing_;  // whom it waits for, as the coordinator says
+  std::uint64_t barrier_ = 0;    // the barrier's number; 0: no view has come yet
+  std::string barrier_missing_;  // names of missing workers, from the coordinator
   Backoff join_retry_;
   std::optional<Instant> coordinator_heard_;
   Instant last_tick_{};

@@ -1,4 +1,4 @@
-// What a session does where workers of one machine add up their pushes: who they are, and what is held meanwhile.
+// Session, for machines whose workers add up their pushes: it follows the machine's group and watches held pushes.
 #include <algorithm>
 
 #include "common/wire/messages/end_slot.h"
@@ -17,7 +17,7 @@ void Session::SayLocalGroup(std::uint64_t epoch, GroupState state, std::string t
   SendBeat(now, out);
 }
 
-// Whatever was handed to a group that is over, its members push by themselves.
+// When the machine's group is over, each member sends the pushes that it held for the group.
 void Session::HearOfLocalGroup(Instant now, Outbox* out) {
   if (Replicated()) return;
   const std::vector<GroupMember>& members = view_->group;
@@ -41,7 +41,7 @@ void Session::HearOfLocalGroup(Instant now, Outbox* out) {
 }
 
 void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
-  if (announced_) local_.released = std::max(local_.released, round);  // of others nothing more is taken
+  if (announced_) local_.released = std::max(local_.released, round);  // pushes of later calls are not held either
   for (auto& [shard, link] : *links_) {
     if (!link.pushes.any_held()) continue;
     link.pushes.Release(round);
@@ -53,8 +53,8 @@ void Session::SumsMade(std::uint64_t round, Instant now) {
   if (round == local_.held) local_.held_moved = now;
 }
 
-// Shards acknowledge a sum to whoever pushed it. Over a slow link that takes its time: as long as more of it is there
-// from question to question, it is on its way.
+// Shards acknowledge a sum only to the worker that pushed it, so this worker asks. On a slow link sums take long; as
+// long as each question finds more of them, they are still arriving.
 void Session::LookAfterHeld(Instant now, Outbox* out) {
   if (!local_.held_moved || now - *local_.held_moved < kHeldAsk) return;
   const bool any =
@@ -69,13 +69,13 @@ void Session::LookAfterHeld(Instant now, Outbox* out) {
   }
 }
 
-// What is held is another worker's to send: this one waits for others.
+// Held pushes do not count: another worker sends them.
 bool Session::AllStaged() const {
   return ends_.empty() &&
          std::none_of(links_->begin(), links_->end(), [](const auto& entry) { return entry.second.pushes.any_own(); });
 }
 
-// It has done its slots, and waits for the gradients of other workers, to push their sums.
+// Whether this worker has done its slots and waits for other workers' gradients, whose sums it pushes.
 bool Session::AwaitsMachine() const {
   return local_.epoch != 0 && !Replicated() &&
          std::all_of(round_slots_.begin(), round_slots_.end(),

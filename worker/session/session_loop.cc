@@ -78,11 +78,12 @@ void SessionLoop::Run() {
     NoteStaged();
     HandOverEvents();
   }
-  while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // a Leave, at the end
+  while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // the last command is a Leave
   events_.Close();
 }
 
-// False: no commands are left. A few at a time, so that what arrives does not wait behind a whole gradient.
+// Handles a few commands at a time, so that arriving messages do not wait behind a whole gradient. False: none are
+// left.
 bool SessionLoop::CarrySome() {
   for (int i = 0; i < kCommandsAtOnce; ++i) {
     std::optional<Command> command = commands_.TryPop();
@@ -130,7 +131,7 @@ void SessionLoop::Carry(Command& command, Instant now) {
 }
 
 void SessionLoop::SendOut() {
-  // A message that a full pipe turns away is repeated by the session, as one that is lost.
+  // If a full pipe rejects a message, the session repeats it like a lost one.
   for (const Envelope& envelope : out_.envelopes) {
     if (envelope.to.value != 0) (void)transport_->Send(envelope.to, envelope.message).ok();
   }
@@ -166,7 +167,7 @@ void SessionLoop::HandOverEvents() {
 
 void SessionLoop::ReportWaiting(Instant now) {
   std::string who = session_->WaitingFor();
-  if (who != waiting_for_) {  // it names the version too: whatever moves on starts the time anew
+  if (who != waiting_for_) {  // the text names the version too, so any progress restarts the timer
     waiting_for_ = std::move(who);
     waiting_since_ = now;
     next_report_ = now + kReportEvery;
@@ -177,7 +178,8 @@ void SessionLoop::ReportWaiting(Instant now) {
   options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
 }
 
-// Before the events of the same message are handed over: who is told of the next round can read when this one left.
+// Called before the same message's events are handed over, so that counters() has this round's time before the
+// application receives the next round.
 void SessionLoop::NoteStaged() {
   const std::size_t unstaged = session_->unstaged_pushes();
   if (unstaged == 0 && unstaged_before_ > 0) {

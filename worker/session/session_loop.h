@@ -1,11 +1,11 @@
 // SessionLoop: the thread behind a Client: owns the socket, the clock and the Session core.
 //
-// Kind:   its thread owns everything but the two mailboxes and the published counters.
-// Limits: kMailboxValues waiting commands or events.
+// Kind:   its thread owns everything except the two mailboxes and the published counters.
+// Limits: kMailboxValues commands or events in a mailbox.
 // Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
 //
-// Weights are copied into the application's memory by this thread, between Ready and the round's last block; the event
-// that follows hands them over.
+// This thread copies weights into the application's memory, between Ready and the round's last block. The application
+// may read a block after its BlockArrived event.
 #pragma once
 
 #include <capstan/client_counters.h>
@@ -27,14 +27,14 @@
 
 namespace capstan::client {
 
-// What the application asks of the loop.
+// Commands from the application to the loop.
 struct DeclareCommand {
   Declaration declaration;
-  // Flat space; they live as long as the loop. Where numbers have 16 bits, all go to `narrow` (null: they have not),
-  // and statistics to both.
+  // Flat arrays for the weights; they outlive the loop. fp32 blocks go to `weights`, blocks with 16-bit numbers to
+  // `narrow`. `narrow` is null in a job of fp32.
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
-  // From the loop's thread.
+  // Called from the loop's thread.
   std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
   std::function<void(const Session::StepLeft&)> on_step_left = nullptr;
 };
@@ -69,7 +69,7 @@ struct EndSlotCommand {
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
 };
-// Where workers update; as Session::Give and Session::SayGroup.
+// allreduce; as Session::Give and Session::SayGroup.
 struct GiveCommand {
   std::uint64_t round = 0;
   std::vector<Slice> arrays;
@@ -88,7 +88,7 @@ using Command =
     std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, GiveCommand,
                  GroupCommand, ReleaseCommand, SumsMadeCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
 
-// What the loop tells the application. Of arrived weights only the block: they are in place.
+// Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {
   BlockIndex block = 0;
   std::string program_state;  // with block 0
@@ -118,7 +118,7 @@ class SessionLoop {
 
   void Send(Command command);
   Mailbox<LoopEvent>& events() { return events_; }
-  // Read from any thread, a little behind; all of one moment.
+  // May be called from any thread. The values are one consistent snapshot, at most a tick old.
   ClientCounters counters() const { return published_.Read(); }
 
  private:
@@ -153,8 +153,8 @@ class SessionLoop {
   Mailbox<LoopEvent> events_{kMailboxValues};
   std::atomic<bool> stopping_{false};
   Latest<ClientCounters> published_;
-  std::size_t unstaged_before_ = 0;                        // the loop's thread
-  std::chrono::steady_clock::time_point all_staged_ = {};  // the loop's thread
+  std::size_t unstaged_before_ = 0;                        // used by the loop's thread
+  std::chrono::steady_clock::time_point all_staged_ = {};  // used by the loop's thread
   std::thread thread_;
 };
 

@@ -1,5 +1,4 @@
-// What a session does where workers update: the group of a generation is formed, and versions that are to be kept go to
-// the shards.
+// Session in mode allreduce: it forms the generation's group, and uploads versions to the shards.
 #include <algorithm>
 
 #include "common/base/hash.h"
@@ -15,17 +14,17 @@ void Session::SayGroup(Generation generation, GroupState state, std::string text
   if (ended_ || left_ || generation != generation_) return;
   group_ = state;
   group_text_ = std::move(text);
-  if (session_.value != 0) SendBeat(now, out);  // else the first Beat of the next session says it
+  if (session_.value != 0) SendBeat(now, out);  // otherwise the next session's first Beat reports it
 }
 
-// Who is in it, and, once per generation, their addresses when all are there.
+// Notes the group's members. Reports their addresses once per generation, when all have offered one.
 void Session::HearOfGroup() {
   const std::vector<GroupMember>& members = view_->group;
   if (view_->generation != generation_ || members.empty()) return;
   if (members_.empty()) {
     members_ = members;
     for (GroupMember& member : members_) member.address.clear();
-    rank_ = 0;  // another session does not change it
+    rank_ = 0;  // a later session id does not change the rank
     while (rank_ < static_cast<int>(members_.size()) && members_[rank_].session != session_) ++rank_;
   }
   if (group_known_ || group_ != GroupState::kOffered) return;

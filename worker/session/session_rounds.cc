@@ -1,4 +1,4 @@
-// What a session computes next: the step, its slots, and the weights for them.
+// Session's rounds: chooses the next step and slots, and pulls the weights for them.
 #include <algorithm>
 
 #include "common/data/encoding.h"
@@ -12,11 +12,12 @@
 namespace capstan::client {
 
 void Session::Ready(Instant now, Outbox* out) {
-  if (application_ready_) return;  // it has said so, and has not been given work since
+  if (application_ready_) return;  // called twice without work in between
   application_ready_ = true;
   if (ended_ || !view_ || generation_.value == 0) return;
   if (round_state_ == RoundState::kComputing || round_state_ == RoundState::kPulling) {
-    // The round's work is done (or given up: then its slots are chosen again, coverage says what is missing).
+    // The round's work is done, or was given up. If given up, its slots are chosen again and coverage tells what is
+    // missing.
     for (SlotIndex slot : round_slots_) {
       if (Synchronous() && !Has(done_slots_, slot)) coverage_sure_ = false;
     }
@@ -42,7 +43,7 @@ bool Session::ChooseSyncWork(Instant now, Outbox* out) {
   const std::vector<SlotIndex>& mine = view_->slots;
   if (mine.empty()) return false;
   const bool done = std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return Has(done_slots_, slot); });
-  if (done) {  // all of this step is computed: on to the next one, whose weights the shards hand out once it is there
+  if (done) {  // the step is computed: pull the next step's weights
     if (!coverage_sure_) SayNothingIsHeld(out);
     if (!Replicated()) events_.push_back(StepLeft{generation_, step_});
     step_before_ = StepBefore{std::move(done_slots_), weights_complete_};
@@ -64,7 +65,7 @@ bool Session::ChooseSyncWork(Instant now, Outbox* out) {
 }
 
 bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
-  // Gradients of one earlier round may still be on their way, not of two.
+  // Gradients of at most one earlier round may be in flight.
   if (const auto oldest = OldestPush(); oldest && oldest->round < round_) return false;
   std::erase_if(clocks_, [&](const auto& entry) { return !Has(view_->slots, entry.first); });
   std::optional<SlotIndex> slowest;
@@ -82,8 +83,9 @@ bool Session::ChooseAsyncWork(Instant now, Outbox* out) {
   return true;
 }
 
-// We wait for weights, and are given slots. Synchronous: they are of the step before, whose weights are still held.
-// Else a slower one may be among them, and it may be what the weights wait for.
+// New slots came while we wait for weights. Synchronous: they need work in the step before, whose weights the
+// application still has. Otherwise the new slots may include a slower one, and the weights may be waiting for that
+// slot.
 void Session::ChooseAgain() {
   if (round_state_ != RoundState::kPulling) return;
   if (!Synchronous()) return VoidRound();
@@ -96,8 +98,9 @@ void Session::ChooseAgain() {
   step_before_.reset();
 }
 
-// We may have waited for the next step's weights, and let go of those that came ahead when our slots changed. A shard
-// sends no block twice to who waits, unless coverage was asked for since; a retry alone would bring it a second later.
+// We may have dropped speculative weights of the next step when our slots changed. A shard sends a block only once to a
+// waiting session, unless the session asks for coverage in between. Without this query the blocks would come only with
+// the retry, a second later.
 void Session::SayNothingIsHeld(Outbox* out) {
   for (auto& [shard, link] : *links_) {
     out->Send(link.peer, CoverageQuery{generation_, link.address.incarnation, session_, step_});
@@ -116,7 +119,7 @@ void Session::AskCoverage(Instant now, Outbox* out) {
   }
 }
 
-// Every shard has said what it holds: slots of ours that are whole everywhere need no work.
+// Every shard has reported its coverage: slots of ours that are complete on all shards need no work.
 void Session::FinishCoverage(Instant now, Outbox* out) {
   round_state_ = RoundState::kNone;
   if (Synchronous()) {
@@ -149,8 +152,8 @@ void Session::BeginPull(Instant now, Outbox* out) {
   }
 }
 
-// Further blocks in forward order, as many as a window and the line have room for. A pull that waits takes the place of
-// the one before, and names all.
+// More blocks in forward order, as many as the window and the line have room for. If the previous pull is still parked
+// at the shard, the new one replaces it and names all requested blocks.
 std::vector<std::size_t> Session::MoreBlocks(ShardLink* link, Instant now) {
   const auto ask = [&](std::size_t index) -> std::optional<LinePace::Sent> {
     const Block& block = catalog_->blocks()[link->blocks[index]];
@@ -184,7 +187,7 @@ bool Session::PullComplete() const {
 void Session::AnnounceWork(float loss_scale) {
   announced_ = true;
   ForgetOwed(true);
-  first_weights_.LetGo();  // a shard hands out weights only when version 0 is kept
+  first_weights_.LetGo();  // a shard sends weights only after version 0 is on disk
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
@@ -192,7 +195,7 @@ void Session::AnnounceWork(float loss_scale) {
   events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 
-// The cluster is at `step`, and we are not: whatever we were doing is over.
+// The job is at `step` and we are behind: give up the current round.
 void Session::MoveToStep(Step step, Instant now, Outbox* out) {
   VoidRound();
   step_before_.reset();

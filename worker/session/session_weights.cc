@@ -1,4 +1,4 @@
-// What a session makes of weights: published ones are handed over, tentative ones are held until they are.
+// Session's weights: published blocks go to the application, speculative ones wait until they are published.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -11,7 +11,8 @@
 
 namespace capstan::client {
 
-// Its place among the shard's blocks; none: it is damaged (the retry asks again), of another round, or here already.
+// The block's place among the shard's blocks. nullopt: damaged (it is requested again), of another round, or already
+// here.
 std::optional<std::size_t> Session::PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const {
   if (round_state_ != RoundState::kPulling) return std::nullopt;
   if ((Synchronous() ? weights.version : weights.asked).value != step_.value) return std::nullopt;
@@ -26,7 +27,7 @@ std::optional<std::size_t> Session::PlaceOf(const ShardLink& link, const Weights
 }
 
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
-  if (Replicated()) return;  // nobody has asked
+  if (Replicated()) return;  // none were requested
   if (weights.tentative) return OnTentative(link, weights, payload, now, out);
   if (Synchronous() && weights.version.value > 0) DropPassed(link->address.shard, Step{weights.version.value - 1});
   const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
@@ -40,14 +41,14 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   GoOnPulling(link, now, out);
 }
 
-// Not ours to compute with yet, and no word that the shard has published anything.
+// A speculative block: kept until Published confirms it. It does not show that the shard has published anything.
 void Session::OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
   if (!Synchronous()) return;
   const std::optional<std::size_t> index = PlaceOf(*link, weights, payload);
   if (!index || !link->pull.Hold(*index, weights.attempt, payload)) return;
   link->down.News(now);
   (void)MoreBlocks(link, now);
-  SendPull(link, link->pull.Asked(), now, out);  // there is room for another one
+  SendPull(link, link->pull.Asked(), now, out);  // the shard may now send another one
 }
 
 void Session::On(ShardLink* link, const Published& published, Instant now, Outbox* out) {
@@ -81,7 +82,7 @@ void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
   if (PullComplete()) {
     weights_complete_ = Synchronous();
     round_state_ = RoundState::kComputing;
-    if (!announced_) AnnounceWork(loss_scale_);  // where the word was all
+    if (!announced_) AnnounceWork(loss_scale_);  // a pull without blocks
   } else {
     AskForBlocks(link, now, out);
   }
