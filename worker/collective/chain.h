@@ -1,8 +1,8 @@
-// RunBroadcast, RunReduce, RunGather, RunBarrier: what is needed now and then, simple before fast.
+// RunBroadcast, RunReduce, RunGather, RunBarrier: the collectives that are called rarely, kept simple.
 //
-// Kind:   owned by the thread of its group.
-// Parity: the order of Reduce's sum is ((x[root-1] + x[root-2]) + ...) + x[root], ranks modulo their number.
-// Why:    chains of chunks: a rank passes on what has come while more comes; each link carries the array once.
+// Kind:   functions that run on their group's thread.
+// Parity: Reduce adds ((x[root-1] + x[root-2]) + ...) + x[root], ranks modulo the number of members.
+// Why:    chains of chunks: a rank forwards one chunk while it receives the next; each link carries the array once.
 #pragma once
 
 #include "worker/collective/ring.h"

@@ -1,9 +1,10 @@
-// CollectiveThread: makes one collective after the other on a thread of its own, while its owner goes on computing.
+// CollectiveThread: runs submitted collectives one after the other on its own thread, while the owner computes.
 //
-// Kind:   Submit and Wait belong to one thread; the group to the thread inside.
-// Limits: `waiting_max` of them wait; one more gets kBusy.
-// Fails:  the first failure is that of every later one too, which is not begun any more.
-// Why:    collectives block and must be called in one order on all members; a backward pass does neither.
+// Kind:   Submit and Wait belong to one thread; the group belongs to the inner thread.
+// Limits: `waiting_max` collectives wait; one more gets kBusy.
+// Fails:  after the first failure all later collectives fail with the same status and are not started.
+// Why:    collectives block, and all members must call them in the same order. A backward pass must not block and has
+//         no fixed timing.
 #pragma once
 
 #include <functional>
@@ -19,23 +20,24 @@ class CollectiveThread {
   using Ticket = std::uint64_t;
 
   CollectiveThread(std::unique_ptr<Group> group, std::size_t waiting_max);
-  // Aborts what is not done, which the other members get to hear.
+  // Aborts collectives that are not done; the other members' calls fail as well.
   ~CollectiveThread();
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;
 
-  // All members submit the same in one order. What is handed in is the thread's until Wait has returned for it, or for
-  // one behind it, with anything but kBusy.
+  // All members submit the same collectives in the same order. The thread owns the submitted arrays until Wait has
+  // returned something other than kBusy for this ticket or a later one.
   //
-  // `work` calls what it wants of the group, or of others that were split off for it, and waits for nothing else.
+  // `work` may call any collective of the group, or of groups split off for it, and must wait for nothing else.
   Result<Ticket> Submit(std::function<Status(Group&)> work);
   Result<Ticket> SubmitAllReduce(std::span<float> data, Deadline deadline);
-  // In floats whatever the group's wire is, as Reduce adds them. For a few: all of `data` passes each rank twice.
+  // Sums in fp32 whatever the group's wire encoding is, in Reduce's order. For small arrays: all of `data` passes each
+  // rank twice.
   Result<Ticket> SubmitExactAllReduce(std::span<float> data, Deadline deadline);
-  // For that one and those before it. kBusy when `deadline` passed before it was done: it goes on.
+  // Waits for this ticket and all earlier ones. kBusy: `deadline` passed first; the collective continues.
   Status Wait(Ticket ticket, Deadline deadline);
 
-  // Of payload, by what is done.
+  // Payload bytes sent by finished collectives.
   std::uint64_t bytes_sent() {
     return progress_.With([](Progress& progress) { return progress.bytes_sent; });
   }
@@ -47,7 +49,7 @@ class CollectiveThread {
   using Work = std::function<Status(Group&)>;
   struct Progress {
     Ticket done = 0, well_done = 0;
-    Status failure;  // of those after `well_done`
+    Status failure;  // status of collectives after `well_done`
     std::uint64_t bytes_sent = 0;
   };
 

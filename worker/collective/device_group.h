@@ -1,16 +1,16 @@
-// DeviceGroup: collectives among workers on arrays that lie in the memory of their devices.
+// DeviceGroup: collectives among workers on arrays in the memory of their devices.
 //
-// Kind:   owned by the thread that enqueues on the stream that computes; Abort alone may come from another one. A call
-//         only enqueues: it runs on a stream of the group's own, after all that the stream that computes has been given
-//         by then, while that goes on. All members make the same calls in the same order.
-// Limits: kCallsMax calls are on their way; one more gets kBusy.
-// Fails:  kTimeout when a call was not done at its deadline, kUnreachable when the library lost a member or reports an
-//         error, and after Abort. The group is over then: what was on its way is given up, its arrays hold anything,
-//         what was ordered after it on other streams runs with that, and every later call returns the first failure,
-//         but for a Wait for what was done before it. Whoever has been told of a failure may free the arrays: nothing
-//         touches them any more. The other members end at their deadlines. A group of those that are left is formed
-//         anew, under the next generation.
-// Parity: all members get the same bits. In which order it adds up is the library's affair.
+// Kind:   owned by the thread that enqueues on the compute stream; only Abort may come from another thread. A call only
+//         enqueues. It runs on the group's stream, after everything that is on the compute stream at that time; the
+//         compute stream continues meanwhile. All members make the same calls in the same order.
+// Limits: kCallsMax calls in flight; one more gets kBusy.
+// Fails:  kTimeout when a call is not done by its deadline. kUnreachable when the library lost a member or reports an
+//         error, and after Abort. The group is then over. Calls in flight are given up, their arrays have undefined
+//         contents, and work ordered after them on other streams runs on those contents. Every later call returns the
+//         first failure, except a Wait for a call that was done before it. Once a call has returned the failure,
+//         nothing accesses the arrays any more and they may be freed. The other members fail at their deadlines. The
+//         remaining members form a new group under the next generation.
+// Parity: all members get the same bits. The library chooses the order of additions.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct CUstream_st;  // *: cudaStream_t
 namespace capstan::collective {
 
 struct DeviceArray {
-  void* data = nullptr;  // the device's
+  void* data = nullptr;  // device memory
   std::size_t count = 0;
   Encoding numbers = Encoding::kFp32;
 };
@@ -36,48 +36,48 @@ struct DeviceArray {
 struct DeviceGroupOptions {
   int rank = 0;
   int size = 1;
-  std::uint64_t generation = 0;  // members of another one are refused
+  std::uint64_t generation = 0;  // members of another generation are refused
   NameOfRank name_of = {};
-  kernels::LibrarySearch libraries = {};  // where NCCL may be
-  // Asked now and then while the group is formed and while a call is being enqueued; what is not OK ends the group.
+  kernels::LibrarySearch libraries = {};  // where to look for NCCL
+  // Polled while the group is formed and while a call is enqueued; a status that is not OK ends the group.
   std::function<Status()> look_up = [] { return Status(); };
-  // Asked by another thread, now and then while calls are on their way; what is not OK ends the group.
+  // Polled by another thread while calls are in flight; a status that is not OK ends the group.
   std::function<Status()> watch = [] { return Status(); };
 };
 
 class DeviceGroup {
  public:
-  using Ticket = std::uint64_t;  // of a call; those before it are done before it is
+  using Ticket = std::uint64_t;  // number of a call; calls finish in this order
   static constexpr std::size_t kCallsMax = 64;
 
-  // Gives up what is not done. Streams that were ordered after its calls are idle by then.
+  // Gives up calls that are not done. Streams that were ordered after its calls must be idle.
   virtual ~DeviceGroup() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // As Group's. The array is the group's until Wait has returned for the call, or another stream has been ordered
+  // As Group's calls. The group owns the array until Wait has returned for the call, or another stream has been ordered
   // after it.
   virtual Result<Ticket> SubmitAllReduce(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitReduceScatter(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitAllGather(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitBroadcast(const DeviceArray& data, int root, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitReduce(const DeviceArray& data, int root, Deadline deadline) = 0;
-  // `all`, at the root: size() times as many numbers as `mine`, by rank; elsewhere it is not looked at. `mine` is its
-  // own place there, or lies outside. Elsewhere it may be done before the root has all.
+  // `all` is read only at the root: size() times as many numbers as `mine`, by rank. The root's `mine` is its own part
+  // of `all`, or lies outside `all`. On other members the call may finish before the root has all parts.
   virtual Result<Ticket> SubmitGather(const DeviceArray& mine, void* all, int root, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitBarrier(Deadline deadline) = 0;
 
-  // What `stream` is given from now on runs after that call. Before the host waits for it, the host is to Wait for the
-  // call: that alone says whether the arrays hold what they should.
+  // Work enqueued on `stream` from now on runs after that call. Before the host waits for that work, it must Wait for
+  // the call, because only Wait reports whether the call succeeded.
   virtual Status OrderAfter(Ticket ticket, CUstream_st* stream) = 0;
   // Until that call is done; by its deadline it is, or the group is over.
   virtual Status Wait(Ticket ticket) = 0;
-  // No longer than `until`. kBusy: it goes on.
+  // Waits no longer than `until`. kBusy: the call continues.
   virtual Status Wait(Ticket ticket, Deadline until) = 0;
 
-  // A group of some of these ranks, counted anew in the order given, for the same thread; waits for all calls so far.
-  // All members call it with the same ranks; those who are not among them get none. Only the group of all ranks can be
-  // split. A failure of one of the two groups is not the other's.
+  // Creates a group of some of these ranks, renumbered in the given order, for the same thread; waits for all earlier
+  // calls. All members call it with the same ranks; members that are not among them get null. Only the group of all
+  // ranks can be split. A failure of one of the two groups does not affect the other.
   virtual Result<std::unique_ptr<DeviceGroup>> Split(const std::vector<int>& ranks, Deadline deadline) = 0;
 
   virtual void Abort() = 0;

@@ -15,8 +15,9 @@
 #include "worker/collective/mesh_control.h"
 #include "worker/collective/packed_addresses.h"
 
-// Gloo throws; nothing of that leaves this file. Its waits with a time limit break every connection when it passes,
-// so waits here have none: they are aborted, which breaks nothing, and then ranks can still be asked who is there.
+// Gloo throws exceptions; none leaves this file. A Gloo wait with a timeout breaks every connection when the time is
+// up. So waits here have no timeout and are aborted instead, which breaks nothing: afterwards ranks can still be asked
+// whether they have begun the call.
 
 namespace capstan::collective {
 namespace {
@@ -25,9 +26,9 @@ using Buffer = gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr Tag kControlTag = ~Tag{0};  // of no group's call
+constexpr Tag kControlTag = ~Tag{0};  // not used by any group's call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
-// Gloo tells nobody that a connection broke in the middle of his message, so long waits look up this often.
+// Gloo does not report that a connection broke in the middle of a message, so long waits check this often.
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
 
@@ -36,18 +37,18 @@ enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
 struct CallState {
   std::vector<int> members;
   std::uint64_t number = 0;
-  Deadline deadline = kNever;  // of the call that is under way
+  Deadline deadline = kNever;  // deadline of the current call
   bool is_under_way = false;
-  bool is_watched = false;          // by the keeper: the deadline has not interrupted its waits yet
-  std::uint64_t number_before = 0;  // at the last pulse
+  bool is_watched = false;          // the deadline thread still has to interrupt the call's waits at the deadline
+  std::uint64_t number_before = 0;  // `number` at the last pulse
 };
 
-// Three connections of each two ranks: payload to higher ranks goes through the first, to lower ones through the second.
-// Gloo keeps the thread that reads from a connection spinning while another one writes to it. What ranks say goes through
-// the third: behind a long message the answer of a rank that is there would come too late.
+// Each pair of ranks has three connections. The first carries payload to the higher rank, the second to the lower one,
+// because Gloo's reading thread spins while another thread writes to the same connection. The third carries control
+// messages: behind a long payload message an answer would come too late.
 enum Way : std::size_t { kUp = 0, kDown = 1, kPayloadWays = 2, kWords = 2, kWays = 3 };
 
-// Without the place in Gloo's sources that its messages begin with.
+// The exception's text without the source location that Gloo puts in front.
 std::string TextOf(const std::exception& failed) {
   const std::string text = failed.what();
   const std::size_t place = text.starts_with('[') ? text.find("] ") : text.npos;
@@ -62,10 +63,10 @@ struct State {
   std::optional<Verdict> verdict;
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
-  std::array<std::uint64_t, kRanksMax> heard{};  // how often something was, by rank
-  bool closing = false, closed = false;          // the connections
+  std::array<std::uint64_t, kRanksMax> heard{};  // control messages received, by rank
+  bool closing = false, closed = false;          // whether a thread closes the connections, and has done so
   Deadline keeper_wakes = kNever;
-  std::array<Buffer*, kWays> ears{};  // the listeners', while they listen
+  std::array<Buffer*, kWays> ears{};  // the buffers in which listeners wait; null when not waiting
   bool stopping = false;
 };
 
@@ -95,7 +96,7 @@ class GlooMesh : public Mesh {
     return verdict ? StatusOf(*verdict, options_.name_of) : Status();
   }
 
-  // On all memory, with addresses for offsets: then nothing is allocated for a message.
+  // A buffer that spans all memory, with addresses as offsets, so that no buffer is allocated per message.
   std::unique_ptr<Buffer> CreateWindow(Way way) {
     return contexts_[way]->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
   }
@@ -113,23 +114,24 @@ class GlooMesh : public Mesh {
   bool IsOverdue(GroupIndex group) {
     return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
   }
-  // Why a connection does not stand; nothing where it does. Somebody at its other end answers.
+  // Sends a probe, which the other rank answers. Returns why the connection is broken; nullopt: the probe was sent.
   std::optional<std::string> Probe(int rank, Way way);
   std::uint64_t HeardOf(int rank) {
     return state_.With([&](State& state) { return state.heard[static_cast<std::size_t>(rank)]; });
   }
-  // So many questions that nobody answers are enough.
+  // How many unanswered probes mark a rank as silent.
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
-  // What a call returns when the deadline has passed in waiting for `peer`, or the connection to it broke.
+  // Ends the mesh after the deadline has passed while waiting for `peer`, or the connection to it broke. Finds the
+  // missing ranks and returns the call's status.
   Status TakeRoll(GroupIndex group, int peer, Reason reason, std::string why = {});
-  // The failure; the connections are closed, so nothing writes to anybody's memory any more.
+  // Returns the failure, after the connections are closed: nothing writes to a caller's memory any more.
   Status Ended() {
     Close();
     return failure();
   }
 
  private:
-  // What is said to one rank, and its memory.
+  // Control messages to one rank, and the buffers that hold them.
   struct Outbox {
     std::array<Control, kSayings> controls{};
     std::array<std::unique_ptr<Buffer>, kSayings> buffers;
@@ -155,12 +157,14 @@ class GlooMesh : public Mesh {
   std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
   std::vector<int> others_;
-  std::vector<Outbox> outboxes_;  // by rank; kAnswer belongs to the listener, the others to who asks and who closes
+  // By rank. The listener sends kAnswer; the thread that asks sends kAsk, and the one that closes sends kFarewell.
+  std::vector<Outbox> outboxes_;
   Control probe_{Say::kProbe}, here_{Say::kHere};
-  std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // of these two
+  std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // buffers on probe_ and here_
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
-  // The keeper's: whom it looks for next, and whether his connection of words did not stand at the last look.
+  // Used by the deadline thread: the member it probes next, and whether that member's control connection was broken at
+  // the last probe.
   std::size_t next_looked_for_ = 0;
   bool words_broke_ = false;
   Deadline next_look_{};
@@ -195,7 +199,7 @@ class GlooTransfer : public Transfer {
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
-      // Not by the time that has passed: this process may have been stopped itself.
+      // Count probes, not time: this process itself may have been stopped.
       const std::uint64_t now_heard = mesh_->HeardOf(peer_);
       unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
       if (unanswered > mesh_->silence()) return mesh_->TakeRoll(group_, peer_, Reason::kSilent);
@@ -205,7 +209,7 @@ class GlooTransfer : public Transfer {
     }
   }
 
-  // From any thread: Wait looks up.
+  // Callable from any thread: makes Wait check again.
   void Interrupt() {
     for (const std::unique_ptr<Buffer>& window : windows_) {
       window->abortWaitSend();
@@ -245,12 +249,12 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (int i = 0; i < size(); ++i) {
     if (i != rank()) others_.push_back(i);
   }
-  std::vector<std::string> addresses;  // where each of the others finds this rank, by rank and way
+  std::vector<std::string> addresses;  // addresses at which other ranks connect to this one, by rank and way
   try {
     device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(options_.address.c_str()));
     for (auto& context : contexts_) {
       context = device_->createContext(rank(), size());
-      // Gloo waits five times as long for a connection.
+      // Gloo waits five times this timeout for a connection.
       context->setTimeout(std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - Clock::now()) / 5));
     }
     for (const int peer : others_) {
@@ -317,7 +321,7 @@ GlooMesh::~GlooMesh() {
     if (listener.joinable()) listener.join();
   }
   if (keeper_.joinable()) keeper_.join();
-  CloseConnections();  // before what they read from and write to goes
+  CloseConnections();  // before the memory that they read and write is freed
 }
 
 // --------------------------------------------------------------------------------------------------------- the calls
@@ -334,12 +338,12 @@ std::uint64_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
     is_next = deadline < state.keeper_wakes;
     return ++state.calls[group].number;
   });
-  if (is_next) state_.Change([](State&) {});  // the keeper looks again
+  if (is_next) state_.Change([](State&) {});  // wakes the deadline thread
   return number;
 }
 
-// Wakes at the first deadline that was known when it went to rest, later ones need no waking; with every pulse; and with
-// the verdict, after which it closes the connections where nobody has begun to.
+// The deadline thread wakes at the earliest deadline, with every pulse, and with the verdict. Enter wakes it only for
+// an earlier deadline. After a verdict it closes the connections if no other thread has started to.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
   const auto first = [](const State& state) {
@@ -370,8 +374,8 @@ void GlooMesh::KeepDeadlines() {
   }
 }
 
-// Calls that never stand for long do not find out that the connection of words broke. With each pulse one other member of
-// a call that is under way is looked for.
+// Short calls never notice that the control connection broke. So with each pulse this probes one other member of a
+// current call.
 void GlooMesh::LookAfterWords() {
   if (IsOver() || Clock::now() < next_look_) return;
   GroupIndex group = 0;
@@ -385,7 +389,7 @@ void GlooMesh::LookAfterWords() {
   const int member = members[next_looked_for_ % members.size()];
   const std::optional<std::string> why = Probe(member, kWords);
   if (!why) ++next_looked_for_;
-  // A member that has ended its last call may be gone in good order: then this call ends by the next look.
+  // A member that has finished its last call may have closed normally; then this call ends before the next probe.
   if (std::exchange(words_broke_, why.has_value()) && why) (void)TakeRoll(group, member, Reason::kLost, *why).ok();
 }
 
@@ -398,9 +402,9 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string
     return !std::exchange(state.asking, true);
   });
   const auto is_over = [](State& state) { return state.verdict.has_value(); };
-  // A rank that knows why it closes its connections has said so before.
+  // A rank that closes its connections sends a farewell first.
   if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.farewell, is_over);
-  if (!mine) state_.AwaitUntil(kNever, is_over);  // who asks concludes
+  if (!mine) state_.AwaitUntil(kNever, is_over);  // the thread that asks will conclude
   if (IsOver()) return Ended();
   RankSet asked;
   RankSet lost = Ask(group, call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
@@ -422,7 +426,8 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string
   return Ended();
 }
 
-// Asks the group's other members whether they have begun the call. Returns those that no question can be sent to.
+// Asks the group's other members, except `but`, whether they have begun the call. Returns `but` and the members to
+// which no question can be sent.
 RankSet GlooMesh::Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked) {
   RankSet lost = but;
   const std::vector<int> members = state_.With([&](State& state) { return state.calls[group].members; });
@@ -441,7 +446,7 @@ void GlooMesh::Conclude(const Verdict& verdict) {
   });
 }
 
-// After a verdict. Returns when the connections are closed, whoever closes them.
+// Called after a verdict. Returns when this or another thread has closed the connections.
 void GlooMesh::Close() {
   Verdict verdict;
   const bool mine = state_.With([&](State& state) {
@@ -456,14 +461,14 @@ void GlooMesh::Close() {
   state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
 }
 
-// Also by a rank that was told: then who finds its connection broken has heard why, from it too.
+// Ranks that received a farewell send it on, so that a rank that finds its connection to them broken knows the reason.
 void GlooMesh::SayFarewell(const Verdict& verdict) {
   const auto is_there = [&](int other) { return !verdict.missing.test(static_cast<std::size_t>(other)); };
   std::vector<int> told;
   for (const int other : others_) {
     if (Tell(other, FarewellOf(verdict))) told.push_back(other);
   }
-  std::stable_partition(told.begin(), told.end(), is_there);  // the missing may never hear it
+  std::stable_partition(told.begin(), told.end(), is_there);  // missing ranks may never read it
   const Deadline start = Clock::now();
   for (const int other : told) {
     const Deadline deadline = start + (is_there(other) ? options_.answer : options_.farewell);
@@ -472,12 +477,12 @@ void GlooMesh::SayFarewell(const Verdict& verdict) {
     try {
       outbox.buffers[static_cast<std::size_t>(Say::kFarewell)]->waitSend(nullptr, std::max(milliseconds(1), left));
     } catch (const std::exception&) {
-      continue;  // closed by the other side, or it finds out when this one closes
+      continue;  // the other side has closed already, or will notice when this side closes
     }
   }
 }
 
-// Gloo closes all connections of a context, and writes nowhere any more, when a wait of it runs out of time.
+// When a Gloo wait times out, Gloo closes all connections of its context and stops writing to memory.
 void GlooMesh::CloseConnections() {
   for (const auto& context : contexts_) {
     if (!context) continue;
@@ -490,7 +495,7 @@ void GlooMesh::CloseConnections() {
   }
 }
 
-// ------------------------------------------------------------------------------------------ what ranks say to others
+// -------------------------------------------------------------------------------------------------- control messages
 
 // False when the connection is broken.
 bool GlooMesh::Tell(int rank, const Control& control) {
@@ -514,7 +519,7 @@ std::optional<std::string> GlooMesh::Probe(int rank, Way way) {
   }
 }
 
-// Where the connection is broken, the listener finds out.
+// If the connection is broken, the listener notices.
 void GlooMesh::Echo(int rank, Way way) {
   try {
     echoes_[way]->send(rank, kControlTag, 0, sizeof(Control));
@@ -523,12 +528,14 @@ void GlooMesh::Echo(int rank, Way way) {
   }
 }
 
-// A connection that breaks with something said on it that was not heard yet is taken out, so that the others are heard.
+// If a connection breaks while a message on it is unread, it is removed from the list, so that the other ranks are
+// still received.
 void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
   for (std::vector<int> speakers = others_; !speakers.empty();) {
     if (ListenTo(way, speakers)) return;
-    std::erase_if(speakers, [&](int other) { return Probe(other, way).has_value(); });  // Gloo does not say which one
+    // Gloo does not report which one broke.
+    std::erase_if(speakers, [&](int other) { return Probe(other, way).has_value(); });
   }
 }
 
@@ -559,7 +566,7 @@ void GlooMesh::Hear(int from, Way way, const Control& control) {
   switch (control.say) {
     case Say::kAsk: {
       const GroupIndex group = control.group % kGroupsMax;
-      // Who waits in an earlier call is there too: somebody else keeps him.
+      // A rank that waits in an earlier call is present too: another rank delays it.
       const bool is_there = state_.With(
           [&](State& state) { return state.calls[group].number >= control.number || state.calls[group].is_under_way; });
       Tell(from, {Say::kAnswer, group, is_there, {}, {}});

@@ -1,13 +1,13 @@
 // CreateGlooMesh: a mesh between processes, over Gloo's TCP connections.
 //
-// Kind:   shared. Four threads for each mesh, and Gloo's own: three hear the other ranks, one keeps deadlines.
-// Limits: writes on broken connections raise SIGPIPE, so the program ignores that signal.
-// Fails:  kTimeout naming the ranks that were not there to form it; kInvalid; kUnreachable; kUnsupported in a build
-//         without Gloo. A broken connection ends a call in about a second, a cut one after `silence`. Where a silent
-//         rank has to be told from a slow one, a call ends over a second after its deadline. Connecting may take the
-//         deadline's time again.
-// Why:    Gloo brings connections, and messages that name their memory on both sides. Ranks are peers who trust each
-//         other: nothing is encrypted, nobody is asked who he is, and Gloo ends the process on bytes not its own.
+// Kind:   shared. Each mesh has four threads besides Gloo's: three listen to other ranks, one watches deadlines.
+// Limits: writes on broken connections raise SIGPIPE, so the program must ignore that signal.
+// Fails:  kTimeout that names the ranks missing when the mesh was formed; kInvalid; kUnreachable; kUnsupported in a
+//         build without Gloo. A broken connection ends a call within about a second, a cut link after `silence`. To
+//         tell a silent rank from a slow one, a call may end over a second after its deadline. Connecting may take as
+//         long as the deadline once more.
+// Why:    Gloo provides connections, and messages that name their memory on both sides. Ranks trust each other: nothing
+//         is encrypted or authenticated, and Gloo ends the process on bytes that are not its own.
 #pragma once
 
 #include "worker/collective/rendezvous.h"
@@ -17,14 +17,15 @@ namespace capstan::collective {
 struct GlooMeshOptions {
   int rank = 0;
   int size = 1;
-  std::string address;  // of this machine, as the other ranks see it
+  std::string address;  // this machine's address, as the other ranks reach it
   NameOfRank name_of;
-  // Who is waited for is asked whether he is there, and is lost when he does not answer for about so long; of a link that
-  // is cut nobody else would tell. A process that is stopped does not answer either.
+  // A rank that others wait for is probed, and counts as lost when it does not answer for about this long. Nothing else
+  // detects a cut link. A stopped process does not answer either.
   std::chrono::milliseconds silence = std::chrono::seconds(10);
-  // A rank that should be there has this long to answer, or to read a farewell.
+  // How long a rank has to answer a question, or to read a farewell.
   std::chrono::milliseconds answer = std::chrono::seconds(1);
-  // For a farewell to be read here before its broken connection is taken for a lost rank, and to reach the missing.
+  // How long to wait for a farewell before a broken connection counts as a lost rank, and how long to try to send one
+  // to missing ranks.
   std::chrono::milliseconds farewell{200};
 };
 

@@ -1,10 +1,10 @@
 // Group: collectives among worker processes. All members make the same calls in the same order.
 //
-// Kind:   owned by one thread; Abort alone may come from another one. A call blocks until it is done.
-// Fails:  kTimeout when the deadline passed, kUnreachable when a member was lost or has aborted; both name the
-//         missing ranks. A group that has failed stays failed: later calls return the first failure. So does every
-//         group that shares its mesh. kInvalid for an argument that cannot be, which changes nothing.
-// Parity: sums are of float, in an order that follows from an element's place alone; all members get the same bits.
+// Kind:   owned by one thread; only Abort may come from another thread. A call blocks until it is done.
+// Fails:  kTimeout when the deadline passed, kUnreachable when a member was lost or has aborted; both name the missing
+//         ranks. A group that has failed stays failed: later calls on it, and on all groups of the same mesh, return
+//         the first failure. kInvalid for wrong arguments, which has no effect.
+// Parity: sums are of float, in an order that depends only on an element's index; all members get the same bits.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,15 @@
 namespace capstan::collective {
 
 struct GroupOptions {
-  // How AllReduce, ReduceScatter and AllGather travel; they are summed as floats. The other calls are always exact.
+  // Encoding in messages of AllReduce, ReduceScatter and AllGather; sums are in float. The other calls always send
+  // floats.
   Encoding wire = Encoding::kFp32;
-  // On the wire. Bits do not depend on it; smaller ones cost more wake-ups than they hide of the sums.
+  // Bytes of one message. The result's bits do not depend on it. Smaller chunks cost more in wake-ups than they gain in
+  // overlap.
   std::size_t chunk_bytes = 2u << 20;
 };
 
-// Which of `count` elements belong to a rank, in ReduceScatter and AllGather.
+// The part of `count` elements that belongs to a rank, in ReduceScatter and AllGather.
 struct Part {
   std::size_t begin = 0, count = 0;
 };
@@ -51,24 +53,24 @@ class Group {
   virtual Status Broadcast(std::span<float> data, int root, Deadline deadline) = 0;
   // `data` of the root becomes the sum; that of the others stays.
   virtual Status Reduce(std::span<float> data, int root, Deadline deadline) = 0;
-  // `all` of the root gets everybody's `mine`, one behind the other; the others' `all` is not looked at.
+  // The root's `all` receives every member's `mine`, in rank order; `all` is ignored on other members.
   virtual Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) = 0;
   virtual Status Barrier(Deadline deadline) = 0;
 
-  // A group of some of these ranks, counted anew in the order given, with these options or else those of this group.
-  // All members call it with the same arguments; those who are not among the ranks get none. Sends nothing. Only the
+  // Creates a group of some of these ranks, renumbered in the given order, with the given options or else this group's.
+  // All members call it with the same arguments; members that are not among the ranks get null. Sends nothing. Only the
   // group of all ranks can be split.
   virtual Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
                                                const std::optional<GroupOptions>& options = std::nullopt) = 0;
 
   virtual void Abort() = 0;
-  // The first one, if there was one; from any thread.
+  // The first failure, or OK; callable from any thread.
   virtual Status failure() const = 0;
-  // Of payload, by all calls so far; for the owner's thread.
+  // Payload bytes sent by all calls so far; for the owner's thread.
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
-// A group of all ranks of `mesh`; one for each mesh.
+// Creates the group of all ranks of `mesh`. Call it once per mesh and rank.
 std::unique_ptr<Group> CreateGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options = {});
 
 }  // namespace capstan::collective

@@ -13,21 +13,21 @@ namespace capstan::collective {
 namespace {
 
 struct Message {
-  const std::byte* from = nullptr;  // of a send
-  std::byte* to = nullptr;          // of a receive
+  const std::byte* from = nullptr;  // source of a send
+  std::byte* to = nullptr;          // destination of a receive
   std::size_t size = 0;
   bool done = true;
 };
 
 struct GroupState {
   std::vector<int> members;
-  std::array<std::uint64_t, kRanksMax> calls{};  // begun by each rank of the mesh
+  std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank of the mesh has begun
 };
 
-// What lies between the ranks.
+// State shared by all ranks.
 struct Hub {
   std::array<GroupState, kGroupsMax> groups;
-  // From, to, tag, size: whichever side came first. Calls that differ in size never meet.
+  // Keyed by from, to, tag, size: the message of the side that came first. Calls that differ in size never match.
   std::map<std::tuple<int, int, Tag, std::size_t>, Message*> waiting;
   std::optional<Verdict> verdict;
 
@@ -89,7 +89,7 @@ class InProcessMesh : public Mesh {
   }
 
  private:
-  // The deadline has passed in waiting for `peer`: missing is who has begun fewer calls.
+  // The deadline has passed while waiting for `peer`: members that have begun fewer calls are missing.
   Verdict VerdictOn(const GroupState& group, int peer) const {
     const auto calls = [&](int rank) { return group.calls[static_cast<std::size_t>(rank)]; };
     RankSet absent;
@@ -103,7 +103,7 @@ class InProcessMesh : public Mesh {
   const int rank_;
   const int size_;
   const NameOfRank name_of_;
-  std::array<Deadline, kGroupsMax> deadlines_{};  // each of its group's thread
+  std::array<Deadline, kGroupsMax> deadlines_{};  // each used by its group's thread only
 };
 
 class InProcessTransfer : public Transfer {

@@ -1,7 +1,7 @@
 // CreateInProcessMeshes: a mesh between threads of one process.
 //
-// Kind:   each element is one rank's; they share what is between them.
-// Why:    many ranks in one test, and no sockets where all ranks are here anyway.
+// Kind:   element i is rank i's mesh; all share one hub.
+// Why:    tests run many ranks in one process, without sockets.
 #pragma once
 
 #include "worker/collective/mesh.h"

@@ -1,8 +1,8 @@
-// Lanes: a few messages in each direction on their way at once, in order.
+// Lanes: a few messages in flight in each direction, in order.
 //
 // Kind:   owned by the thread of its group.
-// Limits: kLanes each way. A message's place is its number modulo kLanes.
-// Why:    what is received next is asked for before what came is worked on, so that the wire does not wait for sums.
+// Limits: kLanes messages each way. Message `item` uses lane `item` modulo kLanes.
+// Why:    the next receives are posted before the current chunk is added, so that the wire does not wait for sums.
 #pragma once
 
 #include <array>
@@ -17,15 +17,15 @@ class Lanes {
 
   Lanes(Mesh* mesh, GroupIndex group);
 
-  // Message `item`; the one kLanes before it in its direction is waited for, if it is still on its way.
+  // Begins message `item`. First waits for message `item` - kLanes of the same direction, if it is still in flight.
   Status Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes);
   Status Receive(std::size_t item, int from, Tag tag, std::span<std::byte> bytes);
-  // Nothing to wait for where nothing was begun.
+  // Return at once if nothing was begun on the lane.
   Status WaitSent(std::size_t item) { return Wait(&sends_[item % kLanes]); }
   Status WaitReceived(std::size_t item) { return Wait(&receives_[item % kLanes]); }
   Status WaitAllSent();
 
-  // Memory for the message of this number, until the one kLanes after it.
+  // Memory for message `item`, valid until message `item` + kLanes uses it.
   std::span<std::byte> OutgoingMemory(std::size_t item, std::size_t bytes) {
     return Memory(&sends_[item % kLanes], bytes);
   }

@@ -1,10 +1,12 @@
-// Mesh: bytes from any rank to any other, under the collectives of a group.
+// Mesh: carries bytes from any rank to any other, for the collectives of its groups.
 //
-// Kind:   shared: each group has a thread of its own; a Transfer belongs to one thread.
+// Kind:   shared: each group has its own thread; a Transfer belongs to one thread.
 // Limits: kRanksMax ranks, kGroupsMax groups on one mesh.
-// Fails:  once, and for all ranks and groups: kTimeout or kUnreachable, naming the ranks that are missing. Every
-//         later call returns that first failure, and no memory of a caller is written to after its call has failed.
-// Why:    what is ours (ring, chains, their order of additions) knows no transport, and a transport knows no sums.
+// Fails:  the first failure ends the mesh for all ranks and groups, with kTimeout or kUnreachable that names the
+//         missing ranks. Every later call returns that failure. A caller's memory is not written to after its call has
+//         failed.
+// Why:    our algorithms (ring, chains, their order of additions) do not depend on a transport, and a transport does
+//         not add.
 #pragma once
 
 #include <chrono>
@@ -21,23 +23,23 @@
 namespace capstan::collective {
 
 using Deadline = std::chrono::steady_clock::time_point;
-using GroupIndex = std::uint32_t;  // on one mesh; 0 has all ranks
-using Tag = std::uint64_t;         // a message meets the receive of the same tag
+using GroupIndex = std::uint32_t;  // number of a group on its mesh; group 0 has all ranks
+using Tag = std::uint64_t;         // a send matches the receive of the same tag
 
 inline constexpr int kRanksMax = 256;
 inline constexpr GroupIndex kGroupsMax = 15;
 
-// What people call a rank: its worker's name.
+// The name of a rank's worker, for messages.
 using NameOfRank = std::function<std::string(int rank)>;
 
-// A place for one message on its way. Begin one, then wait for it, again and again.
+// Carries one message at a time: begin one with Send or Receive, then Wait; then the next.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // Both begin, and return at once; `bytes` stay as they are until Wait has returned. One byte or more.
+  // Both return at once; `bytes` must stay valid and unchanged until Wait has returned. At least one byte.
   virtual Status Send(int to, Tag tag, std::span<const std::byte> bytes) = 0;
   virtual Status Receive(int from, Tag tag, std::span<std::byte> bytes) = 0;
-  // Until what was begun is done, or the deadline of the group's call has passed.
+  // Waits until the message is done or the deadline of the group's call has passed.
   virtual Status Wait() = 0;
 };
 
@@ -47,19 +49,20 @@ class Mesh {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Before its first use; the same on all members. `members` are ranks of the mesh.
+  // Call it before the group's first use, with the same arguments on all members. `members` are ranks of the mesh.
   virtual void OpenGroup(GroupIndex group, std::vector<int> members) = 0;
-  // Destroy it before the mesh.
+  // Destroy the transfer before the mesh.
   virtual std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) = 0;
 
-  // This rank begins the group's next collective, whose number it returns. Members that have not begun it when a
-  // deadline passes are the missing ones.
+  // This rank begins the group's next collective; returns its number. When a deadline passes, members that have not
+  // begun it are reported as missing.
   virtual std::uint64_t Enter(GroupIndex group, Deadline deadline) = 0;
   virtual void Leave(GroupIndex group) = 0;
 
-  // From any thread, at once: ends what waits here, and soon on the other ranks, with kUnreachable.
+  // Callable from any thread; returns at once. Calls that wait here end with kUnreachable, and soon those on other
+  // ranks.
   virtual void Abort() = 0;
-  // The first failure, if there was one.
+  // The first failure, or OK.
   virtual Status failure() = 0;
 };
 

@@ -1,7 +1,7 @@
-// Control: what ranks of a mesh say to each other beside the payload, as bytes.
+// Control: the control messages between ranks of a mesh, separate from the payload.
 //
-// Kind:   values; pure functions. All ranks run one build, so bytes are those of memory.
-// Limits: kWhyMax bytes of the reason's text.
+// Kind:   values; pure functions. All ranks run the same build, so messages are sent as they lie in memory.
+// Limits: kWhyMax bytes for the reason's text.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,20 @@
 namespace capstan::collective {
 
 enum class Say : std::uint32_t { kAsk = 0, kAnswer = 1, kFarewell = 2, kProbe = 3, kHere = 4 };
-inline constexpr std::size_t kSayings = 3;  // beside kProbe and its answer
+inline constexpr std::size_t kSayings = 3;  // without kProbe and its answer kHere
 
-// Each rank says each of them to another once at most, but kProbe and kHere, which find out whether the connection
-// stands, and whether somebody is at its other end.
+// A rank sends each kind at most once to each other rank. Only kProbe and kHere repeat: they check that the connection
+// works and that the other rank answers.
 struct Control {
   static constexpr std::size_t kWhyMax = 160;
 
   Say say;
   GroupIndex group = 0;
-  // kAsk: the call; kAnswer: 1 if it has begun, or waits in an earlier one; kFarewell: the reason.
+  // kAsk: the call's number; kAnswer: 1 if the sender has begun that call or waits in an earlier one; kFarewell: the
+  // reason.
   std::uint64_t number = 0;
   std::array<std::uint8_t, kRanksMax / 8> missing{};
-  std::array<char, kWhyMax> why{};  // kFarewell; no zero byte at its end where it is full
+  std::array<char, kWhyMax> why{};  // kFarewell; not zero-terminated when full
 };
 
 inline Control FarewellOf(const Verdict& verdict) {

@@ -1,4 +1,4 @@
-// Where Gloo is not installed.
+// Replaces gloo_mesh.cc in builds without Gloo.
 #include "worker/collective/gloo_mesh.h"
 
 namespace capstan::collective {

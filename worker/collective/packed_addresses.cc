@@ -9,7 +9,7 @@ namespace capstan::collective {
 
 namespace {
 
-// In front of the text: of each address, and how many of these all have in common at the front and at the back.
+// The header: bytes of each address, and how many bytes all addresses share at the front and at the back.
 struct Sizes {
   std::uint16_t whole = 0, front = 0, back = 0;
 };
@@ -33,7 +33,7 @@ std::string PackAddresses(const std::vector<std::string>& addresses) {
     front = std::min(front, CommonFront(first, address));
     back = std::min(back, CommonBack(first, address));
   }
-  back = std::min(back, first.size() - front);  // where all are equal, or overlap
+  back = std::min(back, first.size() - front);  // when all are equal or both parts overlap
   CAPSTAN_CHECK(first.size() <= std::numeric_limits<std::uint16_t>::max());
   const Sizes sizes{static_cast<std::uint16_t>(first.size()), static_cast<std::uint16_t>(front),
                     static_cast<std::uint16_t>(back)};

@@ -1,9 +1,10 @@
-// PackAddresses: where each of the other ranks finds this one, as one text.
+// PackAddresses: packs the addresses under which other ranks connect to this one into one string.
 //
 // Kind:   pure functions.
-// Fails:  kInvalid: what another rank sent is not such a text, or has another number of addresses.
-// Why:    a device listens at one address, and its connections differ in a number of two or three bytes. What all have
-//         in common is said once: 255 ranks find each other by 430 KB, which fit a message, instead of 26 MB.
+// Fails:  kInvalid: another rank's string is malformed, or has another number of addresses.
+// Why:    a device listens at one address, and its connections' addresses differ only in a number of two or three
+//         bytes. The common parts are sent once, so 255 ranks exchange 430 KB, which fit into a message, instead of 26
+//         MB.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace capstan::collective {
 
-// All of one size, below 64 KiB.
+// All addresses have the same size, below 64 KiB.
 std::string PackAddresses(const std::vector<std::string>& addresses);
 Result<std::vector<std::string>> UnpackAddresses(std::string_view packed, std::size_t count);
 

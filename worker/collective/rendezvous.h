@@ -1,8 +1,8 @@
-// Rendezvous: how ranks that are not connected yet hear of each other.
+// Rendezvous: how ranks that are not connected yet exchange their addresses.
 //
 // Kind:   shared.
-// Fails:  kTimeout naming the ranks that have not come; what the way between them brings.
-// Why:    one exchange is all that a full mesh needs, and anything that all ranks can reach can carry it.
+// Fails:  kTimeout that names the missing ranks; errors of whatever carries the exchange.
+// Why:    a full mesh needs only one exchange, and anything that all ranks can reach can carry it.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ namespace capstan::collective {
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  // Leaves `bytes` of this rank, and waits for those of all ranks, in their order.
+  // Offers this rank's `bytes` and waits for those of all ranks; returns them by rank.
   virtual Result<std::vector<std::string>> Exchange(int rank, std::string bytes, Deadline deadline) = 0;
 };
 
-// Between threads of one process; for one exchange of `size` ranks.
+// For threads of one process, and for one exchange among `size` ranks.
 class InProcessRendezvous : public Rendezvous {
  public:
   explicit InProcessRendezvous(int size, NameOfRank name_of = {}) : size_(size), name_of_(std::move(name_of)) {}

@@ -7,7 +7,7 @@
 namespace capstan::collective {
 namespace {
 
-// How far sends run ahead of what has come: enough that one travels while the one behind it is added to.
+// How far sends run ahead of receives: one chunk is in flight while the next one is being added.
 constexpr std::size_t kSendsAhead = 2;
 
 class Ring {
@@ -39,7 +39,7 @@ class Ring {
   }
 
  private:
-  // Step s sends the part that came in step s - 1; `behind` is 1 for what is sent and 2 for what is received.
+  // Step s sends the part received in step s - 1. `behind` is 1 for the chunk to send and 2 for the chunk to receive.
   std::span<float> Chunk(std::size_t item, std::size_t behind) const {
     const auto size = static_cast<std::size_t>(members_.size());
     const std::size_t back = (Step(item) + behind) % size;
@@ -50,7 +50,7 @@ class Ring {
   }
   std::size_t Step(std::size_t item) const { return first_step_ + item / chunks_; }
   bool Sums(std::size_t item) const { return Step(item) + 1 < static_cast<std::size_t>(members_.size()); }
-  // A sum in floats goes straight to its place.
+  // A finished fp32 sum is received directly into `data_`.
   bool InPlace(std::size_t item) const { return wire_ == Encoding::kFp32 && !Sums(item); }
   std::span<std::byte> Incoming(std::size_t item, std::size_t count) {
     return lanes_->IncomingMemory(item, count * BytesPerNumber(wire_));
@@ -89,10 +89,10 @@ class Ring {
   const Encoding wire_;
   const Tag tag_;
   const std::span<float> data_;
-  std::size_t first_step_ = 0;  // of 2 (P-1): the first half sums, the second hands round
+  std::size_t first_step_ = 0;  // steps 0 to 2 (P-1): the first half adds up, the second distributes
   std::size_t chunk_ = 0;       // elements
-  std::size_t chunks_ = 0;      // of the largest part; those of a smaller one may be empty
-  std::size_t items_ = 0;       // messages each way, empty ones too
+  std::size_t chunks_ = 0;      // chunks of the largest part; a smaller part may have empty ones
+  std::size_t items_ = 0;       // messages each way, empty ones included
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
-// RunRing: sums one array of all members, chunk by chunk around the ring, and hands the sum round.
+// RunRing: adds up one array of all members, chunk by chunk around the ring, and distributes the sum.
 //
-// Kind:   owned by the thread of its group.
-// Parity: part p is summed ((x[p+1] + x[p+2]) + ...) + x[p], ranks modulo their number, whatever the chunks are. On a
-//         wire of 16 bits each partial sum is rounded when it travels, and the whole sum once: its owner too goes on
-//         with what the others get. A member alone sends and rounds nothing.
-// Why:    each rank sends 2 (P-1)/P of the array, whatever P is. Both halves are one row of chunks, so the wire is
-//         busy from the first to the last one: while a chunk is added, the next ones travel in both directions.
+// Kind:   a function that runs on its group's thread.
+// Parity: part p is ((x[p+1] + x[p+2]) + ...) + x[p], ranks modulo the number of members, whatever the chunk size. With
+//         a 16-bit wire each partial sum is rounded when it is sent, and the final sum once; the part's owner uses the
+//         rounded sum too. A group of one member sends and rounds nothing.
+// Why:    each of P ranks sends 2 (P-1)/P of the array. Both halves are one sequence of chunks, so the wire stays busy
+//         from the first to the last: while a chunk is added, the next ones are in flight in both directions.
 #pragma once
 
 #include "worker/collective/group.h"
@@ -13,13 +13,13 @@
 
 namespace capstan::collective {
 
-// Who takes part, by rank of the mesh, and which of them this one is.
+// The members, as ranks of the mesh, and this one's index among them.
 struct Members {
   std::vector<int> ranks;
   int me = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }
-  // The rank of the mesh that is `distance` places on, in the ring.
+  // The mesh rank of the member `distance` places further along the ring.
   int Neighbour(int distance) const {
     const int place = (me + distance) % size();
     return ranks[static_cast<std::size_t>(place < 0 ? place + size() : place)];
@@ -28,14 +28,14 @@ struct Members {
 
 enum class RingHalves { kReduceScatter, kAllGather, kBoth };
 
-// Messages have the tags from `tag` on, fewer than kItemsMax.
+// Messages use fewer than kItemsMax tags, starting at `tag`.
 inline constexpr std::size_t kItemsMax = 1u << 20;
 Status RunRing(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
                std::span<float> data);
 
 // y[i] += x[i].
 void AddTo(std::span<float> y, const float* x);
-// y[i] += the number i of `encoded`.
+// y[i] += number i of `encoded`, decoded.
 void AddEncodedTo(std::span<float> y, Encoding encoding, const std::byte* encoded);
 
 }  // namespace capstan::collective

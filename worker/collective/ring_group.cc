@@ -14,7 +14,8 @@ struct What {
   int root;
 };
 
-// Group 4 bits, call 24, what is called and how 16, message 20: calls that differ do not meet, and run out of time.
+// 4 bits for the group, 24 for the call, 16 for a hash of the call's kind and arguments, 20 for the message. Calls that
+// differ between members do not match, and time out.
 Tag TagOf(GroupIndex group, std::uint64_t call, const What& what, const GroupOptions& options) {
   const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
                                    static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),
@@ -25,7 +26,7 @@ Tag TagOf(GroupIndex group, std::uint64_t call, const What& what, const GroupOpt
 
 class RingGroup : public Group {
  public:
-  // The mesh has opened the group.
+  // Requires that the mesh has opened the group.
   RingGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members, const GroupOptions& options)
       : mesh_(std::move(mesh)),
         index_(index),
@@ -99,7 +100,7 @@ class RingGroup : public Group {
   const Members members_;
   const GroupOptions options_;
   Lanes lanes_;
-  GroupIndex groups_ = 1;  // of the mesh; the same on all ranks, because all split in the same order
+  GroupIndex groups_ = 1;  // groups of the mesh so far; equal on all ranks, because all split in the same order
 };
 
 std::unique_ptr<Group> OpenGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members,

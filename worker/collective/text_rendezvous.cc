@@ -8,7 +8,7 @@ namespace capstan::collective {
 
 namespace {
 
-// A text as a group carries it: the numbers are not looked at on their way.
+// A text as the group carries it, in the memory of floats; the group copies them without change.
 struct Card {
   std::uint32_t size = 0;
   std::array<char, TextRendezvous::kTextMax> text{};

@@ -1,8 +1,8 @@
-// TextRendezvous: what the members of a group tell each other over it, a text each.
+// TextRendezvous: exchanges one text per member over a group.
 //
-// Kind:   owned by the group's thread; for any number of exchanges, which all members make in one order.
-// Limits: kTextMax bytes of a text; what is longer is cut.
-// Fails:  as the group.
+// Kind:   owned by the group's thread; any number of exchanges, which all members make in the same order.
+// Limits: kTextMax bytes per text; longer ones are cut.
+// Fails:  as the group's calls.
 #pragma once
 
 #include "worker/collective/group.h"

@@ -1,7 +1,8 @@
-// Verdict: why a mesh is over, and which ranks are missing; small enough to be told to all.
+// Verdict: why a mesh is over, and which ranks are missing; small enough to send to all ranks.
 //
 // Kind:   values; pure functions.
-// Why:    the first rank that knows tells the others, so that all name the same ranks and not their neighbours.
+// Why:    the rank that detects a failure first informs the others. So all ranks report the same missing ranks, not
+//         each its own neighbour.
 #pragma once
 
 #include <bitset>
@@ -12,11 +13,11 @@
 namespace capstan::collective {
 
 enum class Reason : std::uint32_t {
-  kAbsent = 1,   // a deadline passed and the missing have not begun the call, or do not answer
-  kLost = 2,     // connections to the missing broke
-  kAborted = 3,  // the missing one aborted
-  kStalled = 4,  // a deadline passed and all are there; "missing" is who was waited for
-  kSilent = 5,   // the missing were asked again and again whether they are there, and did not answer
+  kAbsent = 1,   // a deadline passed; the missing ranks have not begun the call or do not answer
+  kLost = 2,     // connections to the missing ranks broke
+  kAborted = 3,  // the rank in `missing` aborted
+  kStalled = 4,  // a deadline passed though all ranks are in the call; `missing` is the rank waited for
+  kSilent = 5,   // the missing ranks did not answer repeated probes
 };
 
 using RankSet = std::bitset<kRanksMax>;
@@ -24,7 +25,7 @@ using RankSet = std::bitset<kRanksMax>;
 struct Verdict {
   Reason reason = Reason::kAbsent;
   RankSet missing = {};
-  std::string why = {};  // what the transport said; empty: nothing
+  std::string why = {};  // the transport's error text, if any
 };
 
 inline std::string NamesOf(const RankSet& ranks, const NameOfRank& name_of) {
