@@ -23,7 +23,7 @@ enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2 };
 constexpr int kWays = 3;
 constexpr std::chrono::seconds kPatience{60};
 
-// One rank: connects in all three ways, then reduces as the parent's lines say: way, bytes, rounds.
+// One rank: connects in all three ways, then reduces as the parent's lines ask: way, bytes, rounds.
 class Rank {
  public:
   static Status Run(Channel& parent, int rank, int size, const std::string& folder, std::size_t chunk_bytes) {
@@ -50,7 +50,7 @@ class Rank {
  private:
   Result<double> Time(Way way, std::size_t bytes, int rounds) {
     if (data_.size() * sizeof(float) < bytes) data_.resize(bytes / sizeof(float));
-    CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));  // pages and buffers are there
+    CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));  // warms up pages and buffers
     CAPSTAN_RETURN_IF_ERROR(group_->Barrier(Clock::now() + kPatience));
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < rounds; ++i) CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));
@@ -74,7 +74,7 @@ class Rank {
   std::vector<float> data_;
 };
 
-// All ranks of one number of processes.
+// All ranks, for one number of processes.
 class Ranks {
  public:
   static Result<std::unique_ptr<Ranks>> Start(int processes, std::size_t chunk_bytes) {
@@ -84,16 +84,16 @@ class Ranks {
       ranks->children_.push_back(
           ChildProcess::Fork([&](Channel& parent) { return Rank::Run(parent, rank, processes, folder, chunk_bytes); }));
     }
-    CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // of the group
-    CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // of the plain ring
+    CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the group
+    CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the plain ring
     return ranks;
   }
-  // Bus bandwidth, GB/s.
+  // In GB/s of bus bandwidth.
   Result<double> Measure(Way way, std::size_t bytes, int rounds) {
     const std::string line =
         std::to_string(static_cast<int>(way)) + " " + std::to_string(bytes) + " " + std::to_string(rounds);
     for (ChildProcess& child : children_) child.channel().Send(line);
-    double slowest = 0.0;  // nanoseconds
+    double slowest = 0.0;  // in nanoseconds
     for (ChildProcess& child : children_) {
       CAPSTAN_ASSIGN_OR_RETURN(const std::string answer, child.channel().Receive());
       slowest = std::max(slowest, std::stod(answer));
@@ -111,7 +111,7 @@ std::string SizeName(std::size_t bytes) {
   return bytes >= 1u << 20 ? std::to_string(bytes >> 20) + "-mib" : std::to_string(bytes >> 10) + "-kib";
 }
 
-// The ways take turns, so that what else the machine does meets all of them.
+// The ways take turns, so that other load on the machine affects all of them.
 Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const AllReduceOptions& options) {
   std::array<std::vector<double>, kWays> samples;
   std::array<int, kWays> rounds{};
@@ -120,7 +120,7 @@ Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const
       const int count = i < 0 ? 1 : rounds[way];
       CAPSTAN_ASSIGN_OR_RETURN(const double rate, ranks->Measure(static_cast<Way>(way), bytes, count));
       if (i >= 0) samples[way].push_back(rate);
-      // The first is to find out how many rounds the time is good for.
+      // The first measurement finds how many rounds fill the time.
       if (i < 0) rounds[way] = std::clamp(int(options.seconds * rate * 1e9 / static_cast<double>(bytes)), 1, 20000);
     }
   }

@@ -2,10 +2,10 @@
 //
 // Kind:   runs for minutes; forks processes, so call it while this one has no other thread and no socket context.
 // Limits: loopback; all processes share the machine.
-// Fails:  a process of the benchmark that ended or did not answer; kUnsupported in a build without Gloo.
-// Why:    beside Gloo's own chunked ring, called as its users call it on connections of its own, and beside sockets
-//         that carry the same bytes around the same ring and add nothing. Figures are bus bandwidth, 2 (P-1)/P of the
-//         array through the time of the slowest rank, which is what a link carries whatever P is.
+// Fails:  a benchmark process that ended or did not answer; kUnsupported in a build without Gloo.
+// Why:    it compares with Gloo's own chunked ring, used as its users would on its own connections, and with sockets
+//         that carry the same bytes around the same ring and add nothing. Figures are bus bandwidth: 2 (P-1)/P of the
+//         array divided by the time of the slowest rank. That is what a link carries, whatever P is.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct AllReduceOptions {
   std::vector<std::size_t> bytes = {4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20,
                                     4u << 20, 16u << 20, 64u << 20, 256u << 20};
   std::size_t chunk_bytes = 0;  // 0: the default
-  int repetitions = 5;          // the median of them counts
-  double seconds = 0.3;         // of each
+  int repetitions = 5;          // the median counts
+  double seconds = 0.3;         // for each measurement
   Parts parts = {};
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kPayloadOffset = 20;  // frames arrive unaligned
 
-// One block of a shard in the middle of a step: the published version, the next one, the kept sum, two contributions.
+// One block of a shard during a step: the published version, the next one, the retained sum, two contributions.
 struct BenchBlock {
   std::array<BufferRef, 3> published, next;
   BufferRef sum;
@@ -42,7 +42,7 @@ void Write(float* values, const Line& line) {
   }
 }
 
-// Every byte of `reads` is read and every byte of `writes` written, with next to no arithmetic in between.
+// Reads every byte of `reads` and writes every byte of `writes`, with almost no arithmetic in between.
 template <WritePath kPath, std::size_t kReads>
 void Stream(const std::array<const std::byte*, kReads> reads, const std::array<float*, 4> writes) {
   for (std::size_t i = 0; i < kBlockElements; i += 16) {
@@ -104,8 +104,8 @@ void UpdateBlock(const BenchBlock& block, WritePath path) {
   ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
 }
 
-// Times every block by itself and keeps its best: what else runs on the machine then costs a block here and there, not
-// the whole round. A round passes over the whole model, so nothing is left of it in the caches.
+// Times every block and keeps its best, so other load on the machine spoils some blocks and not the whole round. A
+// round passes over the whole model, so none of it stays in the caches.
 class BestTimes {
  public:
   explicit BestTimes(std::size_t blocks) : seconds_(blocks, std::numeric_limits<double>::infinity()) {}

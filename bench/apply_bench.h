@@ -1,9 +1,9 @@
-// MeasureApply: how near the fused reduce-and-update pass comes to the memory bandwidth of one core.
+// MeasureApply: how close the fused reduce-and-update pass comes to the memory bandwidth of one core.
 //
 // Kind:   runs for seconds on the caller's thread.
-// Limits: about 9 times the model's bytes of memory.
-// Why:    the pass reads and writes every array once, so bytes over time, beside a kernel that does nothing but stream
-//         as many arrays in the same directions, says what is left to gain.
+// Limits: memory of about 9 times the model's bytes.
+// Why:    the pass reads and writes every array once. Its bytes per second, next to those of a kernel that only streams
+//         as many arrays in the same directions, show how much is left to gain.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace capstan::bench {
 
 struct ApplyOptions {
   std::size_t model_mib = 256;
-  int rounds = 7;  // the best of them counts, for the limit as for the pass
+  int rounds = 7;  // the best counts, for the limit and for the pass
 };
 
 std::vector<Figure> MeasureApply(const ApplyOptions& options);

@@ -1,8 +1,8 @@
-// BenchCluster: the server side of a job, each part a process of its own: a coordinator and its shards.
+// BenchCluster: the server side of a job: a coordinator and its shards, each in its own process.
 //
-// Kind:   owned by one thread, which has no other threads beside it when it starts one.
+// Kind:   owned by one thread, which must be the only thread of the process when it starts a cluster.
 // Fails:  as the loops do: no free port, no folder for temporary files.
-// Why:    benchmarks run the loops that production runs, with addresses that a job file cannot name (ipc).
+// Why:    benchmarks run the production loops, with addresses that a job file cannot name (ipc).
 #pragma once
 
 #include <functional>
@@ -22,8 +22,7 @@ const char* CarrierName(Carrier carrier);
 
 class BenchCluster {
  public:
-  // One process for each of the job's shards.
-  // `make_store`, called in the shard's process, says where it keeps its snapshots; without it they stay in memory.
+  // Makes the snapshot store of a shard, in the process of that shard. Without it, snapshots stay in memory.
   using MakeStore =
       std::function<Result<std::unique_ptr<server::SnapshotStore>>(const std::string& run_dir, ShardIndex shard)>;
   static Result<std::unique_ptr<BenchCluster>> Start(const std::string& job_file, Carrier carrier,
@@ -32,11 +31,11 @@ class BenchCluster {
 
   // host:port
   const std::string& coordinator() const { return coordinator_; }
-  // Of coordinator and shards.
+  // Of the coordinator and all shards.
   double CpuSeconds() const;
-  // Of all shards together.
+  // All shards together.
   ResidentBytes ShardMemory() const;
-  // The folder with metrics.jsonl, as long as this object lives.
+  // The folder with metrics.jsonl; removed with this object.
   const std::string& run_dir() const { return run_dir_; }
 
  private:

@@ -1,7 +1,7 @@
-// BenchFolder: an empty folder for one benchmark, removed after it.
+// BenchFolder: an empty folder for one benchmark, removed afterwards.
 //
 // Kind:   owned by the benchmark's thread.
-// Fails:  CHECKs: without a place for temporary files there is nothing to measure.
+// Fails:  CHECKs: without a folder for temporary files it cannot measure.
 #pragma once
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ class BenchFolder {
   }
 
   const std::string& path() const { return path_; }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }  // of a file in it, there or not
+  std::string path(const std::string& name) const { return path_ + "/" + name; }  // of a file in it, existing or not
 
  private:
   std::string path_;

@@ -1,4 +1,4 @@
-// AllBenches: what `capstan bench` can run.
+// AllBenches: the benchmarks that `capstan bench` can run.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace capstan::bench {
 struct Bench {
   std::string name, help;
   std::function<Result<std::vector<Figure>>()> run;
-  std::function<Result<std::vector<Figure>>(const Parts&)> run_parts = {};  // instead, where it has parts
+  std::function<Result<std::vector<Figure>>(const Parts&)> run_parts = {};  // instead of `run`, if it has parts
 };
 
 std::span<const Bench> AllBenches();

@@ -74,7 +74,7 @@ ChildProcess ChildProcess::Fork(const std::function<Status(Channel& parent)>& bo
   close(ends[0]);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  // As the product's binaries do: large blocks stay with the process instead of being faulted in anew.
+  // As in the product's binaries: large blocks stay with the process instead of being page-faulted in again.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
@@ -107,7 +107,7 @@ ResidentBytes ChildProcess::Memory() const {
     if (key == "VmRSS:") file >> bytes.now;
     if (key == "VmHWM:") file >> bytes.peak;
   }
-  return {bytes.now << 10, bytes.peak << 10};  // the file counts in KiB
+  return {bytes.now << 10, bytes.peak << 10};  // /proc counts in KiB
 }
 
 }  // namespace capstan::bench

@@ -1,9 +1,9 @@
 // ChildProcess: a forked process that runs one function and talks to its parent line by line.
 //
 // Kind:   owned by one thread. Fork while the parent has no other thread and no socket context.
-// Fails:  Receive: kTimeout, or kUnreachable when the other side has ended.
-// Why:    what a benchmark moves is to cross process borders as in production, and the processor time and memory of
-//         each part is to be known by itself.
+// Fails:  Receive: kTimeout, or kUnreachable if the other side has ended.
+// Why:    in a benchmark, bytes must cross process borders as in production, and the processor time and memory of each
+//         part must be measurable.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace capstan::bench {
 
-// One end of a line to another process. Lines have no line feed inside.
+// One end of a channel of text lines to another process. A line contains no line feed.
 class Channel {
  public:
   Channel() = default;
@@ -26,7 +26,7 @@ class Channel {
   Channel& operator=(Channel&& other) noexcept;
   ~Channel();
 
-  // False when the other side has ended.
+  // False if the other side has ended.
   bool Send(const std::string& line);
   Result<std::string> Receive(std::chrono::seconds patience = std::chrono::seconds(60));
 
@@ -41,14 +41,14 @@ struct ResidentBytes {
 
 class ChildProcess {
  public:
-  // The child ends when `body` returns, and is killed when this object or its parent goes.
+  // The child ends when `body` returns; it is killed when this object is destroyed or its parent ends.
   static ChildProcess Fork(const std::function<Status(Channel& parent)>& body);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();
 
   Channel& channel() { return channel_; }
-  // Of all its threads, so far.
+  // Processor time of all threads so far.
   double CpuSeconds() const;
   ResidentBytes Memory() const;
 

@@ -1,14 +1,13 @@
-// Figures of a device, each on a line of its own as soon as it is there, together a JSON array as `capstan bench` has
-// it:
+// Prints figures of a device, each on a line as soon as it is measured; together the lines are a JSON array as `capstan
+// bench` prints it:
 //
-//   device_bench libraries                                         who computes products, or where it was looked for
-//   device_bench facts                                             the device, its driver, who computes products
+//   device_bench libraries                                         the library for products, or where it was searched
+//   device_bench facts                                             the device, its driver, the library for products
 //   device_bench kernels [--batch B] [--small]
-//   device_bench steps gpt|resnet18|convnet|mlp [--batch B] [--length T] [--vocabulary V] [--precision bf16] [--steps
-//   N]
-//                      [--small]
+//   device_bench steps gpt|resnet18|convnet|mlp [--batch B] [--length T] [--vocabulary V] [--precision bf16]
+//                      [--steps N] [--small]
 //
-// --small: shapes for the emulated device. Exits 77 where there is no device, which `libraries` does not need.
+// --small: shapes for the emulated device. Exits with 77 if there is no device; `libraries` needs none.
 #include "bench/device_bench.h"
 
 #include <cuda_runtime.h>
@@ -79,7 +78,7 @@ Status PrintFacts() {
   return {};
 }
 
-// The words, and the options by name; an option's value may be missing only where it is the last.
+// The words, and the options by name. Only the last option may lack a value.
 struct Arguments {
   std::vector<std::string> words;
   std::map<std::string, std::string> options;

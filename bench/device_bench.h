@@ -1,8 +1,8 @@
-// DeviceBench: what a device's kernels and a model's steps take, beside what the device gave in the same run.
+// DeviceBench: times of a device's kernels and of a model's steps, next to the device's own limits in the same run.
 //
-// Kind:   for one thread; linked once with the CUDA kernels, and once with the emulated ones to be tested.
+// Kind:   for one thread; linked once with the CUDA kernels and, for its tests, once with the emulated ones.
 // Fails:  as CudaContext and CreateDeviceModel.
-// Why:    no server and no network: what is left is what only a device can tell.
+// Why:    without servers and network it shows what only a device can show.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace capstan::bench {
 
-// As Figure (figure.h), and the time of one call.
+// Like Figure (figure.h), with the time of one call.
 struct DeviceFigure {
   std::string name;
   double value = 0;
   std::string unit = {};
-  double limit = 0;  // 0: none
+  double limit = 0;  // 0: no limit
   std::string limit_name = {};
   double microseconds = 0;
 };
 
-// Called with each figure as soon as it is there.
+// Called with each figure as soon as it is measured.
 using Report = std::function<void(const DeviceFigure&)>;
 
-// Each kernel and product at the shapes of GPT-2 124M with so many sequences of 1024 tokens, and of resnet18. The
+// Each kernel and product at the shapes of GPT-2 124M, with `batch` sequences of 1024 tokens, and of resnet18. The
 // limits are a copy within the device and a product of 8192 x 8192 x 8192 in bf16.
 struct KernelOptions {
   std::int64_t batch = 32;
@@ -37,14 +37,14 @@ struct KernelOptions {
 };
 Status MeasureKernels(const KernelOptions& options, const Report& report);
 
-// GPT-2's 50257 tokens, and some that are never seen, so that rows of logits are aligned.
+// GPT-2's 50257 tokens, padded with unused ones to align the rows of logits.
 inline constexpr std::int64_t kPaddedVocabulary = 50304;
 
-// Steps of a model on data and weights that are made up.
+// Steps of a model with synthetic data and weights.
 struct TrainingOptions {
   std::string model = "gpt";  // gpt (124M), resnet18, convnet or mlp
   std::int64_t batch = 32;
-  std::int64_t length = 1024;                   // gpt: tokens of a sequence
+  std::int64_t length = 1024;                   // gpt: tokens per sequence
   std::int64_t vocabulary = kPaddedVocabulary;  // gpt
   Precision precision = Precision::kBf16;
   int steps = 20;

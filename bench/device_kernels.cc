@@ -27,13 +27,13 @@ using Call = std::function<void()>;
 
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
-// What the device gave in this run, and who takes the figures.
+// Measures, and passes figures on with the device's limits from this run.
 class Bench {
  public:
   Bench(cudaStream_t stream, const KernelOptions& options, const Report& report)
       : stream_(stream), options_(options), report_(report) {}
 
-  // Measures a few figures on a context of their own, so that one that fails leaves the others alone.
+  // Measures a few figures on a context of their own, so that a failure does not affect the other parts.
   void Part(const std::string& name, const Call& measure) {
     context_ = std::make_unique<kernels::CudaContext>(stream_);
     const Result<std::string> products = kernels::LoadProducts(options_.libraries, context_.get());
@@ -68,7 +68,7 @@ class Bench {
     Say({.name = "device/product", .value = product_, .unit = "TFLOP/s", .microseconds = microseconds});
   }
 
-  // `bytes`: each operand once.
+  // `bytes`: of all operands, each counted once.
   void Bytes(const std::string& name, double bytes, const Call& call) {
     const double microseconds = stopwatch_->Microseconds(call);
     Beside(name, bytes / (microseconds * kMicro) / kGiga, "GB/s", copy_, "a copy within the device", microseconds);
@@ -104,7 +104,7 @@ class Bench {
   const cudaStream_t stream_;
   const KernelOptions& options_;
   const Report& report_;
-  std::unique_ptr<kernels::CudaContext> context_;  // of the part in work
+  std::unique_ptr<kernels::CudaContext> context_;  // for the current part
   std::unique_ptr<Stopwatch> stopwatch_;
   std::string failures_;
   double copy_ = 0, product_ = 0;
@@ -140,7 +140,7 @@ void MeasureLinear(Bench& bench, const std::string& name, std::int64_t rows, std
   bench.Measure(name + "/forward", forward);
 }
 
-// The head has no bias; its products are almost a third of the model's.
+// The head has no bias; its products are almost a third of the model's operations.
 void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std::string& name) {
   Arrays arrays(bench.context());
   auto* const x = arrays.Numbers<Bf16>(g.rows() * g.width);
@@ -156,7 +156,7 @@ void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std:
                                           .b = {w, g.width, Transpose::kYes},
                                           .c = logits,
                                           .c_stride = vocabulary});
-  // In place: from the second call on it is on gradients, which are numbers like others.
+  // In place: from the second call on the input is gradients, which are as good as any numbers.
   bench.Bytes(name + "/softmax_cross_entropy", 4 * g.numbers(vocabulary), [&] {
     SoftmaxCrossEntropy(bench.context(), kernels::SoftmaxCrossEntropyArgs<Bf16>{.rows = g.rows(),
                                                                                 .classes = vocabulary,
@@ -189,7 +189,7 @@ void MeasureAttention(Bench& bench, const Gpt& g) {
   auto* const log_sum = arrays.Unset<float>(g.rows() * g.heads);
   auto* const dout = arrays.Numbers<Bf16>(g.rows() * g.width);
   auto* const dqkv = arrays.Unset<Bf16>(3 * g.rows() * g.width);
-  // Half of the square is never looked at. Two products forward; five on the way back.
+  // Half of the square is skipped. The forward pass has two products, the backward pass five.
   const double product = g.numbers(g.width) * static_cast<double>(g.length);
   bench.Operations(g.name + "/attention/forward", 2 * product, [&] {
     CausalAttention(bench.context(), kernels::AttentionArgs<Bf16>{
@@ -238,7 +238,7 @@ void MeasureNorms(Bench& bench, const Gpt& g) {
                                                   .dx_beta = 1,
                                                   .gamma_gradient = gradients,
                                                   .beta_gradient = gradients + g.width};
-  // x, dy and dx are read, dx is written.
+  // Reads x, dy and dx, writes dx.
   bench.Bytes(g.name + "/layer_norm/backward", 8 * g.numbers(g.width),
               [&] { LayerNormBackward(bench.context(), gradient); });
 }
@@ -282,7 +282,7 @@ void MeasureEmbedding(Bench& bench, const Gpt& g) {
                                                   .dy = y,
                                                   .token_gradient = token_gradient,
                                                   .position_gradient = position_gradient};
-  // dy is read; rows of the table that occur are read and written, and those are few beside it.
+  // Reads dy; also reads and writes the table rows that occur, which are few in comparison.
   bench.Bytes(g.name + "/embedding/backward", 2 * g.numbers(g.width),
               [&] { EmbeddingBackward(bench.context(), gradient); });
   auto* const narrow = arrays.Unset<Bf16>(table);
@@ -303,7 +303,7 @@ void MeasureGpt(Bench& bench, const Gpt& g) {
   bench.Part("/bias", [&] { MeasureBias(bench, g); });
   bench.Part("/embedding", [&] { MeasureEmbedding(bench, g); });
   bench.Part("/head", [&] { MeasureHead(bench, g, g.vocabulary, g.name + "/head"); });
-  // As GPT-2 has it: rows of an odd length are aligned to no more than a number.
+  // GPT-2's real vocabulary: a row of odd length is aligned only to single numbers.
   bench.Part("/head_unpadded", [&] { MeasureHead(bench, g, g.vocabulary - 47, g.name + "/head_unpadded"); });
 }
 
@@ -314,7 +314,7 @@ struct Layer {
   std::int64_t samples, side, channels, filters, window, stride, padding;
 };
 
-// Of pictures of 32 x 32 pixels, and the ends of one of 224 x 224.
+// Layers for images of 32 x 32 pixels, and the first and last ones for 224 x 224.
 constexpr Layer kLayers[] = {{"stem", 128, 32, 3, 64, 3, 1, 1},
                              {"stage_1", 128, 32, 64, 64, 3, 1, 1},
                              {"stage_2_halves", 128, 32, 64, 128, 3, 2, 1},
@@ -367,7 +367,7 @@ void MeasureBatchNorm(Bench& bench, std::int64_t rows, std::int64_t channels) {
   auto* const gamma = arrays.Ones<Bf16>(channels);
   auto* const statistics = arrays.Zeros<float>(6 * channels);
   const auto at = [&](std::int64_t i) { return statistics + i * channels; };
-  // x is read for the mean and variance and once more, y is written.
+  // Reads x twice (first for mean and variance), writes y.
   bench.Bytes("resnet/batch_norm_relu", 6 * numbers, [&] {
     BatchNorm(bench.context(), kernels::BatchNormArgs<Bf16>{.rows = rows,
                                                             .channels = channels,
@@ -381,7 +381,7 @@ void MeasureBatchNorm(Bench& bench, std::int64_t rows, std::int64_t channels) {
                                                             .mean_average = at(2),
                                                             .variance_average = at(3)});
   });
-  // x, y and dy are read twice, dy and dx are written.
+  // Reads x, y and dy twice, writes dy and dx.
   bench.Bytes("resnet/batch_norm_relu/backward", 16 * numbers, [&] {
     BatchNormBackward(bench.context(), kernels::BatchNormGradient<Bf16>{.rows = rows,
                                                                         .channels = channels,

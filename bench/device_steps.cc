@@ -16,15 +16,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kPeakTeraflops = 989;  // dense bf16 of an H100 and an H200, as NVIDIA says
+constexpr double kPeakTeraflops = 989;  // dense bf16 on an H100 or H200, according to NVIDIA
 
 struct Subject {
   nn::ModelShape shape;
-  std::int64_t inputs = 0, tokens = 0;  // of a sample
+  std::int64_t inputs = 0, tokens = 0;  // per sample
   std::int64_t classes = 0;
   std::string unit;
   std::int64_t units = 1;           // counted per sample
-  double operations_per_token = 0;  // of attention alone: 6 times layers, width and length
+  double operations_per_token = 0;  // attention only: 6 times layers, width and length
 };
 
 Result<Subject> SubjectOf(const TrainingOptions& o) {
@@ -64,7 +64,7 @@ Result<Subject> SubjectOf(const TrainingOptions& o) {
   return Invalid("no model is named \"" + o.model + "\"; there are gpt, resnet18, convnet and mlp");
 }
 
-// Weights and samples as a worker holds them.
+// Weights and samples in the layout of a worker.
 struct HostArrays {
   HostArrays(const Subject& subject, const std::vector<TensorSpec>& tensors, const TrainingOptions& options) {
     RandomStream random(1);
@@ -82,7 +82,7 @@ struct HostArrays {
     for (std::int64_t i = 0; i < samples * subject.inputs; ++i) inputs.push_back(static_cast<float>(random.Unit()));
     const auto below = static_cast<std::uint64_t>(subject.classes);
     for (std::int64_t i = 0; i < samples * subject.tokens; ++i) {
-      const double u = random.Unit();  // low ones more often, as in a text
+      const double u = random.Unit();  // small token numbers are more frequent, as in a text
       tokens.push_back(static_cast<std::int32_t>(u * u * u * static_cast<double>(subject.classes)));
     }
     for (std::int64_t i = 0; i < samples * std::max<std::int64_t>(subject.tokens, 1); ++i) {
@@ -104,12 +104,12 @@ struct HostArrays {
   std::vector<std::int32_t> tokens, targets;
 };
 
-// What of a worker's step is done besides computing: weights of a new version go to the device, gradients come back.
+// The other parts of a worker's step: copying new weights to the device, and gradients back.
 struct Exchange {
   bool takes_weights = false, gives_gradients = false;
 };
 
-// Seconds of a step: the median, after some to warm up. A step ends when the host has its loss and what it is to get.
+// Median seconds of a step, after a warm-up. A step ends when the host has its loss and all results it should get.
 Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchange& exchange,
                          const TrainingOptions& options) {
   const nn::Batch batch{options.batch, host.inputs, host.tokens, host.targets};
@@ -133,7 +133,7 @@ Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchang
 
 Status MeasureSteps(const TrainingOptions& options, const Report& report) {
   CAPSTAN_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  std::unique_ptr<HostArrays> arrays;  // outlives the model, which pins its weights
+  std::unique_ptr<HostArrays> arrays;  // outlives the model, which pins these weights
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::JobModel> model,
       train::CreateDeviceModel({.libraries = options.libraries}, options.precision, subject.shape));

@@ -1,4 +1,4 @@
-// Stopwatch, Arrays: the time of what is enqueued on a stream, and arrays of a device to enqueue it with.
+// Stopwatch: times work enqueued on a stream. Arrays: device memory for that work.
 //
 // Kind:   owned by one thread, on a CudaContext that outlives them.
 // Fails:  as their context.
@@ -20,12 +20,12 @@ namespace capstan::bench {
 
 class Stopwatch {
  public:
-  // One sample is of one call where `is_quick`, otherwise of as many as take a few milliseconds.
+  // With `is_quick` a sample is one call; otherwise as many calls as take a few milliseconds.
   Stopwatch(kernels::CudaContext& context, bool is_quick)
       : context_(context), is_quick_(is_quick), begin_(MakeTimer()), end_(MakeTimer()) {}
 
-  // Of one call, in microseconds: the median of some samples, after a warm-up. `enqueue` enqueues on the context's
-  // stream; where a call takes the device less time than the host, it is the host's time.
+  // Microseconds of one call: the median of some samples, after a warm-up. `enqueue` enqueues on the context's stream.
+  // If the device takes less time for a call than the host, it is the host's time.
   double Microseconds(const std::function<void()>& enqueue) {
     for (int i = 0; i < (is_quick_ ? 1 : 3); ++i) enqueue();
     const double once = Sample(enqueue, 1);
@@ -63,12 +63,12 @@ class Stopwatch {
   const train::CudaEvent begin_, end_;
 };
 
-// Memory of the device, given back with this.
+// Device memory, freed with this object.
 class Arrays {
  public:
   explicit Arrays(kernels::CudaContext& context) : context_(context) {}
 
-  // In [-scale, scale), never round ones: products of zeros are faster than products of numbers.
+  // In [-scale, scale), and not round: products of zeros are faster than others.
   template <class T>
   T* Numbers(std::int64_t count, float scale = 1.0F) {
     return Repeat<T>(count, [scale](RandomStream& random) {
@@ -83,7 +83,7 @@ class Arrays {
   T* Ones(std::int64_t count) {
     return Repeat<T>(count, [](RandomStream&) { return Narrow<T>(Wide<T>(1)); });
   }
-  // Below `bound`, the low ones more often, as the tokens of a text.
+  // Below `bound`, small numbers more frequent, as in a text's tokens.
   std::int32_t* Tokens(std::int64_t count, std::int64_t bound) {
     return Repeat<std::int32_t>(count, [bound](RandomStream& random) {
       const double u = random.Unit();

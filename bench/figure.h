@@ -1,7 +1,7 @@
-// Figure: one line of a benchmark: what was measured, with a limit measured in the same run.
+// Figure: one line of a benchmark: a measurement, with a limit measured in the same run.
 //
 // Kind:   values.
-// Why:    on machines shared with others a bare number says little; a ratio to what the machine gave just now does.
+// Why:    on shared machines an absolute number means little; its ratio to what the machine gives at the moment does.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@ struct Figure {
   std::string name;  // bench/what/size
   double value = 0.0;
   std::string unit;
-  double limit = 0.0;  // in the same unit; 0: none
+  double limit = 0.0;  // in the same unit; 0: no limit
   std::string limit_name;
   double ratio = 0.0;
 };
 
-// The parts of a long benchmark that are to be measured.
+// Selects the parts of a long benchmark.
 struct Parts {
-  std::string only;                             // figures with this in their name; empty: all
-  std::string python;                           // the interpreter whose PyTorch it compares with; empty: Debian's
-  std::function<void(const Figure&)> measured;  // called with each figure as soon as it is there
+  std::string only;                             // figures whose name contains this; empty: all
+  std::string python;                           // interpreter whose PyTorch to compare with; empty: Debian's
+  std::function<void(const Figure&)> measured;  // called with each figure as soon as it is measured
 };
 
 }  // namespace capstan::bench

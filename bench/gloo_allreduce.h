@@ -1,4 +1,4 @@
-// ConnectGlooAllReduce: Gloo's own ring, for all-reduce beside it.
+// ConnectGlooAllReduce: Gloo's own ring, as a comparison for all-reduce.
 //
 // Kind:   owned by one thread.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace capstan::bench {
 
-// Makes `data` the sum of all ranks'; gone with its last copy.
+// Replaces `data` by the sum over all ranks. Its last copy closes the connections.
 using PlainAllReduce = std::function<Status(std::span<float> data)>;
 
 // kUnsupported in a build without Gloo.
 Status CheckGloo();
-// The ranks meet in `folder`, which exists.
+// The ranks find each other through `folder`, which exists.
 Result<PlainAllReduce> ConnectGlooAllReduce(int rank, int size, const std::string& folder);
 
 }  // namespace capstan::bench

@@ -1,8 +1,8 @@
-"""Network namespaces whose links have a limit: one for each process of a job, joined by veth pairs to a bridge in one
-of its own. tbf on both ends of a pair holds what its process sends and what it receives, each at the limit by itself.
+"""Network namespaces with limited links: one for each process of a job, joined by veth pairs to a bridge in a namespace
+of its own. tbf on both ends of a pair limits what its process sends and, separately, what it receives.
 
-Nothing of the machine's own network is touched. Names carry the id of the process that made them, so that a later run
-can take away what one that was killed has left.
+The machine's own network is not changed. Names contain the id of the process that made them, so that a later run
+can remove what a killed run has left.
 """
 import contextlib
 import json
@@ -19,14 +19,14 @@ import time
 PREFIX = "capstanlink"
 PORT_OF_CHECK = 6999
 CHUNK = 1 << 20
-# Milliseconds: a switch drops what does not fit, a sender's own stack waits.
+# Milliseconds of queue: a switch drops packets that do not fit, a sender's own stack waits.
 QUEUE_OF_SWITCH, QUEUE_OF_SENDER = 20, 1000
-SETTLING = 0.3  # seconds until the congestion control knows the link
-KILL_SECONDS = 10  # in which a killed process ends
+SETTLING = 0.3  # seconds until congestion control has adapted to the link
+KILL_SECONDS = 10  # limit for a killed process to end
 
 
 def missing():
-    """What keeps this process from making namespaces, or an empty text."""
+    """Why this process cannot make namespaces; empty: it can."""
     if os.geteuid() != 0:
         return "network namespaces take root"
     programs = [name for name in ("ip", "tc") if shutil.which(name) is None]
@@ -45,7 +45,7 @@ def ip(*arguments, inside=None):
 
 
 def remove(space):
-    """The namespace and whatever runs in it."""
+    """Removes the namespace and all processes in it."""
     with contextlib.suppress(RuntimeError):
         for pid in run("ip", "netns", "pids", space).split():
             with contextlib.suppress(ProcessLookupError):
@@ -58,20 +58,20 @@ def remove(space):
 
 
 def spaces(pid=None):
-    """Namespaces that a run of this program has made: of process `pid`, or of any as (name, its process id)."""
+    """Namespaces made by process `pid`, or by any run of this program, as (name, process id)."""
     found = re.findall(rf"^({PREFIX}(\d+)-\S+)", ip("netns", "list"), re.M)
     return [(name, int(maker)) for name, maker in found if pid is None or int(maker) == pid]
 
 
 def remove_leftovers():
-    """Those whose maker runs no more."""
+    """Removes namespaces whose maker no longer runs."""
     for name, maker in spaces():
         if not os.path.exists(f"/proc/{maker}"):
             remove(name)
 
 
 def tbf_of(bits, queue_ms):
-    """Words of tc for a limit of `bits` per second: a millisecond in one go, and `queue_ms` of what waits."""
+    """Arguments of tc for `bits` per second: bursts of one millisecond, and a queue of `queue_ms`."""
     burst = max(16 << 10, int(bits / 8 * 0.001))
     return ["tbf", "rate", f"{int(bits)}bit", "burst", f"{burst}b", "latency", f"{queue_ms}ms"]
 
@@ -121,7 +121,7 @@ class Network:
             signal.signal(number, handler)
 
     def limit(self, bits):
-        """Every member sends and receives at most `bits` per second; None takes the limits away."""
+        """Limits every member's sending and receiving to `bits` per second; None removes the limits."""
         for index, member in enumerate(self.members):
             self._limit(self.space("hub"), f"m{index}", bits, QUEUE_OF_SWITCH)
             self._limit(self.space(member), "eth0", bits, QUEUE_OF_SENDER)
@@ -142,7 +142,7 @@ class Network:
         return ["ip", "netns", "exec", self.space(member), *words]
 
     def measured(self, sender, receiver, seconds=1.0):
-        """Bits per second that one plain socket carries from one member to another."""
+        """Bits per second of one plain socket from one member to another."""
         python = [sys.executable, "-B", os.path.abspath(__file__)]
         sink = subprocess.Popen(self.command(receiver, *python, "sink", self.address(receiver)), stdout=subprocess.PIPE,
                                 text=True)
@@ -156,7 +156,7 @@ class Network:
 
 
 def sink(address):
-    """Prints the rate at which bytes came after the first moments."""
+    """Prints the rate at which bytes arrived after a short start."""
     with socket.create_server((address, PORT_OF_CHECK)) as listener:
         print("listening", flush=True)
         listener.settimeout(30)

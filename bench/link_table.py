@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Seconds of a step of mode sync and of mode allreduce over links of a limited rate, beside what a formula predicts.
+"""Seconds per step in modes sync and allreduce over links of a limited rate, next to a formula's prediction.
 
 usage: link_table.py --bin build/release/bin [--only TEXT] [--quick] [--links LIST] [--output FILE]
 
-Each process of a job is in a network namespace of its own and sends and receives at most the link's rate (tbf). It
-takes root, and the programs ip and tc; without them it says so and exits with 77. All processes share this machine's
-cores. Predictions take the rate that a plain socket gets over the same link in the same run.
+Each process of a job has its own network namespace and sends and receives at most the link's rate (tbf). The script
+needs root, and the programs ip and tc; without them it exits with 77. All processes share this machine's
+cores. Predictions use the rate of a plain socket over the same link in the same run.
 """
 import argparse
 import collections
@@ -27,13 +27,13 @@ import link_network
 
 MIB = 1 << 20
 CLASSES = 10
-# Gradients of about so many MiB: numbers of a row, and widths of the hidden layers.
+# MiB of gradients (about): (inputs, widths of the hidden layers).
 MODELS = {1: (256, [512, 248]), 8: (1024, [1024, 1000]), 64: (4096, [2048, 2048, 2030])}
-# (workers, servers). Of these, the formula has the servers ahead where there are as many as workers, from three on.
+# (workers, servers). By the formula, servers win with at least three workers and as many servers.
 JOBS = [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4)]
 LINKS = "unlimited,10gbit,1gbit,0.1gbit"
 QUICK = ("unlimited,1gbit", ["1gbit/8mib/2w1s"])
-TIE = 0.02  # less is no difference
+TIE = 0.02  # relative difference below which times count as equal
 NO_SUPPORT = 77
 
 JOB = """\
@@ -78,20 +78,20 @@ def check(**values):
 
 
 def ring_seconds(workers, size, bandwidth):
-    """All-reduce of `size` bytes in a ring, every worker with `bandwidth` bytes per second each way."""
+    """All-reduce of `size` bytes in a ring; every worker has `bandwidth` bytes per second in each direction."""
     check(workers=workers, size=size, bandwidth=bandwidth)
     return 2 * (workers - 1) / workers * size / bandwidth
 
 
 def servers_seconds(workers, servers, size, worker_bandwidth, server_bandwidth, overlapped=True):
-    """Push and pull of `size` bytes by every worker; `overlapped`: of different blocks at the same time."""
+    """Push and pull of `size` bytes by every worker; `overlapped`: different blocks at the same time."""
     check(workers=workers, servers=servers, size=size, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
     one_way = max(size / worker_bandwidth, workers * size / (servers * server_bandwidth))
     return one_way if overlapped else 2 * one_way
 
 
 def servers_to_match(workers, worker_bandwidth=1.0, server_bandwidth=1.0):
-    """How many servers (a fraction) take as long as the ring, with push and pull overlapped; more are faster."""
+    """The (fractional) number of servers that takes as long as the ring, with push and pull overlapped."""
     check(workers=workers - 1, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
     return workers ** 2 / (2 * (workers - 1)) * worker_bandwidth / server_bandwidth
 
@@ -125,7 +125,7 @@ def name_of(point):
 
 
 def choose(links, only):
-    """The points of these links whose name contains `only`, or that it lists."""
+    """The points on these links whose name contains `only` or, if it is a list, is in it."""
     points = [Point(link, mib, *job) for link in links for mib in MODELS for job in JOBS]
     wanted = (lambda name: name in only) if isinstance(only, list) else (lambda name: only in name)
     found = [point for point in points if wanted(name_of(point))]
@@ -141,7 +141,7 @@ def gradient_bytes(mib):
 
 
 def predictions(point, bits):
-    """Seconds by the formula where `bits` per second is what a link gives."""
+    """Seconds by the formula, if a link carries `bits` per second."""
     size, rate = gradient_bytes(point.mib), bits / 8
     servers = [point.workers, point.servers, size, rate, rate]
     return {"sync": servers_seconds(*servers), "sync_in_phases": servers_seconds(*servers, overlapped=False),
@@ -149,12 +149,12 @@ def predictions(point, bits):
 
 
 def step_counts(expected):
-    """(steps to warm up, steps to measure) of a job whose step takes about `expected` seconds."""
+    """(steps to warm up, steps to measure) for a job whose step takes about `expected` seconds."""
     return (2 if expected < 4 else 1), min(15, max(1, math.ceil(2 / expected)))
 
 
 def median_step(lines, warm, steps):
-    """Median seconds of `steps` after the first `warm`."""
+    """Median seconds of `steps` steps after the first `warm` ones."""
     records = [json.loads(line) for line in lines]
     if any(record["generation"] != records[0]["generation"] for record in records):
         raise RuntimeError("steps were replayed: a process was lost on the way, so its times mean nothing")
@@ -172,7 +172,7 @@ def say(line):
 
 
 class Jobs:
-    """Runs jobs by hand-started binaries, each in its member's namespace, and remembers those that were run."""
+    """Runs jobs, starts each binary in its member's namespace, and keeps the results of past runs."""
 
     def __init__(self, network, binaries, folder):
         self.network, self.binaries, self.folder = network, binaries, folder
@@ -180,14 +180,14 @@ class Jobs:
         self.known, self.sent = {}, {}
 
     def measure(self, point, mode, expected):
-        """(median step, steps that it is of); the servers mean nothing to a step of allreduce."""
+        """(median seconds of a step, number of steps); a step of allreduce does not depend on the servers."""
         point = self._job_of(point, mode)
         if (point, mode) not in self.known:
             self.known[point, mode] = self._run(point, mode, expected)
         return self.known[point, mode]
 
     def sent_bytes(self, point, mode):
-        """What worker 0 sent in a step of a job that was measured, on the average of all steps."""
+        """Bytes that worker 0 sent per step of a measured job, averaged over all steps."""
         return self.sent[self._job_of(point, mode), mode]
 
     @staticmethod
@@ -197,7 +197,7 @@ class Jobs:
     def _run(self, point, mode, expected):
         self.port += 1
         warm, steps = step_counts(expected)
-        total = warm + steps + (mode == "allreduce")  # whose last step brings the weights to the servers
+        total = warm + steps + (mode == "allreduce")  # its last step uploads the weights to the servers
         run = os.path.join(self.folder, f"run-{self.port}")
         coordinator = f"{self.network.address('c')}:{self.port}"
         job = os.path.join(self.folder, f"job-{self.port}.toml")
@@ -217,7 +217,7 @@ class Jobs:
                           hidden=hidden, features=features, classes=CLASSES, coordinator=coordinator)
 
     def _commands(self, point, job, run, coordinator):
-        """(member, program and its arguments) of each process."""
+        """(member, program with arguments) for each process."""
         address = self.network.address
         yield "c", "capstan-server", job, "--coordinator", "--run-dir", run
         for index in range(point.servers):
@@ -232,9 +232,9 @@ class Jobs:
         return f"w{index}"
 
     def _wait(self, commands, patience):
-        """Until all have ended well; none is left running."""
+        """Waits until all have ended well; leaves none running."""
         deadline = time.monotonic() + patience
-        running = {}  # child of its descriptor
+        running = {}  # file descriptor -> child
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
             for member, program, *words in commands:
                 child = self._start(member, program, *words)
@@ -274,7 +274,7 @@ class Jobs:
 
 
 def row_of(point, bits, steps, unlimited):
-    """`steps` and `unlimited`: for each mode (seconds, number of steps)."""
+    """`steps` and `unlimited`: (seconds, number of steps) by mode."""
     row = {"name": name_of(point), "link": point.link, "measured_gbit": round(bits / 1e9, 4), "mib": point.mib,
            "bytes": gradient_bytes(point.mib), "workers": point.workers, "servers": point.servers}
     predicted = predictions(point, bits)
@@ -325,7 +325,7 @@ def save(path, rows, facts):
 
 
 def measure_link(points, bits, network, jobs, unlimited):
-    """A row for each of the points, which are of one link."""
+    """One row per point; all points are on one link."""
     network.limit(bits)
     rate = statistics.median(network.measured("w0", "s0") for _ in range(3))
     say(f"{points[0].link}: a plain socket carries {rate / 1e9:.4g} Gb/s")
@@ -391,7 +391,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     facts = {"command": shlex.join(sys.argv), "machine": machine(),
              "note": "all processes share this machine's cores; formulas take the measured rate of a link"}
-    save(arguments.output, [], facts)  # where that fails, before anything is measured
+    save(arguments.output, [], facts)  # fails early, before anything is measured
     try:
         rows = measure_all(arguments, points, facts)
     except KeyboardInterrupt:

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Seconds of a step of mode sync where all workers are on one machine behind one link: each of them pushes by itself,
-or one for all (local_reduce = "gloo").
+"""Seconds per step of mode sync with all workers on one machine behind one link: each pushes by itself, or one pushes
+for all (local_reduce = "gloo").
 
 usage: local_reduce_table.py --bin build/release/bin [--links LIST] [--sizes LIST]
 
-The workers are in one network namespace, the coordinator and one server in others of their own, each of which sends and
-receives at most the link's rate (tbf). It takes root, and the programs ip and tc; without them it says so and exits with
+The workers share one network namespace; the coordinator and one server have one each. Each namespace sends and
+receives at most the link's rate (tbf). The script needs root, and the programs ip and tc; without them it exits with
 77. All processes share this machine's cores.
 """
 import argparse
@@ -22,7 +22,7 @@ WAYS = {"direct": "none", "local": "gloo"}
 
 
 class OneMachine(link_table.Jobs):
-    """Jobs whose workers are all in namespace w0. A mode is a word of WAYS."""
+    """Jobs whose workers are all in namespace w0. A mode is a key of WAYS."""
 
     def _job_file(self, point, mode, steps, coordinator):
         job = super()._job_file(point, "sync", steps, coordinator)

@@ -10,7 +10,7 @@ namespace capstan::bench {
 namespace {
 
 constexpr std::size_t kTensorBytes = std::size_t{16} << 20;
-// Weights and two moments, their next version, the kept sum.
+// Weights and two moments, their next version, the retained sum.
 constexpr double kShardBytes = 12 + 12 + 4;
 // Weights and a gradient.
 constexpr double kWorkerBytes = 4 + 4;

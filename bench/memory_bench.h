@@ -1,9 +1,9 @@
-// MeasureMemory: resident memory of a shard and of a worker per parameter, beside the count by design.
+// MeasureMemory: resident memory of a shard and of a worker per parameter, next to the count by design.
 //
 // Kind:   forks processes, so call it while this one has no other thread.
 // Limits: needs about 50 bytes of memory per parameter.
-// Why:    the count by design is that of the large arrays alone; what is resident shows frames in flight, pools that
-//         hold more than is used, and what the allocator keeps.
+// Why:    the count by design includes only the large arrays. Resident memory also shows frames in flight, pools larger
+//         than their use, and memory that the allocator retains.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Where Gloo is not installed.
+// For a build without Gloo.
 #include "bench/gloo_allreduce.h"
 
 namespace capstan::bench {

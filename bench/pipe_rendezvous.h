@@ -1,6 +1,6 @@
-// PipeRendezvous: how processes that one parent has forked hear of each other.
+// PipeRendezvous: how processes forked by one parent exchange their addresses.
 //
-// Kind:   one in each child, on its channel; the parent calls Introduce.
+// Kind:   one in each child, on its channel to the parent, which calls Introduce.
 #pragma once
 
 #include <sstream>
@@ -16,7 +16,7 @@ class PipeRendezvous : public collective::Rendezvous {
   explicit PipeRendezvous(Channel* parent) : parent_(parent) {}
 
   Result<std::vector<std::string>> Exchange(int, std::string bytes, collective::Deadline) override {
-    std::string line = "-";  // so that nothing is something too
+    std::string line = "-";  // marks an empty contribution
     for (const char byte : bytes) {
       line += static_cast<char>('a' + (byte >> 4 & 15));
       line += static_cast<char>('a' + (byte & 15));
@@ -39,7 +39,7 @@ class PipeRendezvous : public collective::Rendezvous {
   Channel* const parent_;
 };
 
-// Hands what each child has left to all of them, once.
+// Sends what each child has contributed to all children, once.
 inline Status Introduce(std::vector<ChildProcess>* children) {
   std::string all;
   for (ChildProcess& child : *children) {

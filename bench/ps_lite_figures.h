@@ -1,6 +1,5 @@
-// What ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) gave on the machine this project began on: 2 virtual cores of an
-// AMD EPYC (Zen 4), push + pull bytes of all workers, a server that adds; "tuned" with glibc's allocator kept from
-// unmapping.
+// Throughput of ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) on 2 virtual cores of an AMD EPYC (Zen 4): push + pull
+// bytes of all workers, with a server that adds. "tuned" keeps glibc's allocator from unmapping.
 //
 // Kind:   constants. Published figures, not measured in the same run.
 #pragma once
@@ -14,7 +13,7 @@ namespace capstan::bench {
 
 struct PsLiteFigure {
   Carrier carrier;
-  int servers;  // and as many workers
+  int servers;  // with the same number of workers
   std::size_t value_bytes;
   double as_shipped;  // GB/s
   double tuned;       // 0: not measured
@@ -33,7 +32,7 @@ inline constexpr std::array kPsLiteThroughput = {
     PsLiteFigure{Carrier::kIpc, 2, 4u << 20, 4.7, 4.8},   PsLiteFigure{Carrier::kIpc, 2, 32u << 20, 2.4, 5.0},
 };
 
-// Operations a second, many in flight; 0: not measured.
+// Operations per second, many in flight; 0: not measured.
 constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_bytes) {
   if (value_bytes == 4096) {
     for (const PsLiteFigure& figure : kPsLiteThroughput) {
@@ -47,9 +46,9 @@ constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_
   return carrier == Carrier::kTcp ? 351e3 : 0.0;
 }
 
-// One push of 64 bytes at a time, median, microseconds.
+// One push of 64 bytes at a time: median in microseconds.
 constexpr double PsLiteRoundTrip(Carrier carrier) { return carrier == Carrier::kTcp ? 149.0 : 131.0; }
-// Processor seconds per GB, 1 server and 1 worker over tcp; 0: not measured.
+// Processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
 constexpr double PsLiteCpu(std::size_t value_bytes) {
   switch (value_bytes) {
     case 64u << 10: return 0.88;

@@ -16,7 +16,7 @@ constexpr int kRoundTrips = 2000;
 
 struct Case {
   Carrier carrier = Carrier::kTcp;
-  int servers = 1;  // and as many workers
+  int servers = 1;  // with the same number of workers
   PushPullLoad load;
 };
 
@@ -24,11 +24,11 @@ struct Sample {
   double gigabytes_per_second = 0.0;
   double requests_per_second = 0.0;
   double cpu_seconds_per_gigabyte = 0.0;
-  double round_p50 = 0.0, round_p99 = 0.0;  // microseconds
+  double round_p50 = 0.0, round_p99 = 0.0;  // in microseconds
   RawThroughput raw, key_value;
 };
 
-// As many tensors in flight as ps-lite's figures were measured with.
+// As many tensors in flight as in ps-lite's figures.
 std::size_t TensorsOf(std::size_t tensor_bytes) {
   if (tensor_bytes <= 64u << 10) return 256;
   return std::max<std::size_t>(4, (64u << 20) / tensor_bytes);
@@ -49,7 +49,7 @@ std::string JobFile(const Case& what) {
          "\nmin_workers = " + count + "\n";
 }
 
-// What one frame of payload carries.
+// Payload bytes of one frame.
 std::size_t FrameBytes(const PushPullLoad& load) {
   return std::min<std::size_t>(load.model_bytes(), kBlockElements * sizeof(float));
 }
@@ -183,7 +183,7 @@ Status MeasureCase(const Case& what, int repetitions, std::vector<Figure>* figur
   return {};
 }
 
-// One tensor of 64 bytes, one round at a time: its gradient out, applied, the new weights in.
+// One tensor of 64 bytes, one round at a time: send its gradient, apply it, get the new weights.
 Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::vector<Figure>* figures) {
   const Case what{carrier, 1, {.tensor_bytes = 64, .tensors = 1, .warmup_rounds = 100, .seconds = options.seconds}};
   std::vector<Sample> samples;

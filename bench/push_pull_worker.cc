@@ -30,7 +30,7 @@ class PushPullWorker {
   PushPullWorker(std::unique_ptr<Client> client, std::uint32_t tensors)
       : client_(std::move(client)), last_(tensors - 1) {}
 
-  // Pulls every tensor and pushes a gradient for it as soon as its weights are there, so that both directions are busy.
+  // Pulls every tensor, and pushes a gradient for it as soon as its weights arrive, so that both directions are busy.
   Status Round() {
     const auto deadline = Clock::now() + kCommandPatience;
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client_->NextWork(deadline));
@@ -50,7 +50,7 @@ class PushPullWorker {
  private:
   std::unique_ptr<Client> client_;
   const std::uint32_t last_;
-  std::set<float*> filled_;  // the client's few buffers; a gradient is not written anew in each round
+  std::set<float*> filled_;  // the client's few buffers; each gets its gradient only once
 };
 
 double Quantile(std::vector<double>* values, double fraction) {

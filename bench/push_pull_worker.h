@@ -1,6 +1,5 @@
-// RunPushPullWorker: a worker that computes nothing: it pushes the same gradient and pulls the new weights, round after
-// round, through the public client library.
-//
+// RunPushPullWorker: a worker without computation: in each round it pushes the same gradient and pulls the new weights,
+// through the public client library.
 // Kind:   the body of a ChildProcess.
 #pragma once
 
@@ -21,18 +20,18 @@ struct PushPullLoad {
   std::size_t model_bytes() const { return tensor_bytes * tensors; }
 };
 
-// What one worker saw while it was timed.
+// Measurements of one worker.
 struct PushPullTimes {
   std::uint64_t rounds = 0;  // each pushes the model once and pulls it once
   double seconds = 0.0;
-  double round_p50 = 0.0, round_p99 = 0.0;  // seconds
+  double round_p50 = 0.0, round_p99 = 0.0;  // in seconds
 
   std::string ToLine() const;
   static PushPullTimes FromLine(const std::string& line);
 };
 
-// Says "ready" when warm; at the parent's line starts the clock; answers with a PushPullTimes; goes on until it is
-// killed, so that no worker has the machine to itself while another is timed.
+// Sends "ready" when warm, starts the clock at the parent's line, and answers with a PushPullTimes. It goes on until it
+// is killed, so that no other worker is timed on an idle machine.
 Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& name,
                          const PushPullLoad& load);
 

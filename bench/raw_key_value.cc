@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kQueued = 1 << 16;  // all that a round sends
+constexpr int kQueued = 1 << 16;  // all messages of a round
 
 struct Request {
   std::uint64_t key = 0;

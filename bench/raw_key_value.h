@@ -1,9 +1,9 @@
-// A key-value server as bare as it can be: push, add, pull over ZeroMQ, one thread a side, nothing checked.
+// A minimal key-value server: push, add, pull over ZeroMQ, one thread per side, without checks.
 //
-// Kind:   forks processes; call while this one has no other thread.
-// Why:    published figures of other servers come from other machines. This one does what each of them must do, in the
-//         same run: a gradient is sent where it lies and added to the value, a value is sent where it lies and copied
-//         once into the caller's memory. No versions, hashes, sequence numbers, client thread or error handling.
+// Kind:   forks processes; call it while this process has no other thread.
+// Why:    published figures of other servers come from other machines. This one does in the same run what each of them
+//         must do: a gradient is sent in place and added to the value; a value is sent in place and copied once into
+//         the caller's memory. It has no versions, hashes, sequence numbers, client thread or error handling.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace capstan::bench {
 
-// `servers` servers and as many workers. Each worker sends a push and a pull for each of its `keys`, waits for all
-// answers, and begins again. GB of pushes and pulls together.
+// Each of `servers` workers sends a push and a pull for each of its `keys` to its server, waits for all answers, and
+// repeats. Returns the GB of pushes and pulls together.
 Result<RawThroughput> MeasureRawKeyValue(Carrier carrier, int servers, std::size_t value_bytes, std::size_t keys,
                                          double seconds);
 

@@ -1,6 +1,6 @@
-// RawRing: plain TCP sockets from each rank to the next, for what a link carries.
+// RawRing: plain TCP sockets from each rank to the next, to measure what a link carries.
 //
-// Kind:   owned by one thread; it has one more inside while it carries.
+// Kind:   owned by one thread; it uses a second thread during Carry.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class RawRing {
   RawRing& operator=(const RawRing&) = delete;
 
   Status Connect(int rank, int size, collective::Rendezvous* rendezvous);
-  // Sends that many bytes to the next rank while it receives as many from the one before.
+  // Sends `bytes` bytes to the next rank while it receives as many from the previous one.
   Status Carry(std::size_t bytes);
 
  private:

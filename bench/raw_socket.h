@@ -1,4 +1,4 @@
-// RawSocket: a ZeroMQ context with one socket, for what benchmarks compare with.
+// RawSocket: a ZeroMQ context with one socket, for comparisons.
 //
 // Kind:   owned by one thread.
 #pragma once
@@ -17,7 +17,7 @@ namespace capstan::bench {
 
 class RawSocket {
  public:
-  // `queued`: messages that wait in either direction before a sender is held up.
+  // `queued`: messages that may wait in each direction before a sender blocks.
   RawSocket(int type, int queued) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
     const int none = 0;
     zmq_setsockopt(socket_, ZMQ_SNDHWM, &queued, sizeof queued);
@@ -33,7 +33,7 @@ class RawSocket {
 
   void* get() const { return socket_; }
 
-  // Returns the address bound. That of ipc is of the abstract kind, which leaves no file behind.
+  // Returns the bound address. An ipc address is abstract, so no file is left behind.
   Result<std::string> Bind(Carrier carrier) {
     const std::string any =
         carrier == Carrier::kTcp ? "tcp://127.0.0.1:*" : "ipc://@capstan-bench-" + std::to_string(getpid());
@@ -48,7 +48,7 @@ class RawSocket {
     return Invalid("raw ZeroMQ cannot connect to " + address);
   }
 
-  // `bytes` stay where they are and as they are until the socket is gone.
+  // `bytes` must stay valid and unchanged until the socket is closed.
   void SendInPlace(std::byte* bytes, std::size_t size, int flags) {
     zmq_msg_t message;
     zmq_msg_init_data(
@@ -69,7 +69,7 @@ class RawFrame {
   RawFrame(const RawFrame&) = delete;
   RawFrame& operator=(const RawFrame&) = delete;
 
-  // Waits; the number of bytes, or negative when it cannot.
+  // Waits for a frame. Returns its size in bytes; negative: it failed.
   int Receive(const RawSocket& socket) { return zmq_msg_recv(&message_, socket.get(), 0); }
   bool more() const { return zmq_msg_more(&message_) != 0; }
   const std::byte* data() { return static_cast<const std::byte*>(zmq_msg_data(&message_)); }

@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kHeaderBytes = 64;
-constexpr std::size_t kSourceBytes = std::size_t{64} << 20;  // walked over, so that it does not stay in the caches
+constexpr std::size_t kSourceBytes = std::size_t{64} << 20;  // larger than the caches
 constexpr std::size_t kQueuedBytes = std::size_t{32} << 20;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -25,7 +25,7 @@ int Queued(std::size_t frame_bytes) {
   return static_cast<int>(std::clamp<std::size_t>(kQueuedBytes / frame_bytes, 4, 4096));
 }
 
-// Sends until the parent ends it. The first line from the parent is the receiver's address.
+// Sends until the parent ends it. The parent's first line is the receiver's address.
 Status Send(Channel& parent, std::size_t frame_bytes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, parent.Receive());
   RawSocket dealer(ZMQ_DEALER, Queued(frame_bytes));
@@ -39,7 +39,7 @@ Status Send(Channel& parent, std::size_t frame_bytes) {
   }
 }
 
-// Bytes of payload that arrive within `seconds`.
+// Payload bytes that arrive within `seconds`.
 std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   std::uint64_t bytes = 0;
   const Clock::time_point start = Clock::now();
@@ -57,12 +57,12 @@ std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   return bytes;
 }
 
-// Tells its address; then, at each line from the parent: receives for that many seconds, answers GB/s.
+// Sends its address to the parent. Then, for each line: receives for that many seconds and answers with the GB/s.
 Status Receive(Channel& parent, Carrier carrier, std::size_t frame_bytes, double seconds) {
   RawSocket router(ZMQ_ROUTER, Queued(frame_bytes));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, router.Bind(carrier));
   parent.Send(address);
-  ReceiveFor(router, seconds / 4);  // until it flows
+  ReceiveFor(router, seconds / 4);  // until the stream is steady
   parent.Send("flows");
   CAPSTAN_RETURN_IF_ERROR(parent.Receive().status());
   const Clock::time_point start = Clock::now();

@@ -1,7 +1,7 @@
-// Raw ZeroMQ: what a DEALER and a ROUTER move when nobody does anything with it.
+// Raw ZeroMQ: the throughput of a DEALER and a ROUTER without any processing.
 //
-// Kind:   forks processes; call while this one has no other thread.
-// Why:    the transport is ZeroMQ, so this is the limit of what the product can reach on this machine, now.
+// Kind:   forks processes; call it while this process has no other thread.
+// Why:    the transport is ZeroMQ, so this is the product's upper limit on this machine at the moment.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@ namespace capstan::bench {
 
 struct RawThroughput {
   double gigabytes_per_second = 0.0;
-  double cpu_seconds_per_gigabyte = 0.0;  // both ends
+  double cpu_seconds_per_gigabyte = 0.0;  // of both ends
 };
 
-// One way, [64-byte header][frame], without copies, received and dropped; `pairs` senders with a receiver each.
+// One direction, [64-byte header][frame], without copies; frames are received and dropped. `pairs` senders, each with
+// its own receiver.
 Result<RawThroughput> MeasureRawThroughput(Carrier carrier, int pairs, std::size_t frame_bytes, double seconds);
 
-// Median of a request and an answer of `bytes`, one at a time, in microseconds.
+// Median microseconds of a request and its answer of `bytes` each, one at a time.
 Result<double> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips);
 
 }  // namespace capstan::bench

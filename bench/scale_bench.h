@@ -1,9 +1,9 @@
-// MeasureScale: the cost of one message, beat or step of each core as jobs grow, and the exponent that it grows with.
+// MeasureScale: the cost of one message, beat or step of each core as jobs grow, and the exponent of its growth.
 //
 // Kind:   runs for minutes on the caller's thread: real cores, no sockets, no threads; replies are encoded.
 // Limits: about 1 GiB of memory at 4,096 workers and 1,000 shards.
-// Why:    a cost that is hidden at ten shards decides at a thousand. The exponent shows a scan that came back at sizes
-//         that a laptop measures.
+// Why:    a cost that is invisible at ten shards can dominate at a thousand. The exponent shows a scan that returned,
+//         at sizes that a laptop can measure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace capstan::bench {
 
-// Each shard has kScaleBlocksPerShard blocks, so a job has 95,000 at 1,000 shards: 100 GB of weights.
+// Each shard has kScaleBlocksPerShard blocks, so 1,000 shards have 95,000 blocks: 100 GB of weights.
 inline constexpr std::uint32_t kScaleBlocksPerShard = 95;
 
 struct ScaleSize {
@@ -23,12 +23,12 @@ struct ScaleSize {
 
 struct ScaleOptions {
   std::vector<ScaleSize> sizes = {{100, 10}, {1000, 100}, {4096, 1000}};
-  double seconds = 0.05;  // that each figure is measured for, at least
+  double seconds = 0.05;  // least time for each figure
   Parts parts;
 };
 
-// For each cost one figure a size, and its growth: the exponent of the number of workers or shards (the least squares
-// of logarithms), next to the one that it has by design.
+// For each cost, one figure per size and one for its growth: the exponent in the number of workers or shards (least
+// squares of logarithms), next to the exponent by design.
 Result<std::vector<Figure>> MeasureScale(const ScaleOptions& options);
 
 }  // namespace capstan::bench

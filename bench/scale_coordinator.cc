@@ -1,5 +1,5 @@
-// The costs of a coordinator per message, at size. A Hello's answer, a Beat's view and a step's reports are what they
-// are in a job: only the weights' blocks are small.
+// The cost of a coordinator per message, at scale. Hello answers, views and step reports have the size that they have
+// in a real job; only the blocks of weights are small.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kSteps = 1'000'000;
 
-// A coordinator whose job runs, and a hand that plays its shards and workers.
+// A running coordinator, with methods that play its shards and workers.
 class CoordinatorRig {
  public:
   CoordinatorRig(ScaleSize size, Mode mode) : size_(size) {
@@ -68,7 +68,7 @@ class CoordinatorRig {
     Send(WorkerPeer(worker), beat);
     EncodeAndForget(&out_);
   }
-  // One worker goes, and comes back.
+  // One worker leaves and joins again.
   void Rejoins(std::uint32_t worker) {
     Send(WorkerPeer(worker), Leave{sessions_[worker], 1, "bench"});
     EncodeAndForget(&out_);
@@ -85,7 +85,7 @@ class CoordinatorRig {
     }
     (void)coordinator_->TakeRecords();
   }
-  // All slots have come as far on this shard; reports of its home slots come with it.
+  // All slots reach `clock` on this shard; reports of its home slots come with it.
   void Progresses(ShardIndex shard, std::uint64_t clock) {
     Progress progress{shard, hello_.incarnation, coordinator_->generation(), {}, {}};
     progress.clocks.assign(size_.workers, clock);
@@ -166,7 +166,7 @@ std::vector<ScaleCost> CoordinatorCosts() {
          CoordinatorRig rig(size, Mode::kSync);
          return timer.Each(kManyTimes, [&](std::size_t) { rig.Step(); });
        }},
-      // It carries the clocks of all slots.
+      // Progress carries the clocks of all slots.
       {"coordinator/progress", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          CoordinatorRig rig(size, Mode::kAsync);

@@ -1,4 +1,4 @@
-// ScaleCost: one line of `capstan bench scale`; ScaleTimer: measures what a core does again and again.
+// ScaleCost: one line of `capstan bench scale`. ScaleTimer: measures a repeated operation of a core.
 //
 // Kind:   values.
 #pragma once
@@ -19,7 +19,7 @@ class ScaleTimer {
  public:
   explicit ScaleTimer(double seconds) : least_(seconds) {}
 
-  // Calls work(i) for i = 0, 1, ... below `count_max` until the time is over; microseconds of one call.
+  // Calls work(i) for i = 0, 1, ... below `count_max` until the time is over. Returns the microseconds per call.
   template <class Work>
   double Each(std::size_t count_max, const Work& work) const {
     const auto start = std::chrono::steady_clock::now();
@@ -36,14 +36,14 @@ class ScaleTimer {
   double least_;
 };
 
-inline constexpr std::size_t kManyTimes = 1'000'000;  // more calls than a figure takes
+inline constexpr std::size_t kManyTimes = 1'000'000;  // more calls than any figure takes
 
 enum class GrowsBy { kWorkers, kShards };
 
 struct ScaleCost {
-  std::string name;  // core/what
+  std::string name;  // core/operation
   GrowsBy by = GrowsBy::kShards;
-  double design = 0.0;  // the exponent by design; 0: the cost stays the same
+  double design = 0.0;  // exponent by design; 0: constant cost
   std::function<double(ScaleSize, const ScaleTimer&)> microseconds;
 };
 
@@ -51,7 +51,7 @@ std::vector<ScaleCost> CoordinatorCosts();
 std::vector<ScaleCost> ShardCosts();
 std::vector<ScaleCost> SessionCosts();
 
-// Encodes all messages as a transport would, and forgets them. CHECKs that each can be sent.
+// Encodes all messages as a transport would, and drops them. CHECKs that each can be sent.
 void EncodeAndForget(Outbox* out);
 // One tensor of `blocks` blocks of kScaleBlockElements elements.
 inline constexpr std::uint32_t kScaleBlockElements = 4;

@@ -1,5 +1,5 @@
-// The costs of a worker's session per message, at size, and those of taking over a slot whose blocks others
-// have pushed in part; and the placement of a catalog's blocks, which every member computes.
+// The cost of a worker's session per message, at scale; of taking over a slot when others have already pushed part of
+// its blocks; and of placing a catalog's blocks, which every member computes.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -19,7 +19,7 @@ using client::Session;
 
 constexpr PeerId kViews{1};
 
-// A session of one slot, and a hand that plays the coordinator, the shards and the application.
+// A session with one slot, and methods that play the coordinator, the shards and the application.
 class SessionRig {
  public:
   explicit SessionRig(ScaleSize size) : size_(size), blocks_(std::size_t{size.shards} * kScaleBlocksPerShard) {
@@ -56,7 +56,7 @@ class SessionRig {
     out_.Clear();
   }
 
-  // Every shard has nodes of all its blocks: ones that hold our slot where `whole`, else a neighbour's.
+  // Every shard reports nodes for all its blocks: nodes that contain our slot if `whole`, otherwise a neighbour's.
   void Covers(bool whole) {
     std::vector<Staged> answers(size_.shards);
     const Node node = whole ? Node{0, 2} : Node{1, 2};
@@ -86,7 +86,7 @@ class SessionRig {
     Name(shard, &staged);
     staged.held = {{block, {0, 1}}};
     Handle(ShardPeer(shard), std::move(staged));
-    unstaged_ += session_->unstaged_pushes();  // as its loop looks at it
+    unstaged_ += session_->unstaged_pushes();  // as its loop does
   }
   void PushesAll() {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Pushes(block);
@@ -95,7 +95,7 @@ class SessionRig {
     session_->Push(round_, {0, 1}, block, 1, 1.0F, hash_, payload_, client::PushWay::kNow, now_, &out_);
     EncodeAndForget(&out_);
   }
-  // All weights of the round arrive, and the work of it is known.
+  // All weights of the round arrive, and its work is known.
   void BeginWork() {
     Covers(false);
     for (BlockIndex block = 0; block < blocks_; ++block) SendWeightsOfWork(block);
@@ -180,7 +180,7 @@ std::vector<ScaleCost> SessionCosts() {
          return timer.Each(rig.blocks(),
                            [&](std::size_t i) { rig.Stages(static_cast<BlockIndex>(rig.blocks() - 1 - i)); });
        }},
-      // All answers of the shards, and the choice of what is left to compute: once, in one piece of the thread's time.
+      // All answers of the shards, and the choice of the remaining work: once, without a pause of the thread.
       {"session/coverage", GrowsBy::kShards, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          SessionRig rig(size);

@@ -1,5 +1,5 @@
-// The costs of a shard per message, at size. Its own number of blocks stays the same; what grows is the number of
-// workers that push to it and pull from it.
+// The cost of a shard per message, at scale. Its number of blocks stays the same; the number of workers that push to it
+// and pull from it grows.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -20,9 +20,9 @@ namespace {
 constexpr PeerId kOrders{1};
 constexpr Incarnation kLife{7};
 constexpr Generation kGeneration{1};
-constexpr std::size_t kBlocksAhead = 16;  // that a pull names, as a session's
+constexpr std::size_t kBlocksAhead = 16;  // blocks that a pull names as wanted early, as a session's does
 
-// A shard that serves, and a hand that plays the coordinator and the workers. There are as many slots as workers.
+// A serving shard, and methods that play the coordinator and the workers. There are as many slots as workers.
 class ShardRig {
  public:
   ShardRig(ScaleSize size, Mode mode) : size_(size) {
@@ -116,7 +116,7 @@ std::vector<ScaleCost> ShardCosts() {
          return timer.Each(kManyTimes,
                            [&](std::size_t i) { rig.Pulls(static_cast<std::uint32_t>(i % size.workers), 1); });
        }},
-      // All pulls wait and each is sent two blocks early, so a step's blocks together cost two sends a worker.
+      // All pulls wait, and each gets two blocks early, so a step costs two sends per worker over all its blocks.
       {"shard/prepare-step", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          ShardRig rig(size, Mode::kSync);
@@ -153,7 +153,7 @@ std::vector<ScaleCost> ShardCosts() {
          ShardRig rig(size, Mode::kAsync);
          return timer.Each(size.workers, [&](std::size_t i) { rig.Ends(1, static_cast<SlotIndex>(i)); });
        }},
-      // Each has news of one push.
+      // Each Progress reports one new push.
       {"shard/progress", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          ShardRig rig(size, Mode::kAsync);

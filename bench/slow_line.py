@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""What a job sends over slow lines and how long its steps take, beside what it needs and what the line gives.
+"""A job's traffic and step time over slow lines, next to the bytes it needs and the time the line needs for them.
 
 usage: slow_line.py --bin build/release/bin [--rates LIST] [--steps N] [--crowd N] [--output FILE]
 
-A worker and a server, each in a network namespace of its own, on a line of each rate in MiB per second (tbf). Needed are
-the gradient, once up, and the weights, once down, for each step; the line's time for them is that of a plain socket over
-the same line in the same run. --crowd N: N workers and one server of 1 Gb/s instead, whose line bounds all of them.
-It takes root, and the programs ip and tc; without them it says so and exits with 77. Exits with 1 where a ratio is above
+A worker and a server, each in its own network namespace, on a line of each rate in MiB per second (tbf). A step needs
+to send the gradient up once and the weights down once; the line's time for them is that of a plain socket over
+the same line in the same run. --crowd N: N workers and one server of 1 Gb/s instead, whose line limits all of them.
+Needs root, and the programs ip and tc; without them it exits with 77. Exits with 1 if a ratio is above
 its limit of 1.3.
 """
 import argparse
@@ -26,10 +26,10 @@ CROWD_BITS = 1e9
 
 
 class SlowJobs(link_table.Jobs):
-    """Jobs whose number of steps is given. All bytes of the server's and of the first worker's device are counted."""
+    """Jobs with a given number of steps. Counts all bytes of the network devices of the server and the first worker."""
 
     def run(self, point, steps, patience):
-        """(median seconds of a step behind the first, bytes that the worker sent, that the server sent)."""
+        """(median seconds of the steps after the first, bytes that the worker sent, bytes that the server sent)."""
         self.port += 1
         run = os.path.join(self.folder, f"run-{self.port}")
         coordinator = f"{self.network.address('c')}:{self.port}"
@@ -45,11 +45,11 @@ class SlowJobs(link_table.Jobs):
 
 
 def row_of(point, rate, steps, seconds, up, down):
-    """`rate`: bytes per second of a plain socket. Of the line that all workers share, the server's, in a crowd."""
+    """`rate`: bytes per second of a plain socket; in a crowd, on the server's line, which all workers share."""
     size = link_table.gradient_bytes(point.mib)
-    # The last version is read by the worker, which hears that it is the last, and for the final weights.
+    # The last version is read twice: by the worker, and for the final weights.
     needed = {"up": size * steps, "down": size * (point.workers * (steps + 1) + 1)}
-    line = point.workers * size / rate  # one way; the other way is another line
+    line = point.workers * size / rate  # in one direction; the other direction has a line of its own
     return {"line": point.link, "measured_mib_per_s": round(rate / MIB, 4), "workers": point.workers, "steps": steps,
             "bytes": size, "up_ratio": round(up / needed["up"], 3), "down_ratio": round(down / needed["down"], 3),
             "step_s": round(seconds, 3), "line_s": round(2 * line, 3), "step_ratio": round(seconds / (2 * line), 3)}

@@ -23,9 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kTensorBytes = std::size_t{4} << 20;
-constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // of one raw write
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // per raw write
 constexpr std::size_t kPage = 4096;
-// Weights and two moments, their next version, the kept sum, and a pinned version of the first three.
+// Weights and two moments, their next version, the retained sum, and a pinned version of the first three.
 constexpr double kShardBytes = 12 + 12 + 4 + 12;
 
 // Seconds of the clock that all processes of a machine share.
@@ -36,7 +36,7 @@ struct Span {
   bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
 };
 
-// Writes down when each snapshot was written, and how many bytes it had.
+// Records when each snapshot was written, and its bytes.
 class TimedStore : public server::SnapshotStore {
  public:
   TimedStore(std::unique_ptr<server::SnapshotStore> store, const std::string& path)
@@ -69,7 +69,7 @@ class TimedStore : public server::SnapshotStore {
 
 struct Snapshots {
   std::vector<Span> spans;
-  std::uint64_t bytes = 0;  // of one
+  std::uint64_t bytes = 0;  // of one snapshot
 };
 
 Snapshots ReadTimes(const std::string& path) {
@@ -79,11 +79,11 @@ Snapshots ReadTimes(const std::string& path) {
   return snapshots;
 }
 
-// The same bytes as the disk takes them at best: large aligned writes past the page cache, then one fsync.
+// Writes as many bytes in the fastest way for the disk: large aligned writes past the page cache, then one fsync.
 Result<double> RawWriteSeconds(const std::string& folder, std::uint64_t bytes) {
   const std::string path = folder + "/raw";
   int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
-  if (fd < 0) fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);  // no such writes there
+  if (fd < 0) fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);  // no O_DIRECT here
   if (fd < 0) return Unreachable("cannot write " + path);
   const std::unique_ptr<void, void (*)(void*)> buffer(std::aligned_alloc(kPage, kDirectBytes), std::free);
   std::fill_n(static_cast<std::uint32_t*>(buffer.get()), kDirectBytes / sizeof(std::uint32_t), 0x3C23D70AU);
@@ -100,7 +100,7 @@ Result<double> RawWriteSeconds(const std::string& folder, std::uint64_t bytes) {
   return seconds;
 }
 
-// What metrics.jsonl says of when each step was committed: the seconds of each, and the coordinator's first.
+// The durations of the steps in metrics.jsonl, in order.
 std::vector<double> StepSeconds(const std::string& run_dir) {
   std::vector<double> seconds;
   std::ifstream in(run_dir + "/metrics.jsonl");
@@ -125,8 +125,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Steps that ended while a snapshot was written, and the others. The log ends with the step that was committed at
-// `end`.
+// Durations of steps that ended while a snapshot was written, and of the others. The last step in metrics.jsonl was
+// committed at `end`.
 struct Steps {
   std::vector<double> during, apart;
 };

@@ -1,6 +1,6 @@
-// MeasureSnapshot: what a snapshot costs: the time until it is durable, the steps that go on meanwhile, and memory.
+// MeasureSnapshot: the cost of a snapshot: the time until it is durable, the slowdown of steps meanwhile, and memory.
 //
-// Kind:   a function; starts processes, so the caller has no threads.
+// Kind:   a function; it forks processes, so the caller must have no threads.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,14 @@
-"""How fast PyTorch trains the models of device_bench: figures as JSON, each on a line as soon as it is there.
+"""Measures how fast PyTorch trains the models of device_bench: JSON figures, each on a line as soon as it is measured.
 
     torch_device_train.py facts
     torch_device_train.py gpt|resnet18|convnet|mlp [--batch B] [--length T] [--steps N] [--precision bf16|fp32]
                           [--mode eager|compile|both] [--attention best|flash|cudnn|math] [--device cuda|cpu] [--small]
     torch_device_train.py gpt ... --processes 2     DistributedDataParallel over gloo, all processes on one device
 
-A step is the way forward in autocast, the way back, and AdamW (fused where there is a device); figures are medians of
-runs, and there is one of each with and without the optimizer. gpt is GPT-2 124M with its vocabulary padded to 50304
-and scaled_dot_product_attention by the backend that is fastest here. Images lie with their channels last. Ends with 77
-where PyTorch, or the device, is not there.
+A step is a forward pass in autocast, a backward pass, and AdamW (fused on a device); figures are medians of
+runs, each with and without the optimizer. gpt is GPT-2 124M with its vocabulary padded to 50304
+and scaled_dot_product_attention by the backend that is fastest here. Images are channels-last. Exits with 77
+without PyTorch or without the device.
 """
 import argparse
 import json
@@ -64,7 +64,7 @@ class Gpt(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.ln_f = nn.LayerNorm(width)
         nn.init.normal_(self.wte.weight, std=0.02)
-        self.attention_operations = 6 * layers * width * length  # of a token, as llm.c counts
+        self.attention_operations = 6 * layers * width * length  # per token, as llm.c counts
 
     def forward(self, tokens):
         x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
@@ -86,7 +86,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(width):
-    """For pictures of up to 64 pixels a side, as capstan's: a 3 x 3 convolution, and no pooling."""
+    """For images of up to 64 pixels a side, as capstan's: a 3 x 3 convolution without pooling."""
     layers, before = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()], width
     for stage in range(4):
         for block in range(2):
@@ -104,7 +104,7 @@ def convnet(side, channels, hidden):
 
 
 def make(options):
-    """Model, inputs, targets, what is counted and how many of it are in a step; on the device."""
+    """Model, inputs, targets, the counted unit and its number per step; on the device."""
     small, batch = options.small, options.batch
     if options.model == 'gpt':
         vocabulary = 64 if small else 50304
@@ -134,7 +134,7 @@ def wait(options):
 
 
 def seconds_of(step, options):
-    """Of one step: the median of three runs of steps, each waited for at its end alone, which is PyTorch's best case."""
+    """Seconds of one step: the median of three runs that wait only at their end, which is PyTorch's best case."""
     runs = []
     for _ in range(WARMUP):
         step()
@@ -149,7 +149,7 @@ def seconds_of(step, options):
 
 
 def trainer(options, compiled):
-    """A step that takes whether to update, what is counted, how much of it a step has, operations of one."""
+    """A step function (its argument: whether to update), the counted unit, its number per step, operations per unit."""
     model, inputs, targets, unit, count = make(options)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     extra = getattr(model, 'attention_operations', 0)
@@ -173,7 +173,7 @@ def trainer(options, compiled):
 
 
 def backends(options):
-    """Attention by name -> a context that chooses it; those of this PyTorch that may be there for a gpt on a device."""
+    """Attention backend -> a context that selects it; those that this PyTorch may offer for a gpt on a device."""
     import contextlib
     default = {'default': contextlib.nullcontext}
     try:
@@ -196,8 +196,8 @@ def say(name, value, unit, seconds, limit=None, limit_name=''):
 
 
 def measure(options, mode, candidates):
-    """Prints the figures of the fastest of the backends of attention, and returns its name; None where none runs."""
-    best = None  # seconds, its name, seconds without the optimizer, and what trainer() says
+    """Prints the figures of the fastest attention backend and returns its name; None if none runs."""
+    best = None  # seconds, name, seconds without the optimizer, and the results of trainer()
     for name in candidates:
         try:
             if mode == 'compile':

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Seconds of a training step of a PyTorch script: two processes on capstan's servers, beside two of DDP over gloo.
+"""Seconds per training step of a PyTorch script: two processes on capstan's servers, next to two with DDP over gloo.
 
 usage: torch_step_bench.py --bin build/release/bin [-o json] [--steps 60]      needs an installed PyTorch
 """

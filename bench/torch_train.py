@@ -1,11 +1,11 @@
-"""How fast PyTorch trains capstan's models on this machine's CPU: prints samples a second, of all processes
+"""Measures how fast PyTorch trains capstan's models on this CPU: prints samples per second of all processes
 together, and PyTorch's version.
 
     torch_train.py MODEL PROCESSES STEPS [--no-update]
 
 MODEL is mlp (784-1024-1024-10, 128 samples a process) or gpt (4 layers of width 256, 4 heads, 128 tokens, 16 samples
-a process). One thread a process. More than one process: DistributedDataParallel over gloo. --no-update leaves the
-optimizer out. Ends with 77 where PyTorch is not installed.
+a process). Each process has one thread. Several processes use DistributedDataParallel over gloo. --no-update leaves the
+optimizer out. Exits with 77 if PyTorch is not installed.
 """
 import os
 import socket
@@ -14,7 +14,7 @@ import sys
 import time
 
 os.environ['OMP_NUM_THREADS'] = os.environ['OPENBLAS_NUM_THREADS'] = '1'
-# OpenBLAS falls back to kernels without AVX on processors that are newer than itself; PyTorch is to have the best ones.
+# OpenBLAS uses kernels without AVX on processors newer than itself; PyTorch should have the best ones.
 with open('/proc/cpuinfo', encoding='ascii', errors='replace') as info:
     flags = next((line.split() for line in info if line.startswith('flags')), [])
 for flag, core in ('avx512vl', 'SkylakeX'), ('avx2', 'Haswell'):
@@ -28,7 +28,7 @@ try:
 except ImportError:
     sys.exit(77)
 with open('/proc/self/maps', encoding='ascii', errors='replace') as maps:
-    if any(line.rstrip().endswith('/blas/libblas.so.3') for line in maps):  # or what it links to
+    if any(line.rstrip().endswith('/blas/libblas.so.3') for line in maps):  # or the file that it links to
         sys.exit('torch_train: this PyTorch multiplies with the reference BLAS, tens of times slower than it could; '
                  'install libopenblas0-pthread')
 
@@ -79,7 +79,7 @@ def make(kind):
 
 
 def train(kind, processes, rank, steps, update, address):
-    """Seconds of `steps` steps after a few to warm up, and the samples of one."""
+    """Seconds of `steps` steps after a short warm-up, and the samples of one step."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     model, samples, targets, batch = make(kind)

@@ -33,9 +33,9 @@ constexpr int kWarmupSteps = 3;
 constexpr int kTorchAbsent = 77;
 
 struct Subject {
-  std::string name;         // as torch_train.py calls it
-  std::string model, data;  // of the job file
-  int batch = 0;            // samples of a worker
+  std::string name;         // the name in torch_train.py
+  std::string model, data;  // in the job file
+  int batch = 0;            // samples per worker
   int units = 1;            // counted per sample
   std::string unit;
   double steps_per_second = 0.0;  // roughly
@@ -54,7 +54,7 @@ struct Subject {
   }
 };
 
-// Random pictures and labels in MNIST's format; ends with its folder.
+// Random images and labels in MNIST's format, in a folder that is removed with this object.
 class Pictures {
  public:
   static constexpr std::uint32_t kCount = 2048, kRows = 28, kColumns = 28, kClasses = 10;
@@ -70,7 +70,7 @@ class Pictures {
   }
 
  private:
-  // Numbers of the head are big endian.
+  // Numbers in the header are big-endian.
   void Write(const std::string& name, std::initializer_list<std::uint32_t> head, std::size_t bytes, std::uint32_t below,
              RandomStream* random) {
     std::string content;
@@ -107,7 +107,7 @@ int StepsOf(const Subject& subject, double seconds) {
   return std::max(2, static_cast<int>(subject.steps_per_second * seconds));
 }
 
-// Servers and as many workers; 1 and its model and data alone do for what computes without either.
+// A job with `servers` servers and as many workers. Benchmarks without servers pass 1 and use only its model and data.
 std::string TrainJobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
   return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
@@ -176,7 +176,7 @@ double NumberAfter(const std::string& line, const std::string& key) {
   return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 4));
 }
 
-// Samples a second of the committed steps, without the first ones.
+// Samples per second over the committed steps, except the first ones.
 double RateFrom(const std::string& path) {
   std::ifstream file(path);
   double samples = 0.0, seconds = 0.0;
@@ -234,7 +234,7 @@ Result<TorchRate> MeasureTorch(const std::string& python, const std::string& arg
 
 struct Measurement {
   std::string name, torch_arguments;
-  std::string limit_name;  // behind PyTorch's version
+  std::string limit_name;  // printed after PyTorch's version
   std::function<Result<double>()> run;
 };
 

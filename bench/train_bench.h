@@ -1,10 +1,10 @@
-// MeasureTraining: how fast the models train, beside PyTorch on the same machine.
+// MeasureTraining: training speed of the models, next to PyTorch on the same machine.
 //
 // Kind:   runs for minutes; forks processes, so call it while this one has no other thread.
-// Fails:  a process of the benchmark that ended or did not answer; kInvalid: no figure is named like `parts.only`, or
+// Fails:  a benchmark process that ended or did not answer; kInvalid: no figure's name contains `parts.only`, or
 //         `parts.python` has no PyTorch.
-// Why:    one thread computes in every worker, as in every process of PyTorch's. Where Debian's PyTorch is not
-//         installed the figures come without a limit.
+// Why:    every worker computes with one thread, and so does every process of PyTorch. Without Debian's PyTorch the
+//         figures have no limit.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,8 @@ namespace capstan::bench {
 enum class Beside { kPyTorch, kNothing };
 
 struct TrainOptions {
-  int repetitions = 3;   // the median of them counts
-  double seconds = 2.0;  // about, of each measurement
+  int repetitions = 3;   // the median counts
+  double seconds = 2.0;  // about, for each measurement
   Beside beside = Beside::kPyTorch;
   Parts parts = {};
 };
