@@ -1,4 +1,4 @@
-// ReLU and GELU of one number, and their derivatives: shared by the activation kernels and the product's epilogue.
+// ReLU and GELU of one number, and their derivatives; shared by the activation kernels and the products' epilogues.
 #pragma once
 
 #include "kernels/base/elementary.h"
@@ -27,7 +27,7 @@ constexpr Real GeluOf(Real x) {
 template <class Real>
 constexpr Real GeluDerivative(Real x, Real sigmoid) {
   constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(3 * 1.59576912160573071176 * 0.044715);
-  const Real slope = std::fma(kCubic * x, x, kLinear);  // of GeluArgument
+  const Real slope = std::fma(kCubic * x, x, kLinear);  // derivative of GeluArgument
   return std::fma(x * slope, sigmoid * (Real(1) - sigmoid), sigmoid);
 }
 template <class Real>

@@ -2,14 +2,15 @@
 //
 // Shapes: qkv, dqkv [sequences, length, 3, heads, head_width], dense; out, dout [sequences, length, heads, head_width];
 //         log_sum [sequences, heads, length].
-// Types:  float, double, Bf16, Half; log_sum in Wide<T>. Scores and sums are Wide<T>; the probabilities and the scores'
-//         gradient are rounded to T before they are multiplied, gradients of k and v once when all is added.
+// Types:  float, double, Bf16, Half; log_sum in Wide<T>. Scores and sums are Wide<T>. Probabilities and the
+//         scores' gradient are rounded to T before they are multiplied; gradients of k and v are rounded once,
+//         after all additions.
 // Parity: products as in matmul.h, sums over a row as in lanes.h, gradients of k and v over tiles of query rows from
-//         the last to the first. dropout decides by the element's place in a [sequences, heads, length, stride] array,
-//         stride being length rounded up to 64. On a device sums go over tiles of keys or queries from the first to the
-//         last, and probabilities are rounded before they are divided by their sum.
+//         the last to the first. dropout decides by the element's index in a [sequences, heads, length, stride] array,
+//         where stride is length rounded up to 64. On a device sums go over tiles of keys or queries from the first to
+//         the last, and probabilities are rounded before they are divided by their sum.
 // Limits: head_width up to 128 on a device; 32, 64 and 128 waste nothing.
-// Why:    a tile of scores lives in the cache of the thread that makes it; the backward pass makes it again from
+// Why:    a tile of scores stays in the cache of the thread that computes it. The backward pass recomputes it from
 //         log_sum instead of keeping length^2 numbers for each head.
 #pragma once
 
@@ -28,7 +29,7 @@ struct AttentionShape {
 template <class T>
 struct AttentionArgs {
   AttentionShape shape;
-  DropoutMask dropout;  // of the probabilities
+  DropoutMask dropout;  // for the probabilities
   const T* qkv = nullptr;
   T* out = nullptr;
   Wide<T>* log_sum = nullptr;  // log of the sum of e^score, kept for the backward pass

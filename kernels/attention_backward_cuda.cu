@@ -1,12 +1,12 @@
-// Attention on a device, the way back: scores are made again from log_sum, twice: by blocks that own keys and add up
-// gradients of k and v over the queries that see them, and by blocks that own queries and add up gradients of q. So
-// nothing is added by two blocks.
+// The backward pass of attention on a device. It recomputes scores from log_sum twice: in blocks that own keys and add
+// the gradients of k and v over the queries that see them, and in blocks that own queries and add the gradients of q.
+// So no two blocks add to the same number.
 //
 // Launch: Means: 32 rows of out to a block of 256 threads. Backward: a block for every 64 keys or queries (float wider
 //         than 64: 16) of each head of each sequence, the longest first; a warp for 16 of them. The others come in
 //         tiles of 64 (16-bit numbers wider than 64, and float: 16).
-// Bytes:  out once; qkv and dout once for each of the passes, and what a block does not own again for each tile of
-//         what it owns, which the L2 cache serves; dqkv once.
+// Bytes:  out once; qkv and dout once for each of the passes; the rows that a block does not own, once more for each
+// tile that it owns, from the L2 cache; dqkv once.
 // Work:   14 width operations for each pair of query and key, two e^x; with dropout half of a Philox.
 #include <algorithm>
 
@@ -32,17 +32,17 @@ struct BackwardSizes {
   static constexpr int kPad = 16 / sizeof(T);
   static constexpr int kStride = kWidth + kPad;
   static constexpr int kSlopeStride = kTileSide + kPad;
-  static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // the owned ones, in registers
+  static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // the owned rows, in registers
   static constexpr int kPartsAtOnce = kKeepsFactors ? kParts : 2;
-  static constexpr bool kSparesRegisters = kIsWide && std::is_same_v<T, Half>;  // 255 are not enough otherwise
+  static constexpr bool kSparesRegisters = kIsWide && std::is_same_v<T, Half>;  // else 255 registers are too few
 };
 
 template <class T>
 struct BackwardTask {
   AttentionGradient<T> args;
   DroppedElements dropped;
-  const float* means;  // [sequences, heads, length]: the sum over keys of a probability and its gradient
-  float scale;         // of scores
+  const float* means;  // [sequences, heads, length]: sum over keys of a probability times its gradient
+  float scale;         // for the scores
   bool packed;
 };
 
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMeansThreads)
 
 // ---- Backward ------------------------------------------------------------------------------------------------------
 
-// The left factors of a warp: its 16 rows of what the block owns.
+// The left factors of a warp: its 16 rows of the block's own rows.
 template <class S, class T>
 struct OwnedRows {
   __device__ __forceinline__ explicit OwnedRows(const Stored<T>* in_rows) : rows(in_rows) {
@@ -93,12 +93,12 @@ struct OwnedRows {
   Left<T> kept[S::kKeepsFactors ? S::kParts : 1];
 };
 
-// A tile of scores: 16 rows of what is owned, 16 columns of the others.
+// A tile of scores: 16 owned rows, 16 columns of the others.
 struct PairTile {
   int first_query, first_key, length;
-  std::int64_t head_row;   // of log_sum
-  const float* log2_sums;  // of the tile's queries
-  const float* means;      // likewise
+  std::int64_t head_row;   // first row in log_sum
+  const float* log2_sums;  // for the tile's queries
+  const float* means;      // for the tile's queries
 };
 
 // 8 bits for each lane: query lane / 2 of the tile and keys from lane % 2 * 8 on.
@@ -113,7 +113,7 @@ __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, c
   return dropped;
 }
 
-// From products of queries and keys, and of values and dout, to dropped probabilities and the scores' gradient.
+// From products of queries with keys, and of values with dout, computes dropped probabilities and the scores' gradient.
 template <Own kOwn, class T>
 __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, const PairTile& pairs,
                                                 const WarpPlaces<T>& places, WarpTile<T>& scores, WarpTile<T>& slopes) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, con
   }
 }
 
-// sums += a right, a as T by way of `scratch`, which is the warp's own.
+// sums += a right; a is converted to T through `scratch`, which belongs to the warp.
 template <class S, class T>
 __device__ __forceinline__ void AddRounded(WarpTile<T>& a, const WarpPlaces<T>& places, Stored<T>* scratch,
                                            const Stored<T>* right, WarpTile<T>* sums) {
@@ -157,8 +157,8 @@ __device__ __forceinline__ void LoadOthers(const GlobalRows<const T>& from, int 
   }
 }
 
-// A warp's gradients, by way of `scratch`: 16 rows of its own, which none of its threads reads any more: the last
-// time was before AddRounded's barriers.
+// Writes a warp's gradients through `scratch`, 16 rows of its own. No thread of the warp reads those any more: the last
+// reads were before AddRounded's barriers.
 template <class S, class T>
 __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlaces<T>& places, Stored<T>* scratch,
                                               const GlobalRows<T>& to) {
@@ -169,7 +169,7 @@ __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlace
   StoreRows<kTileSide, S::kWidth, 32, T>(scratch, S::kStride, LaneInWarp(), to);
 }
 
-// Of rows [first, first + kRows) of a head.
+// Loads the statistics of rows [first, first + kRows) of a head.
 template <int kRows, int kThreads, class T>
 __device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, const DeviceHead& head, int first,
                                                float* log2_sums, float* means) {
@@ -180,8 +180,8 @@ __device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, cons
   }
 }
 
-// Rows from `first` on of the four arrays that scores and their gradients are products of: queries or keys, and what
-// belongs to them, dout or values.
+// Rows from `first` on of the four arrays whose products are the scores and their gradients: queries or keys, and the
+// matching rows of dout or values.
 template <class T>
 struct HeadRows {
   __device__ __forceinline__ HeadRows(const BackwardTask<T>& task, const DeviceHead& head, Own which, int first) {
@@ -220,11 +220,11 @@ __global__ void __launch_bounds__(BackwardSizes<T, kWidth>::kThreads, 2) Backwar
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.scored, thread, own_scored, S::kStride);
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.weighted, thread, own_weighted, S::kStride);
   if (kOwn == Own::kQueries) LoadStatistics<kQueries, S::kThreads>(task, head, first_owned, log2_sums, means);
-  const WarpPlaces<T> places;  // its barrier is also that of the rows above; those of float are read after the loop's
+  const WarpPlaces<T> places;  // its barrier also covers the rows above; for float they are read after the loop's
   const OwnedRows<S, T> own_score_rows(own_scored + warp * kTileSide * S::kStride);
   const OwnedRows<S, T> own_weight_rows(own_weighted + warp * kTileSide * S::kStride);
   Stored<T>* const own_scratch = scratch + warp * kTileSide * S::kSlopeStride;
-  WarpTile<T> score_gradient[S::kParts], weight_gradient[S::kParts];  // of q or k; of v
+  WarpTile<T> score_gradient[S::kParts], weight_gradient[S::kParts];  // for q or k; for v
   for (int part = 0; part < S::kParts; ++part) {
     score_gradient[part].Clear();
     weight_gradient[part].Clear();

@@ -11,9 +11,9 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kTileRows = 64;  // query rows of one tile; its keys are all up to its last row
+constexpr std::int64_t kTileRows = 64;  // query rows of one tile; its keys are all keys up to its last row
 
-// One head of one sequence: where its parts start and how far apart its rows are.
+// One head of one sequence: the offsets of its parts, and the distance between its rows.
 struct Head {
   Head(const AttentionShape& shape, std::int64_t index)
       : qkv_stride(3 * shape.heads * shape.head_width),
@@ -55,9 +55,9 @@ struct LaneScratch {
 
   Wide<T>* product;
   Wide<T>* scores;         // score tiles
-  T* rounded;              // one of them as T
+  T* rounded;              // one score tile as T
   Wide<T>* rows;           // two rows of a head
-  Wide<T>* key_gradients;  // of k and v, while they are added
+  Wide<T>* key_gradients;  // for k and v, while they are added
 };
 
 template <class Real>
@@ -117,8 +117,8 @@ void ForwardTile(const AttentionArgs<T>& args, const Head& head, const Tile& til
                      scratch.product);
 }
 
-// From scores and dp (the gradient of the dropped probabilities) to dropped probabilities and the scores' gradient,
-// both in place. `rows` as of LaneScratch.
+// From scores and dp (the gradient of the dropped probabilities) computes dropped probabilities and the scores'
+// gradient, both in place. `rows` is LaneScratch's.
 template <class T>
 void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const Tile& tile, Wide<T>* rows, Wide<T>* p,
                      Wide<T>* dp) {
@@ -129,7 +129,7 @@ void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const T
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
     const std::int64_t out_row = head.out + (tile.first + r) * head.out_stride;
     const Real log_sum = args.log_sum[row];
-    // The sum over j of p dp, by way of the output.
+    // The sum over j of p dp, computed from the output.
     const Real mean =
         Dot(WideRow(args.out + out_row, width, rows), WideRow(args.dout + out_row, width, rows + width), width);
     DropRow(args.shape, args.dropout, row, seen, dp);
@@ -143,7 +143,7 @@ void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const T
   }
 }
 
-// Where the gradients of a head's k and v are added up: at their place, or in scratch if T is too narrow for that.
+// Where the gradients of a head's k and v are added: in place, or in scratch if T is too narrow.
 template <class T>
 struct KeyGradients {
   KeyGradients(const AttentionGradient<T>& args, const Head& head, const LaneScratch<T>& scratch) {
@@ -158,7 +158,7 @@ struct KeyGradients {
     }
   }
 
-  // Nothing more is added.
+  // Call after the last addition.
   void Finish(const AttentionGradient<T>& args, const Head& head) const {
     for (std::int64_t row = 0; kIs16Bit<T> && row < args.shape.length; ++row) {
       T* out = args.dqkv + head.qkv + head.out_stride + row * head.qkv_stride;
@@ -181,7 +181,7 @@ void BackwardTile(const AttentionGradient<T>& args, const Head& head, const Tile
   const T* k = q + head.out_stride;
   const T* v = k + head.out_stride;
   const Operand<T> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
-  // The last tile comes first and sees all keys.
+  // The last tile is first and sees all keys.
   const Wide<T> add = tile.keys < shape.length ? Wide<T>(1) : Wide<T>(0);
 
   Wide<T>* p = scratch.scores;
@@ -232,7 +232,7 @@ void CausalAttention(CpuContext& context, const AttentionArgs<T>& args) {
   const std::int64_t tiles = TileCount(args.shape), lane_size = LaneScratch<T>::Size(args.shape, 1);
   Wide<T>* memory = context.Workspace<Wide<T>>(static_cast<std::size_t>(lane_size * context.threads()));
   context.ParallelFor(args.shape.sequences * args.shape.heads * tiles, [&](std::int64_t task, int lane) {
-    // The longest tiles first, so that the threads end together.
+    // The longest tiles first, so that all threads end at about the same time.
     ForwardTile(args, Head(args.shape, task / tiles), Tile(args.shape, tiles - 1 - task % tiles),
                 LaneScratch<T>(args.shape, 1, memory + lane * lane_size));
   });

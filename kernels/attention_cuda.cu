@@ -1,5 +1,5 @@
-// Attention on a device, the way there: a block owns queries of one head and goes over the keys up to its last query,
-// tile by tile, with a running maximum and sum for each row (Dao et al., "FlashAttention-2", 2023).
+// The forward pass of attention on a device. A block owns queries of one head and goes over the keys up to its last
+// query, tile by tile, with a running maximum and sum for each row (Dao et al., "FlashAttention-2", 2023).
 //
 // Launch: a block for every 64 queries (float wider than 64: 32) of each head of each sequence, the longest first; a
 //         warp for 16 of them. Tiles of 64 keys (wider than 64: 32; float: 32 and 16).
@@ -24,10 +24,10 @@ struct ForwardSizes {
   static constexpr int kWarps = kIsFloat && kIsWide ? 2 : 4;
   static constexpr int kThreads = 32 * kWarps, kQueries = kTileSide * kWarps;
   static constexpr int kKeys = (kIsWide ? 32 : 64) / (kIsFloat ? 2 : 1);
-  static constexpr int kQuads = kKeys / 8;  // of scores, for each thread
+  static constexpr int kQuads = kKeys / 8;  // quads of scores per thread
   static constexpr int kPad = 16 / sizeof(T);
-  static constexpr int kStride = kWidth + kPad;                        // of keys and values
-  static constexpr int kQueryStride = std::max(kWidth, kKeys) + kPad;  // of queries and probabilities
+  static constexpr int kStride = kWidth + kPad;                        // for keys and values
+  static constexpr int kQueryStride = std::max(kWidth, kKeys) + kPad;  // for queries and probabilities
   static constexpr int kScoreStride = kKeys + 8;
 };
 
@@ -35,7 +35,7 @@ template <class T>
 struct ForwardTask {
   AttentionArgs<T> args;
   DroppedElements dropped;
-  float exponent_scale;  // from a product of query and key to a power of 2
+  float exponent_scale;  // converts a product of query and key to an exponent of 2
   bool packed;
 };
 
@@ -44,13 +44,13 @@ struct alignas(4 * sizeof(T)) Quad {
   T value[4];
 };
 
-// A row's softmax so far; both threads of a row have the same.
+// A row's softmax so far; both threads of a row hold the same values.
 struct RunningRow {
   float largest = -INFINITY, sum = 0;  // exponents of 2
 };
 
-// From a row's scores to its probabilities before they are divided by the row's sum. `query` counts from the tile's
-// first key. Returns what earlier sums are to be multiplied by.
+// Turns a row's scores into probabilities not yet divided by the row's sum. `query` counts from the tile's first key.
+// Returns the factor for earlier sums.
 template <class S, class T>
 __device__ __forceinline__ float SoftmaxStep(const ForwardTask<T>& task, int query, std::int64_t row,
                                              std::int64_t first_key, const float* scores, Stored<T>* probabilities,
@@ -86,7 +86,7 @@ __device__ __forceinline__ float SoftmaxStep(const ForwardTask<T>& task, int que
   return factor;
 }
 
-// scores = q k' of a warp's queries, for the keys that one of them sees; `last` is the last query, counted from the
+// scores = q k' for a warp's queries and the keys that one of them sees; `last` is the last query, counted from the
 // tile's first key.
 template <class S, class T>
 __device__ __forceinline__ void Scores(const Left<T>* queries, const Stored<T>* keys, const WarpPlaces<T>& places,
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(For
   alignas(32) __shared__ Stored<T> queries[S::kQueries * S::kQueryStride];  // then 16-bit probabilities, then out
   alignas(32) __shared__ Stored<T> keys[S::kKeys * S::kStride];
   alignas(32) __shared__ Stored<T> values[S::kKeys * S::kStride];
-  alignas(32) __shared__ float scores[S::kQueries * S::kScoreStride];  // and probabilities of float
+  alignas(32) __shared__ float scores[S::kQueries * S::kScoreStride];  // for float also the probabilities
   __shared__ float factors[S::kQueries];
 
   const AttentionShape& shape = task.args.shape;
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(For
 
   LoadRows<S::kQueries, kWidth, S::kThreads, T>(
       {q + first_query * head.qkv_stride, head.qkv_stride, left, width, task.packed}, thread, queries, S::kQueryStride);
-  const WarpPlaces<T> places;  // its barrier is also that of the queries; those of float are read after the loop's
+  const WarpPlaces<T> places;  // its barrier also covers the queries; for float they are read after the loop's
   Left<T> own_queries[kWidth / kTileSide];
 #pragma unroll
   for (int d = 0; d < kWidth / kTileSide; ++d) {

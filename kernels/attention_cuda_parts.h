@@ -1,4 +1,4 @@
-// What both ways of attention on a device have in common: where a head lies, and which probabilities are dropped.
+// Shared by both passes of attention on a device: the place of a head, and the dropped probabilities.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,7 @@ namespace capstan::kernels {
 inline constexpr float kLog2OfE = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 
-// As Dropout does it for a [rows, stride] array.
+// The same choice as Dropout's for a [rows, stride] array.
 struct DroppedElements {
   DroppedElements(const DropoutMask& mask, std::int64_t length)
       : key(mask.key),
@@ -34,11 +34,11 @@ struct DroppedElements {
 
   std::uint64_t key;
   std::int64_t stride;
-  std::uint32_t threshold;  // 0: nothing is dropped
-  float scale;              // of what stays
+  std::uint32_t threshold;  // 0: no dropout
+  float scale;              // of kept elements
 };
 
-// One head of one sequence: where its parts start and how far apart its rows are.
+// One head of one sequence: the offsets of its parts, and the distance between its rows.
 struct DeviceHead {
   __device__ __forceinline__ DeviceHead(const AttentionShape& shape, std::int64_t index)
       : qkv_stride(3 * shape.heads * shape.head_width),
@@ -55,7 +55,7 @@ inline float ScoreScaleOf(const AttentionShape& shape) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
 }
 
-// Blocks for tiles of so many rows of each head of each sequence.
+// Blocks for tiles of `rows` rows of each head of each sequence.
 inline std::int64_t TilesOf(const AttentionShape& shape, std::int64_t rows) {
   return shape.sequences * shape.heads * ((shape.length + rows - 1) / rows);
 }

@@ -21,7 +21,7 @@ void AxpbyPiece(std::int64_t count, Real a, const Real* x, Real b, Real* y) {
 
 template <class T>
 void Axpby(CpuContext& context, std::int64_t count, Wide<T> a, const T* x, Wide<T> b, T* y) {
-  constexpr std::int64_t kPiece = kIs16Bit<T> ? 512 : kTask;  // numbers on the stack at once, if any are
+  constexpr std::int64_t kPiece = kIs16Bit<T> ? 512 : kTask;  // numbers on the stack at once, if T needs a copy
   context.ParallelFor((count + kTask - 1) / kTask, [&](std::int64_t task, int) {
     Wide<T> scratch[2][WideScratch<T>(kPiece) + 1];
     const std::int64_t last = std::min(count, (task + 1) * kTask);

@@ -1,5 +1,5 @@
-// Axpby on a device. A thread computes 16 bytes of y; 256 threads to a block. Bytes: x and y once, y twice where b is
-// not 0; 2 operations an element.
+// Axpby on a device. A thread computes 16 bytes of y; 256 threads to a block. Bytes: x and y once; y twice if b is not
+// 0. 2 operations an element.
 #include "kernels/axpby.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"

@@ -1,13 +1,12 @@
-// BatchNorm, BatchNormEvaluate, BatchNormBackward (Ioffe, Szegedy, 2015), with a residual addition and ReLU behind
-// them.
+// BatchNorm, BatchNormEvaluate, BatchNormBackward (Ioffe, Szegedy, 2015), with an optional residual addition and ReLU
+// after the normalisation.
 //
 // Shapes: x, residual, y, dy, dx [rows, channels], dense: an image's pixels are rows; everything else [channels].
 // Types:  float, double (on a CPU), Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: sums over a channel in two passes: the mean, then squares about it. Rows are added in ascending order within
-//         chunks that follow from their number, the chunks in order. On a device in trees that follow from rows,
-//         channels and whether rows are aligned, squares about the chunk's mean first.
-// Why:    the statistics are those of the rows given, which are a micro-batch's: they depend on nothing that another
-//         worker does.
+//         chunks whose size follows from their number, then the chunks in order. On a device they are added in trees
+//         that follow from rows, channels and whether rows are aligned; squares are first about the chunk's mean.
+// Why:    the statistics are those of the given rows, a micro-batch, so they depend on no other worker.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct BatchNormArgs {
   Wide<T>* mean = nullptr;                    // kept for the backward pass
   Wide<T>* inverse_deviation = nullptr;       // 1 / sqrt(variance + 1e-5); the variance is the biased one
   // For running statistics: average_beta * old + share * (mean, and the unbiased variance, which is 0 for one row).
-  // Null: they are not wanted.
+  // Null: not computed.
   Wide<T>* mean_average = nullptr;
   Wide<T>* variance_average = nullptr;
   Wide<T> share = 1;
@@ -43,7 +42,7 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
 template <class T>
 void BatchNorm(CudaContext& context, const BatchNormArgs<T>& args);
 
-// The same with given statistics. Of the arguments that BatchNorm writes only y is used.
+// The same with given statistics. Of the arguments that BatchNorm writes, it only writes y.
 template <class T>
 void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean, const Wide<T>* variance);
 template <class T>
@@ -58,9 +57,9 @@ struct BatchNormGradient {
   const Wide<T>* inverse_deviation = nullptr;
   const T* gamma = nullptr;
   Activation activation = Activation::kNone;
-  const T* y = nullptr;               // kRelu: what came out
-  T* dy = nullptr;                    // becomes the gradient before the activation, which is the residual's, in place
-  T* dx = nullptr;                    // may be dy, where the residual's gradient is not wanted
+  const T* y = nullptr;               // kRelu: the forward output
+  T* dy = nullptr;                    // becomes the gradient before the activation, which is also the residual's
+  T* dx = nullptr;                    // may be dy, if the residual's gradient is not needed
   Wide<T>* gamma_gradient = nullptr;  // parameter_beta * old + gradient
   Wide<T>* beta_gradient = nullptr;
   Wide<T> parameter_beta = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Rows of a task: few enough tasks that their partial sums stay small.
+// Rows per task: few enough tasks that their partial sums stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max<std::int64_t>(64, (rows + 255) / 256); }
 
 std::int64_t ChunkCount(std::int64_t rows) { return (rows + ChunkRows(rows) - 1) / ChunkRows(rows); }
@@ -23,8 +23,8 @@ void ForChunks(CpuContext& context, std::int64_t rows, const Work& work) {
                       [&](std::int64_t chunk, int) { work(chunk * each, std::min(rows, (chunk + 1) * each), chunk); });
 }
 
-// sums[0, width) = the sum over rows of what add(row, sums) adds to its sums; `partial` has ChunkCount * width elements
-// and begins with the result.
+// sums[0, width) = the sum over rows of what add(row, sums) adds. `partial` has ChunkCount * width elements and begins
+// with the result.
 template <class Real, class Add>
 void SumRows(CpuContext& context, std::int64_t rows, std::int64_t width, Real* partial, const Add& add) {
   ForChunks(context, rows, [&](std::int64_t first, std::int64_t last, std::int64_t chunk) {
@@ -63,7 +63,7 @@ void Blend(Real beta, Real value, Real* out) {
   *out = beta == Real(0) ? value : beta * *out + value;
 }
 
-// y = x's normal form * gamma + beta [+ residual].
+// y = normalised x * gamma + beta [+ residual].
 template <class T>
 void NormaliseRow(const BatchNormArgs<T>& args, std::int64_t row, const Wide<T>* __restrict mean,
                   const Wide<T>* __restrict inverse) {
@@ -94,7 +94,7 @@ void Normalise(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>*
   });
 }
 
-// The row's parts of gamma's and beta's gradients; dy through the activation.
+// Adds the row's parts of the gradients of gamma and beta; passes dy through the activation.
 template <class T>
 void AddGradients(const BatchNormGradient<T>& g, std::int64_t row, Wide<T>* __restrict gamma_sums,
                   Wide<T>* __restrict beta_sums) {
@@ -112,7 +112,7 @@ void AddGradients(const BatchNormGradient<T>& g, std::int64_t row, Wide<T>* __re
   }
 }
 
-// dx = gamma / deviation * (dy - its mean - x's normal form * the mean of their products).
+// dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
 template <class T>
 void InputRow(const BatchNormGradient<T>& g, std::int64_t row, const Wide<T>* __restrict mean_product,
               const Wide<T>* __restrict mean_dy) {
@@ -165,7 +165,7 @@ template <class T>
 void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& g) {
   const std::int64_t rows = g.rows, channels = g.channels;
   const auto count = static_cast<Wide<T>>(rows);
-  // gamma's sums, then beta's.
+  // First the sums for gamma, then those for beta.
   auto* sums = context.Workspace<Wide<T>>(static_cast<std::size_t>(2 * ChunkCount(rows) * channels));
   SumRows(context, rows, 2 * channels, sums,
           [&](std::int64_t row, Wide<T>* to) { AddGradients(g, row, to, to + channels); });

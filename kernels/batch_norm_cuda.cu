@@ -1,13 +1,13 @@
-// Batch norm on a device, as fast as its bytes: forward x is read twice (statistics, then y) and y written; backward
-// x, dy and y are read, dy is written where there is an activation, then x and dy are read and dx written. About 10
-// operations an element forward, 15 backward.
+// Batch norm on a device; its time is that of its bytes. Forward: x is read twice (statistics, then y) and y written.
+// Backward: x, dy and y are read, dy is written if there is an activation; then x and dy are read and dx written. About
+// 10 operations an element forward, 15 backward.
 //
 // Launch: blocks of 256 threads own a tile: 128 bytes of channels (8 threads of 16 bytes) of up to 256 rows, each
-//         thread up to 8 rows; where rows are not aligned, 32 channels of up to 64 rows. A block's sums over its rows
-//         go to the workspace, and blocks of 512 threads add those of 8 channels.
-// Order:  a thread's rows ascending, then threads of a warp pairwise, warps ascending; then chunks in 64 interleaved
-//         sums, added in the same way. Squares are about the mean of the chunk, which stays in registers, and are
-//         moved to the mean of all (Chan, Golub, LeVeque, 1983): so x is not read once more for them.
+// thread up to 8 rows. If rows are not aligned: 32 channels of up to 64 rows. A block writes its sums over its rows to
+// the workspace, and blocks of 512 threads add those of 8 channels.
+// Order:  a thread's rows ascending, then the threads of a warp pairwise, then warps ascending; then chunks in 64
+// interleaved sums, added in the same way. Squares are about the mean of the chunk, whose rows stay in registers, and
+// are then moved to the mean of all rows (Chan, Golub, LeVeque, 1983), so x is not read again for them.
 #include <algorithm>
 
 #include "kernels/batch_norm.h"
@@ -19,11 +19,11 @@ namespace capstan::kernels {
 namespace {
 
 constexpr int kThreads = 256, kFinalThreads = 512, kFinalAcross = 8;
-constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // the loads that registers have room for
-constexpr std::int64_t kBlocksWanted = 264;  // two for each multiprocessor of the devices we know; part of the order
+constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // loads that registers have room for
+constexpr std::int64_t kBlocksWanted = 264;  // two per multiprocessor of known devices; affects the order
 constexpr float kEpsilon = 1e-5F;
 
-// Threads beside each other in a row, and rows below each other.
+// Threads next to each other in a row, and rows below each other.
 template <int kWide>
 constexpr int kAcross = kWide == 1 ? 32 : 8;
 template <int kWide>
@@ -33,7 +33,7 @@ constexpr int kDown = kThreads / kAcross<kWide>;
 struct Cut {
   std::int64_t rows = 0, chunks = 0, chunk_rows = 0;
   int channels = 0, rows_each = 0;
-  int across = 0;  // tiles beside each other
+  int across = 0;  // tiles next to each other
 };
 
 template <int kWide>
@@ -52,7 +52,7 @@ Cut CutRows(std::int64_t rows, std::int64_t channels) {
 
 Grid GridOf(const Cut& cut) { return {dim3(static_cast<unsigned>(cut.chunks * cut.across)), dim3(kThreads)}; }
 
-// What of the tile is the calling thread's: kWide channels from `channel` on of rows that are kDown apart.
+// The calling thread's part of the tile: kWide channels from `channel` on, in rows that are kDown apart.
 template <int kWide>
 struct Place {
   __device__ __forceinline__ Place(const Cut& cut, unsigned block)
@@ -74,10 +74,10 @@ struct Place {
   bool has_channel;
 };
 
-// Tiles from the last to the first: what was read last may still be in the cache.
+// From the last tile to the first: the tiles read last may still be in the cache.
 __device__ __forceinline__ unsigned BackwardBlock() { return gridDim.x - 1 - blockIdx.x; }
 
-// sum[j] over all threads that have the same channel; each of them gets it. All threads of the block call it.
+// sum[j] over all threads with the same channel; each of them gets it. All threads of the block must call it.
 template <int kBlock, int kBeside, int kWide>
 __device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
   __shared__ float of_warp[kBlock / 32][kBeside * kWide];
@@ -96,7 +96,7 @@ __device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
   __syncthreads();  // the next call writes of_warp again
 }
 
-// Of each chunk: the sum of its rows, then of squares about its mean; `partial` [chunks, 2, channels].
+// For each chunk: the sum of its rows, then of squares about its mean; `partial` [chunks, 2, channels].
 __device__ __forceinline__ float* PartialAt(const Cut& cut, float* partial, std::int64_t chunk, int which) {
   return partial + (2 * chunk + which) * cut.channels;
 }
@@ -108,7 +108,7 @@ __device__ __forceinline__ void StorePartial(const Cut& cut, const Place<kWide>&
   for (int j = 0; j < kWide; ++j) PartialAt(cut, partial, at.chunk, which)[at.channel + j] = sum[j];
 }
 
-// Rows of chunk `chunk`.
+// The number of rows in a chunk.
 __device__ __forceinline__ float RowsOf(const Cut& cut, std::int64_t chunk) {
   const std::int64_t left = cut.rows - chunk * cut.chunk_rows;
   return static_cast<float>(left < cut.chunk_rows ? left : cut.chunk_rows);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void Blend(float beta, float value, float* out) {
 
 __device__ __forceinline__ float InverseDeviation(float variance) { return 1.0F / sqrtf(variance + kEpsilon); }
 
-// The sum of get(chunk) over the chunks of the channel that this thread of a final block has.
+// The sum of get(chunk) over the chunks, for the channel of this thread of a final block.
 template <class Get>
 __device__ __forceinline__ float SumChunks(const Cut& cut, const Get& get) {
   float sum[1] = {};
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// Of each chunk: the sums of dy * x's normal form, then of dy, once through the activation; dy becomes that.
+// For each chunk: the sums of dy * normalised x, and of dy, where dy is first passed through the activation, in place.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNormGradient<T> g, float* partial) {
   const Place<kWide> at(cut, blockIdx.x);
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNorm
   StorePartial(cut, at, 1, beta_sum, partial);
 }
 
-// Of all chunks: gamma's and beta's gradients, and `means` [2, channels] of what they sum.
+// Over all chunks: gamma's and beta's gradients, and `means` [2, channels] of the same sums.
 template <class T>
 __global__ void __launch_bounds__(kFinalThreads)
     FinishGradients(Cut cut, BatchNormGradient<T> g, float* partial, float* means) {
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kFinalThreads)
   means[cut.channels + channel] = beta / rows;
 }
 
-// dx = gamma / deviation * (dy - its mean - x's normal form * the mean of their products).
+// dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) InputGradient(Cut cut, BatchNormGradient<T> g, const float* means) {
   const Place<kWide> at(cut, BackwardBlock());
@@ -314,7 +314,7 @@ void Forward(CudaContext& context, const BatchNormArgs<T>& args) {
 template <class T, int kWide>
 void Backward(CudaContext& context, const BatchNormGradient<T>& g) {
   const Cut cut = CutRows<kWide>(g.rows, g.channels);
-  const std::int64_t partials = 2 * cut.chunks * g.channels;  // packs fit behind them
+  const std::int64_t partials = 2 * cut.chunks * g.channels;  // the packs fit behind them
   auto* partial = context.Workspace<float>(static_cast<std::size_t>(partials + 2 * g.channels));
   float* const means = partial + partials;
   Launch(context, ChunkGradients<T, kWide>, GridOf(cut), cut, g, partial);

@@ -1,6 +1,6 @@
-// The way back through bias and activation on a device. Blocks of eight warps; a warp has a group of rows and 32
-// packs of columns. Bytes: dy read, and with an activation x read and dx written; about 20 operations an element for
-// GELU. The groups' sums take another 1/64.
+// The backward pass of bias and activation on a device. Blocks of eight warps; a warp has a group of rows and 32 packs
+// of columns. Bytes: dy is read and, with an activation, x read and dx written; about 20 operations an element for
+// GELU. The groups' sums add 1/64 to the bytes.
 #include "kernels/activation_math.h"
 #include "kernels/bias_activation.h"
 #include "kernels/cuda/column_sums.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr std::int64_t kRowGroup = 64;  // as on a CPU
-constexpr int kRowsAtOnce = 4;          // are read before the first is used
+constexpr int kRowsAtOnce = 4;          // rows read before the first is used
 
 template <class T, Activation kActivation>
 __device__ __forceinline__ float SlopeOf(T x, float dy) {

@@ -1,9 +1,9 @@
-// Cast: an array of numbers as another type of number.
+// Cast: converts an array of numbers to another type.
 //
 // Shapes: from, to [count], in different memory.
 // Types:  float to Bf16 or Half, and back.
-// Parity: as Narrow and Widen of number16.h, on a device too: the same bits, but of a NaN only that it is one.
-// Why:    a gradient is narrowed before it travels, and what arrives is widened where it is used.
+// Parity: as Narrow and Widen of number16.h, on a device too: the same bits, except that a NaN may become another NaN.
+// Why:    gradients are narrowed before they travel; received numbers are widened where they are used.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Casts on a device. A thread has eight numbers; 256 threads to a block. Bytes: 6 an element; one operation.
+// Casts on a device. A thread has eight numbers; 256 threads to a block. 6 bytes and one operation an element.
 #include "kernels/cast.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"

@@ -6,12 +6,13 @@
 // Parity: y and the filter's gradient are products over ascending window elements and ascending output pixels, as in
 //         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
 //         product. On a device the filter's gradient adds products of as many windows at a time as its block size
-//         allows, in ascending order.
-//         There, a context with Convolutions (cuda/convolutions.h) has them compute y without bias and activation, dx,
-//         and the filter's gradient of float, in an order that is theirs and the same each time.
-// Why:    windows are laid out (im2col) instead of read from the image when they are packed: in a step of resnet18 on
-//         32 x 32 pixels that copying takes 5 % (fp32) or 6 % (bf16), about half of it in the way forward, and other
-//         packing would win only part of it.
+//         On a device the filter's gradient adds products of as many windows at a time as its block size allows, in
+//         ascending order. A context with Convolutions (cuda/convolutions.h) uses them there for y without bias and
+//         activation, for dx, and for the filter's gradient in float. Their order of sums is their own, and the
+//         same each time.
+// Why:    windows are copied into a matrix (im2col) instead of being read from the image during packing. In a step of
+//         resnet18 on 32 x 32 pixels the copy takes 5 % (fp32) or 6 % (bf16), about half of it in the forward pass;
+//         packing from the image would save only part of it.
 // Limits: workspace as Conv2dWorkspaceBytes says: of about kConvBlockElements for each thread, or of 192 windows where
 //         those are larger, and for dx of an image or a few; for the filter's gradient of about kConvChunkElements for
 //         all threads, or of 2 kMatmulDepth windows. On a device about `block_elements` of columns (for dx in float),
@@ -32,8 +33,8 @@ namespace capstan::kernels {
 
 inline constexpr std::int64_t kConvBlockElements = 1 << 18;
 inline constexpr std::int64_t kConvChunkElements = 1 << 20;
-// Columns that are laid out on a device at a time: in 16 bits they stay in the cache of those we know, and products of
-// them are large enough for all of its multiprocessors.
+// Elements of columns that are laid out on a device at a time: in 16 bits they stay in the cache of the known devices,
+// and products of them are large enough for all multiprocessors.
 inline constexpr std::int64_t kConvDeviceElements = 1 << 24;
 
 template <class T>
@@ -81,7 +82,7 @@ template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& gradient,
                           std::int64_t block_elements = kConvDeviceElements);
 
-// Of the context's workspace: what any of the three takes at most for so many samples or fewer.
+// The most of the context's workspace that any of the three functions uses for this many samples or fewer.
 template <class T>
 std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& shape);
 

@@ -9,10 +9,10 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kBlockRowsMin = 192, kBlockRowsMax = 480;  // fewer are not worth packing the filter for
-constexpr std::int64_t kPanelRows = 32;                           // of the widest tile
+constexpr std::int64_t kBlockRowsMin = 192, kBlockRowsMax = 480;  // fewer rows do not pay for packing the filter
+constexpr std::int64_t kPanelRows = 32;                           // rows of the widest tile
 
-// A part of the filter's gradient that one thread makes at a time, from the largest on: the larger, the less is packed.
+// The part of the filter's gradient that one thread computes at a time, largest first: larger parts need less packing.
 struct TileSize {
   std::int64_t rows, columns;
 };
@@ -22,33 +22,33 @@ std::int64_t BlockRowsMost(const ImageWindows& w) {
   return std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
 }
 
-// Windows that are laid out as a matrix at a time: as many in each block, and for each thread.
+// Windows that are laid out as a matrix at a time: equally many in each block, and for each thread.
 std::int64_t BlockRows(const ImageWindows& w, int threads) {
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
   return RoundUp(std::max(DivideUp(share, DivideUp(share, BlockRowsMost(w))), kBlockRowsMin / 2), kPanelRows);
 }
 
-// As large as BlockRows comes to be for so many samples or fewer: a few more windows make two blocks of one.
+// The largest value of BlockRows for so many samples or fewer: a few more windows can split one block into two.
 std::int64_t BlockRowsBound(const ImageWindows& w, int threads) {
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
   return RoundUp(std::max(std::min(share, BlockRowsMost(w)), kBlockRowsMin / 2), kPanelRows);
 }
 
-// Windows that a step of the filter's gradient adds up: whole blocks of the product's depth, of any type, so that its
+// Windows that one step of the filter's gradient adds: whole blocks of the product's depth, for any type, so that the
 // order is that of one product.
 std::int64_t ChunkRows(const ImageWindows& w) {
   constexpr std::int64_t kDepth = 2 * kMatmulDepth;
   return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
 }
 
-// What a thread's part of the workspace has for dx, in Wide<T>.
+// The parts of a thread's workspace for dx, in Wide<T>.
 struct InputParts {
   InputParts(const ImageWindows& w, std::int64_t block)
       : images(std::clamp<std::int64_t>(block / w.out_pixels(), 1, w.samples)),
         columns_size(RoundUp(block * w.window_elements(), 16)),
         sums_size(RoundUp(images * w.image_elements(), 16)) {}
 
-  std::int64_t images;  // that a task makes
+  std::int64_t images;  // per task
   std::int64_t columns_size, sums_size;
 };
 
@@ -60,7 +60,7 @@ std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& si
   return DivideUp(rows, size.rows) * DivideUp(columns, size.columns);
 }
 
-// The largest that leaves several tiles for each of many threads, so that these end together.
+// The largest size that leaves several tiles for each of several threads, so that the threads end together.
 TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
   const std::int64_t wanted = threads == 1 ? 1 : 4 * threads;
   for (const TileSize& size : kTileSizes) {
@@ -164,7 +164,7 @@ std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& s
   const ImageWindows& w = shape.windows;
   std::int64_t size = kMatmulScratch<T> * context.threads();
   if (!IsProduct(w)) {
-    const InputParts parts(w, BlockRowsBound(w, context.threads()));  // y takes the same without sums
+    const InputParts parts(w, BlockRowsBound(w, context.threads()));  // y needs the same without the sums
     size += std::max((parts.columns_size + parts.sums_size) * context.threads(), FilterColumnsSize(w));
   }
   return static_cast<std::size_t>(size) * sizeof(Wide<T>);

@@ -1,7 +1,7 @@
-// Convolution on a device: cuDNN's, where the context has it and it has a way; else windows are laid out by blocks,
-// each is a product; launch shapes are those of Im2Col, Col2Im and Matmul. Bytes beside the product's: the columns
-// written and read once (for dx in float), which in blocks of kConvDeviceElements stay in the device's cache.
-// Operations: 2 window_elements for each element of y, in each of the three.
+// Convolution on a device: by cuDNN if the context has it and it supports the shape. Otherwise windows are laid out by
+// blocks and each block is a product, with the launch shapes of Im2Col, Col2Im and Matmul. Bytes besides the product's:
+// the columns are written and read once (for dx in float), and blocks of kConvDeviceElements stay in the device's
+// cache. Operations: 2 window_elements for each element of y, in each of the three functions.
 #include <algorithm>
 
 #include "kernels/conv2d.h"
@@ -12,16 +12,16 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kTileRows = 128;  // of products on a device
+constexpr std::int64_t kTileRows = 128;  // for products on a device
 
-// Windows of a block: as many in each, in whole tiles.
+// Windows of a block: equally many in each, in whole tiles.
 std::int64_t DeviceBlockRows(const ImageWindows& w, std::int64_t block_elements) {
   const std::int64_t most = std::max(kTileRows, block_elements / w.window_elements());
   const std::int64_t rows = w.samples * w.out_pixels();
   return RoundUp(DivideUp(rows, DivideUp(rows, most)), kTileRows);
 }
 
-// Images of a block: as many in each.
+// Images of a block: equally many in each.
 std::int64_t DeviceBlockImages(const ImageWindows& w, std::int64_t block_elements) {
   const std::int64_t most = std::max<std::int64_t>(1, block_elements / (w.out_pixels() * w.window_elements()));
   return DivideUp(w.samples, DivideUp(w.samples, most));
@@ -47,7 +47,7 @@ constexpr Encoding kNumbers = std::is_same_v<T, Bf16>   ? Encoding::kBf16
                               : std::is_same_v<T, Half> ? Encoding::kFp16
                                                         : Encoding::kFp32;
 
-// Whether the context's Convolutions have done it.
+// Whether the context's Convolutions computed it.
 template <class T>
 bool IsConvolved(CudaContext& context, ConvolutionPass pass, const Conv2dShape& shape,
                  const Convolutions::Pointers& pointers, float beta) {
@@ -91,7 +91,7 @@ template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& g, std::int64_t block_elements) {
   const ImageWindows& w = g.shape.windows;
   if (IsProduct(w)) return Matmul(context, FilterProduct(g, 0, w.samples * w.out_pixels(), g.x));
-  if constexpr (!kIs16Bit<T>) {  // of 16 bits cuDNN makes no fp32
+  if constexpr (!kIs16Bit<T>) {  // from 16-bit numbers cuDNN computes no fp32 result
     const Convolutions::Pointers pointers{g.x, g.dy, g.filter_gradient};
     if (IsConvolved<T>(context, ConvolutionPass::kFilter, g.shape, pointers, g.beta)) return;
   }

@@ -1,7 +1,7 @@
-// The products that a convolution and its gradients are made of, for the CPU's half and the device's.
+// The matrix products that a convolution and its gradients consist of, for CPU and device.
 //
 // Kind:   functions of values.
-// Shapes: `rows` windows from `first` on; `columns` [rows, window_elements] are theirs.
+// Shapes: `rows` windows from `first` on; `columns` [rows, window_elements] holds them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace capstan::kernels {
 inline std::int64_t DivideUp(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 inline std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
-// Whether the images are the columns.
+// Whether the images themselves are the columns.
 inline bool IsProduct(const ImageWindows& w) {
   return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
 }

@@ -2,7 +2,7 @@
 //
 // Shapes: x, any array; in place. The gradient is the same call on dy.
 // Types:  float, double, Bf16, Half.
-// Parity: whether element i stays depends on (key, i) alone, so the mask is made again instead of stored.
+// Parity: whether element i is kept depends only on (key, i), so the mask is recomputed instead of stored.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace capstan::kernels {
 
 struct DropoutMask {
   std::uint64_t key = 0;
-  double probability = 0;  // of 0, in [0, 1); with 0 nothing is touched
+  double probability = 0;  // probability of 0, in [0, 1); with 0 the array is not touched
 };
 
 template <class T>
@@ -22,8 +22,8 @@ void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T
 template <class T>
 void Dropout(CudaContext& context, const DropoutMask& mask, std::int64_t count, T* x);
 
-// Elements [first, first + count) on the calling thread, x pointing at the first of them; `first` is a multiple of
-// kPhiloxGroup.
+// Elements [first, first + count) on the calling thread; x points at the first of them. `first` is a multiple
+// of kPhiloxGroup.
 template <class T>
 void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, T* x);
 

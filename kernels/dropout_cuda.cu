@@ -1,5 +1,5 @@
-// Dropout on a device. A thread has 16 bytes of x; 256 threads to a block. Bytes: x read and written; about 30
-// operations on integers an element for its random number.
+// Dropout on a device. A thread has 16 bytes of x; 256 threads to a block. Bytes: x is read and written; about 30
+// integer operations an element for its random number.
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "kernels/cuda/launch.h"
@@ -16,7 +16,7 @@ struct Drop {
   float scale;
 };
 
-// Elements [first, count) of x; `first` is whole packs.
+// Elements [first, count) of x; `first` is at a whole pack.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     DropSome(std::uint64_t key, Drop drop, std::int64_t first, std::int64_t count, T* x) {

@@ -1,6 +1,6 @@
-// Embeddings on a device. All blocks have eight warps; a warp has a row of y, or some columns of a row of a gradient.
-// The way back sorts the rows by token (stable, eight bits of the token at a time), so that a token's rows lie
-// together.
+// Embeddings on a device. All blocks have eight warps; a warp has a row of y, or some columns of a gradient's row.
+// The backward pass sorts the rows by token (stable, eight bits of the token at a time), so that the rows of a
+// token are adjacent.
 #include <bit>
 
 #include "common/base/status.h"
@@ -21,7 +21,7 @@ __device__ __forceinline__ int Lane() { return static_cast<int>(threadIdx.x) % 3
 __device__ __forceinline__ std::int64_t WarpOfGrid() {
   return static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
 }
-// The first of the columns that this lane has, where the grid's second dimension goes over columns.
+// The first column of this lane; the grid's second dimension goes over columns.
 template <class T>
 __device__ __forceinline__ std::int64_t ColumnOfLane() {
   return (static_cast<std::int64_t>(blockIdx.y) * 32 + Lane()) * Pack<T>::kCount;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kBlock) AddTables(EmbeddingArgs<T> args) {
   StoreSome<T, kPacked>(pack, args.y + row * args.width, at, args.width);
 }
 
-// One pass of the sort. `rows` is null in the first: row i is i. counts [kDigits, runs].
+// One pass of the sort. `rows` is null in the first pass: row i is i. counts [kDigits, runs].
 struct SortPass {
   std::int64_t count = 0, runs = 0;
   const std::int32_t* tokens = nullptr;
@@ -59,9 +59,9 @@ struct SortPass {
 };
 
 // Calls visit(row, digit, before, same) in each lane that has one of the run's rows, 32 rows at a time: `same` lanes
-// have this digit, `before` of them are below this one. Its votes make lanes wait for each other but order no memory,
-// so what they share needs barriers of its own; of the tests' builds only ThreadSanitizer's sees those that are
-// missing.
+// have this digit, and `before` of them are below this one. Its votes make lanes wait for each other but do not order
+// memory, so data that lanes share needs further barriers. Of the tests' builds, only the one with ThreadSanitizer
+// notices a missing barrier.
 template <class Visit>
 __device__ __forceinline__ void ForRun(const SortPass& pass, std::int64_t run, const Visit& visit) {
   for (std::int64_t begin = run * kRun; begin < (run + 1) * kRun && begin < pass.count; begin += 32) {
@@ -92,14 +92,14 @@ __global__ void __launch_bounds__(kBlock) CountDigits(SortPass pass) {
   for (int digit = Lane(); digit < kDigits; digit += 32) pass.counts[digit * pass.runs + run] = own[digit];
 }
 
-// Each count becomes the sum of those before it. One block; each thread has neighbours.
+// Each count becomes the sum of the counts before it. One block; each thread has adjacent counts.
 __global__ void __launch_bounds__(kScanBlock) SumCounts(std::int64_t count, std::int32_t* counts) {
   __shared__ std::int32_t of_warp[kScanBlock / 32];
   const std::int64_t each = (count + kScanBlock - 1) / kScanBlock;
   const std::int64_t first = each * threadIdx.x, last = first + each < count ? first + each : count;
   std::int32_t own = 0;
   for (std::int64_t i = first; i < last; ++i) own += counts[i];
-  std::int32_t up_to = own;  // and with the lanes before
+  std::int32_t up_to = own;  // including the lanes before
   for (int by = 1; by < 32; by *= 2) {
     const std::int32_t other = __shfl_up_sync(kWholeWarp, up_to, by);
     if (Lane() >= by) up_to += other;
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kBlock) PlaceRows(SortPass pass) {
   });
 }
 
-// ranks[i]: how many of the sorted rows before i have the same token; found by halving.
+// ranks[i]: how many of the sorted rows before i have the same token; found by binary search.
 __global__ void __launch_bounds__(kBlock)
     RankRows(std::int64_t count, const std::int32_t* tokens, const std::int32_t* sorted, std::int32_t* ranks) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kBlock)
   ranks[i] = static_cast<std::int32_t>(i - first);
 }
 
-// The rows of a batch by token. A token's segments begin where the rank is a multiple of kSegment; the sum of one
-// from i on that is not the token's first lies in partial [i / kSegment, width], where no other can.
+// The rows of a batch by token. A token's segments begin where the rank is a multiple of kSegment. The sum of a segment
+// from i on, unless it is the token's first, goes to partial [i / kSegment, width], which no other segment uses.
 struct Segments {
   std::int64_t count = 0;
   const std::int32_t* sorted = nullptr;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kBlock) AddSegments(EmbeddingGradient<T> g, Se
   if (at < width) StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// A warp for each token that has more than one segment.
+// A warp for each token with more than one segment.
 template <bool kPacked>
 __global__ void __launch_bounds__(kBlock)
     AddOtherSegments(std::int64_t width, const std::int32_t* tokens, float* gradient, Segments segments) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kBlock) AddPositions(EmbeddingGradient<T> g) {
   StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// Sorts rows by token into one of `orders`, which is returned.
+// Sorts rows by token into one of `orders`, and returns that one.
 std::int32_t* SortRows(CudaContext& context, std::int64_t vocabulary, SortPass pass, std::int32_t* const (&orders)[2]) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary - 1)));
   int turn = 0;

@@ -1,9 +1,10 @@
-// Im2Col, Col2Im: the windows of images as rows of a matrix, so that a convolution is a product, and the way back.
+// Im2Col, Col2Im: copy the windows of images into rows of a matrix, so that a convolution is a product;
+// and the reverse.
 //
 // Kind:   run on the calling thread, for kernels whose tasks are ranges of rows.
 // Shapes: x as in image_windows.h; columns [last - first, window_elements]. Row (n * out_height + p) * out_width + q is
-//         the window (p, q) of image n; what of it lies outside the image is 0.
-// Types:  Im2Col any type of number; Col2Im float and double, in which its sums are.
+//         the window (p, q) of image n; its elements outside the image are 0.
+// Types:  Im2Col any type of number; Col2Im float and double, the type of its sums.
 // Parity: Im2Col copies. Col2Im adds the rows in ascending order.
 #pragma once
 
@@ -17,7 +18,7 @@ namespace capstan::kernels {
 template <class T>
 void Im2Col(const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* x, T* columns);
 
-// x += each window of rows [first, last). `x` begins with the image that row `first` lies in.
+// Adds each window of rows [first, last) to x. `x` begins with the image of row `first`.
 template <class T>
 void Col2Im(const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* columns, T* x);
 

@@ -6,8 +6,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Calls visit(inside, outside, at) for each row of window `row`: its elements [inside, outside) lie in the image, from
-// the image's element `at` on.
+// Calls visit(inside, outside, at) for each row of window `row`: the row's elements [inside, outside) are in the image,
+// from the image's element `at` on.
 template <class Visit>
 void VisitWindow(const ImageWindows& w, std::int64_t row, const Visit& visit) {
   const std::int64_t q = row % w.out_width(), p = row / w.out_width() % w.out_height();

@@ -1,9 +1,9 @@
 // Im2Col and Col2Im on a device.
 //
-// Im2Col: a thread writes 16 bytes of a matrix row: where pixels are aligned from one pixel, else number by number;
-//         256 threads to a block. Bytes: the columns once; x once from memory, for its windows overlap in the cache.
-// Col2Im: a thread owns 16 bytes of channels of one pixel (one channel where pixels are not aligned), 128 threads to
-//         a block of one image. Bytes: the columns and x once; an addition for each element of the columns.
+// Im2Col: a thread writes 16 bytes of a matrix row: from one pixel if pixels are aligned, otherwise number by number;
+// 256 threads to a block. Bytes: the columns once; x once from memory, because its windows overlap in the cache.
+// Col2Im: a thread owns 16 bytes of channels of one pixel (one channel if pixels are not aligned); 128 threads to a
+// block of one image. Bytes: the columns and x once; one addition for each element of the columns.
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/im2col.h"
 #include "kernels/cuda/image_grid.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// A group of channels of the matrix: of which window, where in it.
+// A group of channels of the matrix: its window, and its place in the window.
 struct Spot {
   int n, p, q, r, s, group;
 };

@@ -2,7 +2,7 @@
 //
 // Types:  float and double.
 // Parity: Sum adds element i to lane i % 16, ascending, and then the lanes pairwise: 8 apart, 4, 2, 1.
-// Why:    compilers may not reorder floating-point sums, so a plain loop stays scalar; here the order is ours.
+// Why:    compilers may not reorder floating-point sums, so a plain loop stays scalar; here the code fixes the order.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ template <class Real>
   return lanes;
 }
 
-// The first `count` < kLanes elements, the others `fill`.
+// The first `count` < kLanes elements; the rest is `fill`.
 template <class Real>
 [[gnu::always_inline]] inline Lanes<Real> LoadSomeLanes(const Real* from, std::int64_t count, Real fill) {
   Real padded[kLanes];
@@ -89,7 +89,7 @@ inline Real Dot(const Real* x, const Real* y, std::int64_t count) {
   return SumLanes(sums);
 }
 
-// Largest element; NaN is passed over. -infinity for none.
+// Largest element; NaN is ignored. -infinity if there is none.
 template <class Real>
 inline Real Max(const Real* x, std::int64_t count) {
   constexpr Real kLowest = -std::numeric_limits<Real>::infinity();

@@ -1,8 +1,8 @@
 // ResidualLayerNorm and LayerNormBackward (Ba, Kiros, Hinton, 2016), with the residual addition before it.
 //
 // Shapes: a, b, sum, y, dy, dx [rows, columns], dense; mean, inverse_deviation [rows]; gamma, beta [columns].
-// Types:  float, double, Bf16, Half; mean, inverse_deviation and the gradients of gamma and beta in Wide<T>. What is
-//         normalised is `sum` as it is stored.
+// Types:  float, double, Bf16, Half; mean, inverse_deviation and the gradients of gamma and beta in Wide<T>. The input
+//         of the normalisation is `sum` as it is stored.
 // Parity: sums over a row in the order of lanes.h; gradients of gamma and beta over rows in ascending order within
 //         chunks that follow from the shape, the chunks in order.
 //         On a device the orders are those of cuda/rows.h and cuda/column_sums.h, a chunk's rows four apart first.
@@ -36,7 +36,7 @@ void ResidualLayerNorm(CudaContext& context, const ResidualLayerNormArgs<T>& arg
 template <class T>
 struct LayerNormGradient {
   std::int64_t rows = 0, columns = 0;
-  const T* x = nullptr;  // what was normalised: sum, or a
+  const T* x = nullptr;  // input of the normalisation: sum, or a
   const Wide<T>* mean = nullptr;
   const Wide<T>* inverse_deviation = nullptr;
   const T* gamma = nullptr;

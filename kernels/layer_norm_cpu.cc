@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kTaskRows = 32;
 constexpr double kEpsilon = 1e-5;
 
-// Rows of one task of the backward pass: few enough tasks that their partial sums stay small.
+// Rows per task of the backward pass: few enough tasks that their partial sums stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max(kTaskRows, (rows + 63) / 64); }
 
 // y = (x - mean) * inverse * gamma + beta.
@@ -21,7 +21,7 @@ void ScaleRow(std::int64_t columns, const Real* __restrict x, Real mean, Real in
   for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, gamma[j], beta[j]);
 }
 
-// What a task reads of the parameters, and its scratch: two rows, if T needs any.
+// A task's parameters, and its scratch: two rows, if T needs any.
 template <class T>
 struct NormaliseTask {
   const Wide<T>* gamma;
@@ -51,7 +51,7 @@ void NormaliseRow(const ResidualLayerNormArgs<T>& args, std::int64_t row, const 
   args.inverse_deviation[row] = inverse;
 }
 
-// The row's part of the parameters' gradients, and what its dx is made of.
+// Computes the row's part of the parameters' gradients, and the sums for its dx.
 template <class Real>
 void RowSums(std::int64_t columns, const Real* __restrict x, Real mean, Real inverse, const Real* __restrict gamma,
              const Real* __restrict dy, Real* __restrict gamma_sums, Real* __restrict beta_sums,
@@ -64,8 +64,8 @@ void RowSums(std::int64_t columns, const Real* __restrict x, Real mean, Real inv
   }
 }
 
-// One row of dx; adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 * columns, and
-// WideScratch<T>(3 * columns) more.
+// Computes one row of dx; adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 *
+// columns elements, and WideScratch<T>(3 * columns) more.
 template <class T>
 void RowBackward(const LayerNormGradient<T>& args, std::int64_t row, const Wide<T>* gamma, Wide<T>* gamma_sums,
                  Wide<T>* beta_sums, Wide<T>* scratch) {
@@ -123,7 +123,8 @@ template <class T>
 void LayerNormBackward(CpuContext& context, const LayerNormGradient<T>& args) {
   const std::int64_t columns = args.columns, chunk_rows = ChunkRows(args.rows);
   const std::int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
-  // For each chunk: gamma's sums, beta's sums, two rows of scratch, and wide gamma and three wide rows, if T needs any.
+  // For each chunk: gamma's sums, beta's sums, two rows of scratch; and, if T needs them, wide gamma and
+  // three wide rows.
   const std::int64_t stride = 4 * columns + WideScratch<T>(4 * columns);
   Wide<T>* partial = context.Workspace<Wide<T>>(static_cast<std::size_t>(stride * chunks));
   context.ParallelFor(chunks, [&](std::int64_t chunk, int) {

@@ -1,5 +1,5 @@
-// Layer norm on a device. Blocks of 256 threads: eight warps with a row each, or, where rows have more than
-// kWarpColumns, all for one row. A row is read once and held in registers.
+// Layer norm on a device. Blocks of 256 threads: eight warps with a row each or, if rows have more than kWarpColumns
+// columns, all warps on one row. A row is read once and held in registers.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.h"
@@ -12,14 +12,15 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr float kEpsilon = 1e-5F;
-// Of the way back, whose threads hold two rows and two sums: smaller, so that three fit a multiprocessor.
+// For the backward pass, whose threads hold two rows and two sums: smaller, so that three blocks fit a multiprocessor.
 constexpr int kBackwardWarps = 4;
 template <int kThreads>
 inline constexpr int kBackwardBlock = kThreads == 32 ? 32 * kBackwardWarps : kThreads;
-// Three blocks for each multiprocessor of a large device: so few that their partial sums are small beside the rows.
+// Three blocks for each multiprocessor of a large device: few enough that their partial sums are small
+// next to the rows.
 constexpr std::int64_t kChunksMax = 396;
 
-// What of a row's element j is valid: all, where rows are whole packs.
+// Whether the row has an element j: always, if rows are whole packs.
 template <bool kPacked>
 __device__ __forceinline__ bool IsInside(std::int64_t j, std::int64_t columns) {
   return kPacked || j < columns;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T>
   ForPacks<T, kThreads>(
       columns, thread, [&](int k, std::int64_t at) { held[k] = AddSome<T, kPacked>(args, row, at); },
       [&](std::int64_t at) { (void)AddSome<T, kPacked>(args, row, at); });
-  // Sum of the row's elements, or of what they are away from `center`, squared.
+  // Sum of the row's elements, or of their squared distances from `center`.
   const auto sum_of = [&](float center, bool squared) {
     float sum = 0;
     const auto add = [&](const Pack<T>& pack, std::int64_t at) {
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T>
   }
 }
 
-// Some of a row on the way back.
+// A pack of a row in the backward pass.
 template <class T>
 struct Slopes {
   Pack<T> x, dy;
@@ -102,13 +103,13 @@ __device__ __forceinline__ Slopes<T> LoadSlopes(const LayerNormGradient<T>& g, s
           LoadSome<T, kPacked>(g.dy + row * g.columns, at, g.columns)};
 }
 
-// A row's mean and inverse deviation; then the means of dy gamma, and of that times the normalised row.
+// A row's mean and inverse deviation; then the means of dy gamma, and of dy gamma times the normalised row.
 struct RowOfBackward {
   std::int64_t row;
   float mean, inverse, scaled = 0, product = 0;
 };
 
-// Adds one pack to the row's two sums, and to the parameters' through gradient(j, dy times the normalised x, dy).
+// Adds one pack to the row's two sums and, through gradient(j, dy times the normalised x, dy), to the parameters' sums.
 template <class T, bool kPacked, class Gradient>
 __device__ __forceinline__ void AddSlopes(const LayerNormGradient<T>& g, std::int64_t at, const Slopes<T>& slopes,
                                           RowOfBackward& row, const Gradient& gradient) {
@@ -139,12 +140,12 @@ __device__ __forceinline__ void StoreSlopes(const LayerNormGradient<T>& g, std::
   StoreSome<T, kPacked>(out, dx, at, g.columns);
 }
 
-// A thread's sums over rows, of the columns that it holds.
+// A thread's sums over rows, for the columns that it holds.
 struct HeldSums {
   float gamma[kHeldElements] = {}, beta[kHeldElements] = {};
 };
 
-// Adds the warps' sums in order; `out` is the chunk's, [2, columns].
+// Adds the warps' sums in order; `out` is the chunk's part, [2, columns].
 template <class T>
 __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t columns, float* out) {
   __shared__ float shared[2][kWarpColumns];
@@ -167,9 +168,9 @@ __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t colu
   }
 }
 
-// A block for each chunk of rows: dx of its rows, and their part of the parameters' gradients: each warp adds every
-// fourth row, then the warps' sums are added in order. Bytes: x, dy, dx once, and the sums; about 20 operations an
-// element.
+// A block for each chunk of rows computes dx of its rows, and their part of the parameters' gradients. Each warp
+// adds every fourth row; then the warps' sums are added in order. Bytes: x, dy, dx once, and the sums; about 20
+// operations an element.
 template <class T, int kThreads, bool kPacked>
 __global__ void __launch_bounds__(kBackwardBlock<kThreads>, kThreads == 32 && kPacked && kIs16Bit<T> ? 3 : 1)
     RowsBackward(LayerNormGradient<T> g, std::int64_t chunk_rows, float* partial) {
@@ -244,7 +245,7 @@ template <class T>
 void LayerNormBackward(CudaContext& context, const LayerNormGradient<T>& g) {
   const bool packed = ArePacked(g.columns * static_cast<std::int64_t>(sizeof(T)), g.x, g.gamma, g.dy, g.dx);
   const bool narrow = g.columns <= kWarpColumns;
-  constexpr std::int64_t kRoundRows = kBackwardWarps * kChunksMax;  // of all chunks at once
+  constexpr std::int64_t kRoundRows = kBackwardWarps * kChunksMax;  // rows of all chunks at once
   const std::int64_t chunk_rows = std::max<std::int64_t>(1, (g.rows + kRoundRows - 1) / kRoundRows) * kBackwardWarps;
   const std::int64_t chunks = (g.rows + chunk_rows - 1) / chunk_rows;
   float* const partial = context.Workspace<float>(static_cast<std::size_t>(chunks * 2 * g.columns));

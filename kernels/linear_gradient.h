@@ -1,11 +1,12 @@
-// LinearBackward: the way back through a linear layer to its parameters: activation(x W' + b).
+// LinearBackward: the backward pass of a linear layer, activation(x W' + b), to its parameters.
 //
 // Shapes: x [rows, in]; y, dy [rows, out]; weight gradient [out, in], bias gradient [out]; all dense.
 // Types:  float, double, Bf16, Half; the parameters' gradients in Wide<T>.
-// Parity: BiasActivationBackward, then Matmul. On a device the bias gradient, where the product with dy has it by the
-//         way, is the sum of dx after it was rounded.
-// Why:    on a CPU dy is read once for the activation's derivative and the bias gradient. A device need not read it for
-//         either: the product that makes dy has the derivative, the one that makes the weight gradient has the sums.
+// Parity: BiasActivationBackward, then Matmul. On a device the bias gradient is the sum of dx after rounding, if the
+//         product with dy computes it as a by-product.
+// Why:    on a CPU dy is read once for the activation's derivative and the bias gradient. A device need not read
+//         it for either: the product that makes dy applies the derivative, and the one that makes the weight
+//         gradient adds the sums.
 #pragma once
 
 #include "kernels/bias_activation.h"
@@ -25,7 +26,7 @@ struct LinearGradient {
   Wide<T> beta = 0;  // both: beta * old + gradient; 0: written without being read
 };
 
-// The two steps. A product makes the weight gradient: dy' x.
+// Of the two steps, the matrix product: the weight gradient is dy' x.
 template <class T>
 BiasActivationGradient<T> BiasActivationOf(const LinearGradient<T>& g) {
   return {.rows = g.rows,
@@ -53,7 +54,7 @@ void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient);
 template <class T>
 void LinearBackward(CudaContext& context, const LinearGradient<T>& gradient);
 
-// The same, where dy is still to be made: `incoming` is the product whose C it is.
+// The same if dy still has to be computed: `incoming` is the product whose C it is.
 template <class T>
 void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient, const Product<T>& incoming);
 template <class T>

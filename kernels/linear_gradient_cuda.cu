@@ -1,5 +1,5 @@
-// The way back through a linear layer on a device: two products that have the rest by the way, where cuBLASLt has a way
-// for their shapes, otherwise BiasActivationBackward and Matmul. No kernel of its own.
+// The backward pass of a linear layer on a device: two products that compute the rest as by-products, if cuBLASLt
+// supports their shapes; otherwise BiasActivationBackward and Matmul. It has no kernel of its own.
 #include "kernels/axpby.h"
 #include "kernels/linear_gradient.h"
 #include "kernels/product_epilogues.h"
@@ -7,8 +7,8 @@
 namespace capstan::kernels {
 namespace {
 
-// From the gradient before the activation. Sums of a product's rows replace what was there, so where gradients add up
-// they are made beside it.
+// Starts from the gradient before the activation. A product's row sums overwrite their target, so for beta != 0 they
+// are computed in the workspace and added.
 template <class T>
 void ParametersBackward(CudaContext& context, LinearGradient<T> g) {
   g.activation = Activation::kNone;

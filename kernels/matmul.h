@@ -2,19 +2,19 @@
 //
 // Shapes: op(A) [m,k], op(B) [k,n], C [m,n]; row-major with strides. bias [n], added to each row. `activated`
 //         [m,n] with C's stride takes activation(C); C keeps the values before it. C overlaps neither A nor B.
-// Types:  float and double; Bf16 and Half with C of their own type, rounded from float when all is added (`activated`
-//         from C before it was rounded), or with C in float.
+// Types:  float and double; Bf16 and Half with C of their own type, rounded from float after all additions (`activated`
+//         from C before it is rounded), or with C in float.
 // Parity: element (i,j) is a sum over k in ascending order: one fused multiply-add after the other within blocks of
-//         kMatmulDepth, the blocks' sums added in order. So its bits depend on k alone: not on the vector width of the
-//         machine, the number of threads, or what other rows and columns are computed in the same call.
-//         Bf16 on "amx-bf16" and "avx512-bf16": two or 32 of k at a time, in the processor's order, in blocks of
-//         2 kMatmulDepth, and denormals count as zero; so the bits are of k and of that name.
-// Why:    own, because BLAS libraries promise none of that: OpenBLAS chooses its order by processor, and falls back to
-//         SSE code on processors younger than itself.
-//         Each product packs its weights again, also where a step has several micro-batches: from the second cache
-//         packing takes about 0.1 ns a number and from farther away 0.3 ns, and packed ones have as many bytes. Kept
-//         packed for four micro-batches, steps of a gpt (width 384, 128 tokens each) and an mlp (32 and 128 samples)
-//         gained at most 3 %, and some lost more.
+//         kMatmulDepth, whose sums are added in order. So its bits depend only on k: not on the vector width of the
+//         machine, the number of threads, or the other rows and columns computed in the same call.
+//         Bf16 on "amx-bf16" and "avx512-bf16": two or 32 of k at a time, in the processor's order, in blocks of 2
+//         kMatmulDepth, and denormals count as zero. There the bits depend on k and on that name.
+// Why:    our own code, because BLAS libraries promise none of this: OpenBLAS chooses its order by processor, and uses
+//         SSE code on processors newer than itself.
+//         Each product packs its weights again, even if a step has several micro-batches. Packing takes about 0.1 ns a
+//         number from the second-level cache and 0.3 ns from farther away, and packed weights are as large. Keeping
+//         them packed for four micro-batches gained at most 3 % for steps of a gpt (width 384, 128 tokens each) and an
+//         mlp (32 and 128 samples), and some steps became slower.
 #pragma once
 
 #include <cstdint>
@@ -53,23 +53,23 @@ struct Product {
 
 template <class T, class Out>
 void Matmul(CpuContext& context, const Product<T, Out>& product);
-// float, Bf16 and Half; a bias only where C is of its type. The order of sums is cuBLASLt's, which is the same for the
-// same shapes on the same device (cuda/products.h). `activated` may be of C as it was rounded.
-// Leaves the context's workspace to its callers, whose operands may lie there.
+// float, Bf16 and Half; a bias only if C has the operands' type. The order of sums is cuBLASLt's, which is fixed for
+// given shapes on a given device (cuda/products.h). `activated` may be computed from C as rounded. Does not use the
+// context's workspace, where the callers' operands may lie.
 template <class T, class Out>
 void Matmul(CudaContext& context, const Product<T, Out>& product);
 
-// The same on the calling thread alone, for kernels whose tasks are products; `scratch` has kMatmulScratch<T> elements.
+// The same on the calling thread only, for kernels whose tasks are products; `scratch` has kMatmulScratch<T> elements.
 template <class T, class Out>
 void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch);
 
 inline constexpr std::int64_t kMatmulTileScratch = (704 + 64) * kMatmulDepth;
-inline constexpr std::int64_t kMatmulCutScratch = 672 * 512;  // sums of the part of a 16-bit C that is made at once
+inline constexpr std::int64_t kMatmulCutScratch = 672 * 512;  // sums for a part of a 16-bit C
 template <class T>
 inline constexpr std::int64_t kMatmulScratch = kMatmulTileScratch + (kIs16Bit<T> ? kMatmulCutScratch : 0);
 
-// "amx-bf16", "avx512-bf16", "avx512" or "avx2": what this machine runs. The bits are the same, but for Bf16 on the
-// first two.
+// "amx-bf16", "avx512-bf16", "avx512" or "avx2": the code that this machine uses. The bits are the same, except for
+// Bf16 with the first two.
 std::string MatmulDispatchName();
 
 }  // namespace capstan::kernels

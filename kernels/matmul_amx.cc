@@ -1,5 +1,5 @@
-// Compiled with AVX-512 and AMX, called only where the processor has both and HasAmx asked the system for it; otherwise
-// as matmul_avx512.cc.
+// Compiled with AVX-512 and AMX. Called only if the processor has both and HasAmx got the system's permission;
+// otherwise as matmul_avx512.cc.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 
@@ -23,9 +23,9 @@ struct alignas(64) TileConfig {
 
 constexpr std::int64_t StepsOf(std::int64_t depths) { return (depths + kStepDepth - 1) / kStepDepth; }
 
-// One step of a panel, [row][k], from A as it is stored; what is missing of rows and depths becomes zero.
+// Packs one step of a panel, [row][k], from A as it is stored; missing rows and depths become zero.
 void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
-  if (rows >= kPanel && depths >= kStepDepth) {  // a copy of known size is a load and a store
+  if (rows >= kPanel && depths >= kStepDepth) {  // a copy of known size compiles to a load and a store
     for (std::int64_t r = 0; r < kPanel; ++r, in += stride, out += kTile) {
       __builtin_memcpy(out, in, kStepDepth * sizeof(Bf16));
     }
@@ -38,7 +38,7 @@ void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-// The same from A that is stored as [k][row].
+// The same if A is stored as [k][row].
 void PackTransposedStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
   float pairs[kStepFloats];
   if (rows < kPanel || depths < kStepDepth) __builtin_memset(pairs, 0, sizeof(pairs));
@@ -64,7 +64,7 @@ void PackPanels(const Operand<Bf16>& a, std::int64_t row, std::int64_t rows, std
 // sums [32][32] = panel * strip.
 void TileSums(std::int64_t steps, const float* a, const float* b, float* sums) {
   constexpr int kPackedRow = 64, kStripRow = 128;  // bytes
-  asm volatile("" ::: "memory");                   // compilers do not see that the instructions below read memory
+  asm volatile("" ::: "memory");                   // the compiler does not see that the instructions below read memory
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -134,7 +134,7 @@ void ProductAmx(const Product<Bf16, float>& product, float* scratch) {
       }
     }
   }
-  _tile_release();  // so that the system does not carry the registers from thread to thread
+  _tile_release();  // so that the system need not save these registers at thread switches
 }
 
 }  // namespace capstan::kernels

@@ -1,4 +1,4 @@
-// Compiled with AVX2 and FMA: what every machine that runs capstan has.
+// Compiled with AVX2 and FMA, which every machine that runs capstan has.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kTaskRowsMin = 240, kTaskColumnsMin = 128;
 constexpr std::int64_t kStripColumns = 32;
-constexpr std::int64_t kCutRowsMax = 672;  // a multiple of what PanelRows gives
+constexpr std::int64_t kCutRowsMax = 672;  // a multiple of every PanelRows
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -24,7 +24,7 @@ bool HasAvx512() {
   return has;
 }
 
-// The registers of AMX are large, so the system wants to be asked for them, once for the whole process.
+// AMX registers are large, so Linux requires a request for them, once per process.
 bool HasAmx() {
   static const bool has = [] {
     constexpr unsigned kTileAndBf16 = 1U << 24 | 1U << 22;
@@ -36,8 +36,8 @@ bool HasAmx() {
   return has;
 }
 
-// Where products of pairs are twice as fast as fused multiply-adds. Intel's processors have them too, at half the speed
-// of those: there widening is faster.
+// Whether products of pairs are twice as fast as fused multiply-adds. Intel's processors have them too, at half that
+// speed: there widening is faster.
 bool HasFastPairs() {
   static const bool has = HasAvx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
   return has;
@@ -50,7 +50,7 @@ std::int64_t PanelRows() {
   return HasAmx() ? 32 : HasFastPairs() ? 14 : 12;
 }
 
-// Everything but the activation.
+// Computes `product` except its activation.
 template <class T>
 void Dispatch(const Product<T, Wide<T>>& product, Wide<T>* scratch) {
   if constexpr (std::is_same_v<T, Bf16>) {
@@ -88,7 +88,7 @@ Product<T, Out> Part(const Product<T, Out>& whole, std::int64_t row, std::int64_
   return part;
 }
 
-// A 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded when all is added.
+// A 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded at the end.
 template <class T>
 void RoundedProduct(const Product<T>& product, float* scratch) {
   float* sums = scratch + kMatmulTileScratch;
@@ -128,7 +128,7 @@ void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch) {
       Activate(product.activation, product.n, product.c + row, product.activated + row);
     }
   } else {
-    // Parts of equal size, whose sums fit.
+    // Parts of equal size, whose sums fit into the scratch.
     const std::int64_t parts = (product.m + kCutRowsMax - 1) / kCutRowsMax;
     const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, PanelRows<T>());
     const std::int64_t columns = kMatmulCutScratch / rows / kStripColumns * kStripColumns;
@@ -147,7 +147,7 @@ void Matmul(CpuContext& context, const Product<T, Out>& product) {
   const int threads = context.threads();
   Wide<T>* scratch = context.Workspace<Wide<T>>(static_cast<std::size_t>(kMatmulScratch<T> * threads));
   if (threads == 1) return MatmulOnThisThread(product, scratch);
-  // The cut does not move a bit, so it may follow the number of threads: some tasks for each, of whole tiles.
+  // The cut does not change a bit, so it may depend on the number of threads: some tasks for each, of whole tiles.
   const std::int64_t wanted = 4 * threads;
   const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
   const std::int64_t column_tasks =

@@ -1,4 +1,4 @@
-// Matmul on a device, by cuBLASLt: bias and activation are its epilogues where it has them for what is asked.
+// Matmul on a device, by cuBLASLt: bias and activation are its epilogues if it has them for this product.
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
@@ -12,15 +12,15 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWithAux = 128;      // a bit of the epilogues that read or write values before the activation
-constexpr std::int64_t kAuxStride = 8;  // which divides those values' stride
+constexpr std::int64_t kAuxStride = 8;  // must divide the stride of those values
 
 template <class T>
 constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
                                  : std::is_same_v<T, Half> ? CUDA_R_16F
                                                            : CUDA_R_32F;
 
-// activated = f(c), and c + bias before that unless bias is null, for what no epilogue does. A thread computes one
-// element; c once, activated once.
+// activated = f(c), after adding the bias to c unless it is null, for products without a suitable epilogue. A thread
+// computes one element. Bytes: c once, activated once.
 template <class T>
 __global__ void __launch_bounds__(kThreads) Activate(Activation activation, std::int64_t count, std::int64_t columns,
                                                      std::int64_t stride, const T* bias, T* c, T* activated) {
@@ -56,7 +56,8 @@ ProductShape ShapeOf(const Product<T, Out>& p) {
   return shape;
 }
 
-// The bias; and the activation, if the values before it are not wanted, or are GELU's and lie as cuBLASLt wants them.
+// The bias; and the activation, if the values before it are not needed, or are GELU's in the layout that
+// cuBLASLt wants.
 template <class T, class Out>
 unsigned EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
   unsigned epilogue = p.bias == nullptr ? 0U : static_cast<unsigned>(CUBLASLT_EPILOGUE_BIAS);
@@ -83,7 +84,7 @@ void Matmul(CudaContext& context, const Product<T, Out>& p) {
   CAPSTAN_CHECK((std::is_same_v<T, Out>) || p.bias == nullptr);
   ProductShape shape = ShapeOf(p);
   constexpr unsigned kBias = CUBLASLT_EPILOGUE_BIAS, kNothing = CUBLASLT_EPILOGUE_DEFAULT;
-  // The most that cuBLASLt has a way for; it has none for a bias of some shapes of one row or column.
+  // The largest epilogue that cuBLASLt supports; it has no bias for some shapes of one row or column.
   for (const unsigned epilogue : {EpilogueOf(p, shape.alignment), p.bias == nullptr ? kNothing : kBias, kNothing}) {
     shape.epilogue = epilogue;
     if (context.products()->Has(shape)) break;
@@ -118,7 +119,7 @@ bool MatmulRowSums(CudaContext& context, const Product<T, Wide<T>>& p, Wide<T>* 
   if (p.m == 0 || p.n == 0 || !CanMultiply(context)) return true;
   ProductShape shape = ShapeOf(p);
   shape.alignment = std::min(shape.alignment, AlignmentOf({sums}, 0));
-  shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;  // A is the right one
+  shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;  // A is the right factor here
   if (!context.products()->Has(shape)) return false;
   const Products::Pointers pointers{.left = p.b.data, .right = p.a.data, .out = p.c, .bias = sums};
   context.products()->Run(context, shape, pointers, p.alpha, p.beta);

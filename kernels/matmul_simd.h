@@ -5,7 +5,7 @@
 
 namespace capstan::kernels {
 
-// Everything of `product` but the activation, on the calling thread; `scratch` has kMatmulTileScratch elements.
+// Computes `product` except its activation, on the calling thread; `scratch` has kMatmulTileScratch elements.
 void ProductAvx2(const Product<float>& product, float* scratch);
 void ProductAvx2(const Product<double>& product, double* scratch);
 void ProductAvx2(const Product<Bf16, float>& product, float* scratch);

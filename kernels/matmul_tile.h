@@ -1,10 +1,10 @@
-// TileProduct: one thread's matrix product, as a template on the machine's vectors. Included by the files that are
-// compiled for one instruction set each; see matmul.h for what the bits depend on.
+// TileProduct: one thread's matrix product, as a template on the machine's vectors. Only files compiled for one
+// instruction set include it; matmul.h says what the bits depend on.
 //
-// Kind:   everything here is in an unnamed namespace, so that code for one instruction set is never linked in place of
-//         another's.
+// Kind:   everything here is in an unnamed namespace, so that the linker never uses code for one instruction set in
+//         place of another's.
 // Why:    the scheme of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a block of A
-//         stays in the second cache, a strip of B in the first, a tile of C in registers.
+//         stays in the second-level cache, a strip of B in the first, a tile of C in registers.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ inline constexpr std::int64_t kBlockRowsMax = 696;  // rows of A packed at once;
 template <class S>
 inline constexpr int kStripWidth = S::kVectors* S::kWidth;
 
-// Where the sums of a tile go.
+// Where a tile's sums are written.
 template <class Real>
 struct TileTarget {
   Real* c;
   std::int64_t stride;
   Real alpha, beta;
-  const Real* bias;  // null: none (yet)
+  const Real* bias;  // null: none, or not yet
 };
 
-// Packed numbers that hold `depths` of k.
+// The number of packed numbers that hold `depths` of k.
 template <class Reader>
 constexpr std::int64_t PackedDepths(std::int64_t depths) {
   return (depths + Reader::kStep - 1) / Reader::kStep;
@@ -126,8 +126,8 @@ void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const T
   }
 }
 
-// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched. A bias is of
-// full width already.
+// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched. A bias already
+// has full width.
 template <class S, class Real>
 void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b,
               const TileTarget<Real>& target) {
@@ -145,7 +145,7 @@ void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const R
   }
 }
 
-// All of `product` but the activation.
+// Computes `product` except its activation.
 template <class S, class Reader, class Real>
 void TileProduct(const Product<typename Reader::Source, Real>& product, Real* scratch) {
   constexpr int kWidth = kStripWidth<S>;
@@ -153,7 +153,7 @@ void TileProduct(const Product<typename Reader::Source, Real>& product, Real* sc
   const auto address = reinterpret_cast<std::uintptr_t>(scratch);
   Real* strip = scratch + ((64 - address % 64) % 64) / sizeof(Real);  // vectors of B never straddle cache lines
   Real* block = strip + kWidth * kMatmulDepth;
-  // Blocks of equal size, so that none is too short to be worth packing B for.
+  // Blocks of equal size, so that no block is too short to pay for packing B.
   const std::int64_t blocks = (product.m + kBlockRowsMax - 1) / kBlockRowsMax;
   const std::int64_t block_rows = ((product.m + blocks - 1) / blocks + S::kRows - 1) / S::kRows * S::kRows;
   for (std::int64_t row = 0; row < product.m; row += block_rows) {

@@ -1,10 +1,10 @@
-// Readers: how numbers in memory become the 32- or 64-bit ones that a tile multiplies, many at once. For x86 with AVX2
-// and later.
+// Readers: convert numbers in memory into the 32- or 64-bit ones that a tile multiplies, several at once. For x86 with
+// AVX2 and later.
 //
-// Kind:   everything here is in an unnamed namespace, for the reason in matmul_tile.h; that is also why these do not
-//         use common/data/number16.h's functions.
+// Kind:   everything here is in an unnamed namespace, for the reason in matmul_tile.h; therefore it does not use the
+//         functions of common/data/number16.h.
 // Types:  DoubleReader and FloatReader take numbers as they are; Bf16Reader and HalfReader widen them; PairReader takes
-//         two Bf16 that follow each other in k as one, whose bits travel as those of a float.
+//         two Bf16 that are consecutive in k as one, with their bits in a float.
 #pragma once
 
 #include <immintrin.h>
@@ -16,8 +16,9 @@
 namespace capstan::kernels {
 namespace {
 
-// Each has: kStep, numbers of k in one packed number; One(in, next, left), the packed number of in[0] and, for a pair,
-// in[next] if 2 are left; Row, kCount of One side by side; and, but for double, Eight and Four that follow in k.
+// Each has: kStep, the numbers of k in one packed number; One(in, next, left), the packed number of in[0] and, for
+// a pair, in[next] if 2 are left; Row, kCount of One side by side; and, except for double, Eight and Four
+// consecutive in k.
 struct DoubleReader {
   using Source = double;
   using Packed = double;
@@ -47,7 +48,7 @@ inline float WidenOne(float x) { return x; }
 inline float WidenOne(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
 inline float WidenOne(Half x) { return _cvtsh_ss(x.bits); }
 
-// Row for numbers that are widened: eight, four and one at a time.
+// Row for numbers that must be widened: eight, four and one at a time.
 template <class Reader, int kCount>
 inline void WidenRow(const typename Reader::Source* in, float* out) {
   int i = 0;

@@ -1,4 +1,4 @@
-// PhiloxFill: a run of consecutive random numbers at once.
+// PhiloxFill: generates a run of consecutive random numbers at once.
 //
 // Parity: number e is word e % 4 of Philox(key, e / 4, 0) of common/base/random.h.
 #pragma once

@@ -5,7 +5,7 @@
 namespace capstan::kernels {
 namespace {
 
-// Four counters side by side; of each 64-bit lane only the low half counts.
+// Four counters side by side; only the low half of each 64-bit lane is used.
 struct Lanes {
   __m256i a, b, c, d;
 };
@@ -19,7 +19,7 @@ inline void Round(Lanes& x, __m256i k0, __m256i k1) {
   x.d = p0;
 }
 
-// The four words of each counter, one behind the other.
+// Stores the four words of each counter one after the other.
 inline void StoreInOrder(const Lanes& x, std::uint32_t* out) {
   const __m256i low = _mm256_set1_epi64x(0xffffffff);
   const __m256i ab = _mm256_or_si256(_mm256_and_si256(x.a, low), _mm256_slli_epi64(x.b, 32));

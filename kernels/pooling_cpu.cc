@@ -7,7 +7,7 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr std::int64_t kGroup = 64;  // channels whose sums are in work at once
+constexpr std::int64_t kGroup = 64;  // channels summed at a time
 
 // Pixels [first, last) of the image's rows or columns that window `index` covers.
 struct Range {
@@ -25,7 +25,8 @@ Range Covering(std::int64_t at, std::int64_t window, std::int64_t count, const I
   return {from < window ? 0 : (from - window) / w.stride + 1, std::min(from / w.stride + 1, count)};
 }
 
-// Calls each(n, y, x, first channel, channels) for all pixels of `samples` images of height x width; a task is a row.
+// Calls each(n, y, x, first channel, channels) for all pixels of `samples` images of height x width; one
+// row is one task.
 template <class Each>
 void ForPixels(CpuContext& context, std::int64_t samples, std::int64_t height, std::int64_t width,
                std::int64_t channels, const Each& each) {
@@ -43,7 +44,7 @@ void StoreScaled(const Wide<T>* sums, Wide<T> scale, std::int64_t count, T* out)
   for (std::int64_t j = 0; j < count; ++j) out[j] = Narrow<T>(sums[j] * scale);
 }
 
-// dx = scale * the sum over windows of what add(window's element, pixel, channels, sums) adds.
+// dx = scale * the sum, over windows, of what add(window's element, pixel, channels, sums) adds.
 template <class T, class Add>
 void GatherWindows(CpuContext& context, const ImageWindows& w, Wide<T> scale, T* dx, const Add& add) {
   ForPixels(context, w.samples, w.height, w.width, w.channels,

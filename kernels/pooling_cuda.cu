@@ -1,7 +1,7 @@
-// Pooling on a device. A thread owns 16 bytes of channels of one pixel of what is written (one channel where pixels
-// are not aligned); 128 threads to a block, a block's all of one image. Bytes: x or dy once from memory where windows
-// overlap in the cache, y or dx once; the maximum also has 4 bytes of argmax for each element of y. One or two
-// operations for each element of each window.
+// Pooling on a device. A thread owns 16 bytes of channels of one output pixel (one channel if pixels are not
+// aligned); 128 threads to a block, all of one image. Bytes: x or dy once from memory if windows overlap in the
+// cache, y or dx once; the maximum also 4 bytes of argmax for each element of y. One or two operations for each
+// element of each window.
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/image_grid.h"
 #include "kernels/cuda/launch.h"
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreGroup(argmax + out, at);
 }
 
-// dx = the sum of dy of the windows whose maximum lies here.
+// dx = the sum of dy over the windows whose maximum is here.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads)
     GatherMaxima(ImageGrid grid, DeviceWindows w, const T* dy, const std::int32_t* argmax, T* dx) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreRounded(y + w.OutAt(n) + (p * w.out_width + q) * w.channels + group * kWide, sums);
 }
 
-// dx = scale * the sum of dy of the windows that the pixel is in.
+// dx = scale * the sum of dy over the windows that contain the pixel.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads)
     GatherMeans(ImageGrid grid, DeviceWindows w, float scale, const T* dy, T* dx) {

@@ -10,8 +10,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Calls make(words, values) for each group of kPhiloxGroup numbers that [first, first + out.size()) touches, and copies
-// the part of the values that is wanted.
+// Calls make(words, values) for each group of kPhiloxGroup numbers that overlaps [first, first + out.size()), and
+// copies the overlapping values.
 template <class Make>
 void FillGroups(std::uint64_t key, std::uint64_t first, std::span<float> out, Make make) {
   std::size_t done = 0;
@@ -31,7 +31,7 @@ void FillGroups(std::uint64_t key, std::uint64_t first, std::span<float> out, Ma
 
 }  // namespace
 
-// Box and Muller: each pair of words becomes two independent normal numbers.
+// Box and Muller: each pair of words gives two independent normal numbers.
 void FillNormal(std::uint64_t key, std::uint64_t first_element, float stddev, std::span<float> out) {
   FillGroups(key, first_element, out, [stddev](const std::uint32_t* words, float* values) {
     for (int i = 0; i < kPhiloxGroup; i += 2) {

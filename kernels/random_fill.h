@@ -1,9 +1,9 @@
 // FillNormal, FillUniform: the initial values of a tensor, as a pure function of (key, element).
 //
 // Types:  float out; normal numbers are made in double.
-// Parity: element i of the tensor depends on (key, i) alone, whatever range is filled at once.
-// Why:    servers make version 0 of the weights block by block, and the blocks of one tensor may lie on several
-//         of them.
+// Parity: element i of the tensor depends only on (key, i), whatever range is filled at once.
+// Why:    servers make version 0 of the weights block by block, and the blocks of one tensor may lie on
+//         several servers.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 // Shapes: logits [rows, classes] with stride >= classes; targets [rows], each in [0, classes).
 // Types:  float, double, Bf16, Half; the loss is added in double.
 // Parity: sums over a row in the order of lanes.h; the rows' losses in ascending order.
-//         On a device a row's sum is relative to what each thread has seen as the largest, and both orders are those of
-//         cuda/rows.h.
+//         On a device a row's sum is relative to the largest number that each thread has seen, and both orders are
+//         those of cuda/rows.h.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct SoftmaxCrossEntropyArgs {
   T* logits = nullptr;  // becomes gradient_scale * (softmax - one-hot)
   const std::int32_t* targets = nullptr;
   Wide<T> gradient_scale = 1;
-  LossResult* result = nullptr;  // written; the context's memory, too
+  LossResult* result = nullptr;  // written; in the context's memory
 };
 
 template <class T>

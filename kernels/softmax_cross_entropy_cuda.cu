@@ -1,6 +1,6 @@
-// The loss on a device. A row of at most kWarpColumns classes is a warp's, eight rows to a block of 256 threads; a
-// longer one has a block of 512. Bytes: the logits read twice, the second time from the caches, and written once; two
-// exponentials an element. Then one block of 1024 threads adds what rows have left in the workspace, 16 bytes each.
+// The loss on a device. A warp has a row of at most kWarpColumns classes, eight rows to a block of 256 threads; a
+// longer row has a block of 512. Bytes: the logits are read twice, the second time from the caches, and written once;
+// two exponentials an element. Then one block of 1024 threads adds the rows' results in the workspace, 16 bytes each.
 #include <limits>
 
 #include "kernels/cuda/functions.h"
@@ -24,7 +24,7 @@ struct SoftmaxSum {
   float largest = kLowest, sum = 0;
 };
 
-// Elements beyond the row's end are left out; NaN is no largest, but makes the sum NaN.
+// Elements beyond the row's end are skipped; NaN is never the largest, but makes the sum NaN.
 template <class T, bool kPacked>
 __device__ __forceinline__ void AddSome(const Pack<T>& pack, std::int64_t inside, SoftmaxSum& so_far) {
   float largest = so_far.largest;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads, kThr
   const float largest = RowMax<kThreads>(own.largest);
   const float sum = RowSum<kThreads>(own.sum * ExpOf<T>(own.largest - largest));
   const float factor = args.gradient_scale / sum;
-  // From the end, which is what the caches have.
+  // Backward from the end, which is what the caches hold.
   for (at -= kThreads * kCount; at >= first; at -= kThreads * kCount) {
     Pack<T> pack = LoadSome<T, kPacked>(logits, at, classes);
 #pragma unroll

@@ -1,9 +1,9 @@
-// StreamLine, FinishStreaming: writes that go to memory past the caches.
+// StreamLine, FinishStreaming: write to memory past the caches.
 //
 // Shapes: one cache line, 16 floats, at a multiple of 64 bytes.
 // Parity: the bytes are those of an ordinary store.
-// Why:    a cached store first reads its line from memory; for results that nobody looks at soon that is a third of the
-//         traffic. A line written as a whole leaves as one transfer.
+// Why:    a cached store first reads its line from memory; for results that are not read again soon, that is a third of
+//         the traffic. A line written as a whole is one transfer.
 #pragma once
 
 #include <immintrin.h>
@@ -12,13 +12,13 @@ namespace capstan::kernels {
 
 inline constexpr int kStreamLineBytes = 64;
 
-// `values` may lie anywhere.
+// `values` may be unaligned.
 [[gnu::target("avx")]] inline void StreamLine(float* line, const float* values) {
   _mm256_stream_ps(line, _mm256_loadu_ps(values));
   _mm256_stream_ps(line + 8, _mm256_loadu_ps(values + 8));
 }
 
-// Orders streamed lines before everything that follows; owed before another thread may be told of them.
+// Orders streamed lines before all later writes; call it before another thread may learn of them.
 inline void FinishStreaming() { _mm_sfence(); }
 
 }  // namespace capstan::kernels

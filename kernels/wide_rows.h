@@ -1,8 +1,8 @@
-// WideRow, WideRowInPlace, WideResult, Round, RoundedRow: a row of any type of number as a row of Wide<T>, in which
+// WideRow, WideRowInPlace, WideResult, Round, RoundedRow: convert a row of any type of number to Wide<T>, in which
 // kernels compute, and back.
 //
-// Types:  for float and double the row itself, and nothing is copied. For Bf16 and Half a copy in `scratch`, which has
-//         as many elements as the row; WideScratch says how many that takes.
+// Types:  for float and double it is the row itself, and nothing is copied. For Bf16 and Half it is a copy in
+//         `scratch`, which has as many elements as the row (WideScratch).
 // Parity: widening is exact, and a result is rounded once, by Round.
 // Why:    a kernel is written once, on wide numbers; the copy stays in the first cache.
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace capstan::kernels {
 
-// Elements of scratch for rows of `count` in all.
+// Elements of scratch for rows of `count` elements in total.
 template <class T>
 constexpr std::int64_t WideScratch(std::int64_t count) {
   return kIs16Bit<T> ? count : 0;
 }
 
-// To read.
+// For reading.
 template <class T>
 inline const Wide<T>* WideRow(const T* row, std::int64_t count, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -30,7 +30,7 @@ inline const Wide<T>* WideRow(const T* row, std::int64_t count, Wide<T>* scratch
   }
 }
 
-// To read and to change; ends with Round.
+// For reading and changing; ends with Round.
 template <class T>
 inline Wide<T>* WideRowInPlace(T* row, std::int64_t count, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -41,7 +41,7 @@ inline Wide<T>* WideRowInPlace(T* row, std::int64_t count, Wide<T>* scratch) {
   }
 }
 
-// To write without reading; ends with Round.
+// For writing without reading; ends with Round.
 template <class T>
 inline Wide<T>* WideResult(T* row, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -51,13 +51,13 @@ inline Wide<T>* WideResult(T* row, Wide<T>* scratch) {
   }
 }
 
-// `row` takes what was made in its wide form.
+// Writes the wide form's values to `row`.
 template <class T>
 inline void Round(const Wide<T>* wide, std::int64_t count, T* row) {
   if constexpr (kIs16Bit<T>) NarrowAll({wide, static_cast<std::size_t>(count)}, row);
 }
 
-// What was made, as T: in `scratch`, or where it is.
+// The values as T: in `scratch`, or in place.
 template <class T>
 inline const T* RoundedRow(const Wide<T>* wide, std::int64_t count, T* scratch) {
   if constexpr (kIs16Bit<T>) {

@@ -1,10 +1,11 @@
-// CpuContext, CudaContext: where a kernel runs: a fixed number of threads, or a stream of a device; and a workspace.
+// CpuContext, CudaContext: where a kernel runs (on a fixed number of threads, or on a stream of a device),
+// and a workspace.
 //
 // Kind:   owned by the one thread that calls kernels with it.
 // Limits: kThreadsMax threads. ParallelFor and Workspace do not nest.
 // Fails:  CudaContext keeps the first failure of CUDA; from then on it allocates and starts nothing.
-// Why:    threads only choose who computes a task, never how work is cut into tasks or in which order sums are
-//         added; so the number of threads cannot move a bit.
+// Why:    threads only decide which thread computes a task, never how work is cut into tasks or in which order sums are
+//         added, so the number of threads cannot change a bit.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ inline constexpr int kThreadsMax = 256;
 
 class CpuContext {
  public:
-  // The caller is one of the `threads` (1 to kThreadsMax); the others wait asleep between calls. Those have a
-  // FloatControl; who calls kernels has its own.
+  // The calling thread is one of the `threads` (1 to kThreadsMax); the others sleep between calls. They set a
+  // FloatControl for themselves; the caller must have its own.
   explicit CpuContext(int threads);
   ~CpuContext();
   CpuContext(const CpuContext&) = delete;
@@ -31,8 +32,8 @@ class CpuContext {
 
   int threads() const;
 
-  // Calls task(index, lane) once for every index in [0, count), on all threads; lane < threads() names the thread.
-  // Returns when all calls have.
+  // Calls task(index, lane) once for every index in [0, count), on all threads; lane < threads() identifies the thread.
+  // Returns when all calls have returned.
   template <class Task>
   void ParallelFor(std::int64_t count, const Task& task) {
     Run(
@@ -43,17 +44,17 @@ class CpuContext {
     void operator()(void* memory) const;
   };
   using Memory = std::unique_ptr<void, Free>;
-  // Memory that kernels of this context can work on, aligned to 64 bytes, with any content.
+  // Memory that kernels of this context can use, aligned to 64 bytes, uninitialised.
   Memory Allocate(std::size_t bytes);
 
-  // What lies in this context's memory.
+  // The value at an address in this context's memory.
   template <class T>
   T Read(const T* value) {
     return *value;
   }
 
-  // At least `count` elements, as of Allocate; valid until the next call of Workspace. It grows to the largest request
-  // and stays.
+  // At least `count` elements, like Allocate's; valid until the next call of Workspace. It grows to the largest request
+  // and is not shrunk.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));
@@ -74,37 +75,38 @@ class CpuContext {
 class Convolutions;  // kernels/cuda/convolutions.h
 class Products;      // kernels/cuda/products.h
 
-// Kernels on a CudaContext are enqueued on its stream and return at once; every pointer they take is the device's. What
-// fails there is seen by a later call, or when its stream is waited for.
+// Kernels on a CudaContext are enqueued on its stream and return at once; all their pointers are the device's. A
+// failure is noticed by a later call, or when the stream is waited for.
 class CudaContext {
  public:
   explicit CudaContext(CUstream_st* stream) : stream_(stream) {}
 
   CUstream_st* stream() const { return stream_; }
 
-  // Who computes matrix products; null: nobody, and Matmul fails.
+  // Sets the library for matrix products; null: none, and Matmul fails.
   void UseProducts(std::shared_ptr<Products> products) { products_ = std::move(products); }
   Products* products() const { return products_.get(); }
-  // Who computes convolutions; null: they are products.
+  // Sets the library for convolutions; null: they are computed as matrix products.
   void UseConvolutions(std::shared_ptr<Convolutions> convolutions) { convolutions_ = std::move(convolutions); }
   Convolutions* convolutions() const { return convolutions_.get(); }
 
   const Status& status() const { return status_; }
-  // The first failure, where it is not one of CUDA's runtime.
+  // Records the first failure, if it is not one of CUDA's runtime.
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
-  // What a call of CUDA came to, `call` being what it was for; false once one has failed.
+  // Records the result of the CUDA call named `call`; false if any call so far has failed.
   bool Note(int cuda_status, const char* call);
 
   struct Free {
     void operator()(void* memory) const;
   };
   using Memory = std::unique_ptr<void, Free>;
-  // Of the device, aligned to 256 bytes, with any content. Null after a failure.
+  // Device memory, aligned to 256 bytes, uninitialised. Null after a failure.
   Memory Allocate(std::size_t bytes);
 
-  // What lies in the device's memory once all that is enqueued is done, which this waits for. T() after a failure.
+  // The value at an address of the device, after everything enqueued has finished, for which it waits. T()
+  // after a failure.
   template <class T>
   T Read(const T* value) {
     T copy{};
@@ -112,7 +114,7 @@ class CudaContext {
     return copy;
   }
 
-  // As CpuContext's: kernels that are enqueued use it one after the other.
+  // As CpuContext's: the enqueued kernels use it one after the other.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));

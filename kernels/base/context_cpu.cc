@@ -15,9 +15,9 @@ namespace capstan::kernels {
 
 // Helper threads that claim tasks from a shared counter.
 //
-// `open_` holds the job's number in the high half and the tasks not yet claimed in the low half, so that a helper that
-// comes late cannot claim a task of another job than the one it saw. A claimed task keeps Run() from returning, so
-// `call_` and `task_` are valid for whoever claimed.
+// `open_` holds the job's number in its high half and the number of unclaimed tasks in its low half, so that a late
+// helper cannot claim a task of another job than the one it saw. A claimed task keeps Run() from returning, so `call_`
+// and `task_` are valid for the thread that claimed it.
 class CpuContext::Pool {
  public:
   explicit Pool(int helpers) {
@@ -54,7 +54,8 @@ class CpuContext::Pool {
   static constexpr std::uint64_t kOneJob = std::uint64_t{1} << 32;
   static constexpr int kSpins = 4000;  // tens of microseconds: about what a wake-up costs
 
-  // Ends them also where the system gives only some: then the pool's constructor throws, and no destructor is called.
+  // Also joins them if the system gives only some: then the pool's constructor throws, and its
+  // destructor is not called.
   struct Threads {
     ~Threads() {
       pool.stop_.store(true, std::memory_order_relaxed);
@@ -79,7 +80,7 @@ class CpuContext::Pool {
     }
   }
 
-  // Runs tasks until none is left; returns the state that said so.
+  // Runs tasks until none is left; returns the value of `open_` that showed it.
   std::uint64_t ClaimAll(int lane) {
     std::uint64_t open = open_.load(std::memory_order_acquire);
     while (open % kOneJob != 0) {
@@ -98,7 +99,7 @@ class CpuContext::Pool {
   Call call_ = nullptr;
   const void* task_ = nullptr;
   std::uint64_t count_ = 0;
-  Threads threads_{*this, {}};  // last: they use what is above
+  Threads threads_{*this, {}};  // last, because the threads use the members above
 };
 
 CpuContext::CpuContext(int threads) {

@@ -2,8 +2,8 @@
 //
 // Types:  float (within 2 ulp) and double (relative 1e-15).
 // Parity: only IEEE +, *, /, fma and bit operations: the same bits on every machine, in scalar and in vector loops.
-// Why:    a weight must not depend on which libm is installed; and without branches a loop over these vectorises.
-//         constexpr, because that is what device code may call too.
+// Why:    a weight must not depend on the installed libm; and a loop over these functions vectorises, because they have
+//         no branches. They are constexpr so that device code may call them too.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace capstan::kernels {
 
-// What the bit tricks need to know about a floating-point type.
+// Constants of a floating-point type for the bit operations below.
 template <class Real>
 struct FloatLayout;
 

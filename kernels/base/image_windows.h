@@ -1,4 +1,4 @@
-// ImageWindows, Conv2dShape: a rectangle that moves over images, as in convolution and pooling.
+// ImageWindows: a rectangular window that moves over images, as in convolution and pooling.
 //
 // Kind:   value.
 // Shapes: images [samples, height, width, channels]; a window is [window_height, window_width, channels], its corner at
@@ -23,7 +23,7 @@ struct ImageWindows {
   auto operator<=>(const ImageWindows&) const = default;
 };
 
-// Of a convolution: as many channels of its output as filters.
+// As many channels of a convolution's output as filters.
 struct Conv2dShape {
   ImageWindows windows;
   std::int64_t filters = 0;

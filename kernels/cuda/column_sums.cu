@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kColumns* kWays) AddChunks(PartialSums sums) {
   __syncthreads();
   if (threadIdx.y != 0 || column >= sums.columns) return;
   for (unsigned way = 1; way < kWays; ++way) sum += of_way[way][threadIdx.x];
-  // An index that is known when running would send the arguments through local memory.
+  // An index known only at run time would put the arguments into local memory.
   float* const out = (blockIdx.y == 0 ? sums.out[0] : sums.out[1]) + column;
   *out = sums.beta == 0 ? sum : sums.beta * *out + sum;
 }

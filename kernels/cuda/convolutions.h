@@ -1,10 +1,10 @@
-// Convolutions: who computes convolutions on a device other than as products of laid-out windows.
+// Convolutions: computes convolutions on a device in another way than as products of laid-out windows.
 //
 // Kind:   owned by its context, and used by that context's thread.
 // Shapes: as in conv2d.h.
-// Limits: kWorkspaceBytes of the device.
-// Why:    cuDNN reads windows from the image. Where it is not there, or has no way for a shape that gives the same bits
-//         each time, windows are laid out as ever.
+// Limits: kWorkspaceBytes of device memory.
+// Why:    cuDNN reads windows from the image. Without it, or for a shape that it cannot compute with the same bits each
+//         time, windows are laid out (im2col).
 #pragma once
 
 #include <compare>
@@ -19,12 +19,12 @@
 
 namespace capstan::kernels {
 
-// Forward: y of x and the filter. Input: dx of dy and the filter. Filter: its gradient of x and dy.
+// Forward: y from x and the filter. Input: dx from dy and the filter. Filter: its gradient from x and dy.
 enum class ConvolutionPass : std::uint8_t { kForward, kInput, kFilter };
 
 struct Convolution {
   ConvolutionPass pass = ConvolutionPass::kForward;
-  Encoding numbers = Encoding::kFp32;  // all three arrays'
+  Encoding numbers = Encoding::kFp32;  // type of all three arrays
   Conv2dShape shape;
   auto operator<=>(const Convolution&) const = default;
 };
@@ -40,15 +40,15 @@ class Convolutions {
     const void* filter = nullptr;  // for kFilter dy
     void* out = nullptr;
   };
-  // Enqueues out = result + beta * out, sums in fp32 and rounded once. False: there is no way, and nothing was done.
+  // Enqueues out = result + beta * out; sums are fp32 and rounded once. False: unsupported, and nothing was enqueued.
   virtual bool Run(CudaContext& context, const Convolution& convolution, const Pointers& pointers, float beta) = 0;
 
-  // The shapes since it was last asked for which there is no way, and why; for people.
+  // The shapes found unsupported since the last call, with reasons, for a log line.
   virtual std::string TakeRefusals() = 0;
 };
 
-// Gives a context cuDNN. Returns its name ("cudnn 91900"), for the numeric class. Fails: kUnsupported, and where it was
-// looked for.
+// Gives a context cuDNN. Returns its name ("cudnn 91900"), for the numeric class. Fails: kUnsupported, naming the
+// places searched.
 Result<std::string> LoadConvolutions(const LibrarySearch& search, CudaContext* context);
 
 }  // namespace capstan::kernels

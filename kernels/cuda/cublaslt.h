@@ -1,8 +1,8 @@
-// CublasLt: the functions of cuBLASLt, of the library that was found.
+// CublasLt: the functions of cuBLASLt, from the library found at run time.
 //
-// Fails:  kUnsupported, and where it was looked for.
-// Why:    cuBLASLt is larger than everything else together, so it stays where the toolkit or PyTorch has put it. The
-//         emulation has one of its own.
+// Fails:  kUnsupported, naming the places searched.
+// Why:    cuBLASLt is larger than everything else together, so it is used where the toolkit or PyTorch has installed
+//         it. The emulation has its own.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,7 +15,7 @@
 
 namespace capstan::kernels {
 
-// By their names without "cublasLt".
+// Function names without the prefix "cublasLt".
 struct CublasLt {
   decltype(&cublasLtCreate) Create = nullptr;
   decltype(&cublasLtDestroy) Destroy = nullptr;
@@ -31,8 +31,8 @@ struct CublasLt {
   decltype(&cublasLtMatrixLayoutCreate) MatrixLayoutCreate = nullptr;
   decltype(&cublasLtMatrixLayoutDestroy) MatrixLayoutDestroy = nullptr;
 
-  std::string name;               // "cublaslt 130100"
-  std::shared_ptr<void> library;  // stays open as long as this
+  std::string name;               // such as "cublaslt 130100"
+  std::shared_ptr<void> library;  // keeps the library open
 };
 
 Result<CublasLt> OpenCublasLt(const LibrarySearch& search);

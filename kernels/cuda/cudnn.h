@@ -1,8 +1,8 @@
-// Cudnn: the functions of cuDNN, of the library that was found.
+// Cudnn: the functions of cuDNN, from the library found at run time.
 //
-// Fails:  kUnsupported, and where it was looked for.
-// Why:    as CublasLt: too large to travel. Of its two interfaces this is the older one, of which all that is needed
-//         lies in the library itself. The emulation has one of its own.
+// Fails:  kUnsupported, naming the places searched.
+// Why:    as CublasLt: too large to ship. Of cuDNN's two interfaces this is the older one, for which the library itself
+//         suffices. The emulation has its own.
 #pragma once
 
 #include <cudnn.h>
@@ -15,7 +15,7 @@
 
 namespace capstan::kernels {
 
-// By their names without "cudnn".
+// Function names without the prefix "cudnn".
 struct Cudnn {
   decltype(&cudnnCreate) Create = nullptr;
   decltype(&cudnnDestroy) Destroy = nullptr;
@@ -42,8 +42,8 @@ struct Cudnn {
   decltype(&cudnnGetConvolutionBackwardFilterWorkspaceSize) GetConvolutionBackwardFilterWorkspaceSize = nullptr;
   decltype(&cudnnConvolutionBackwardFilter) ConvolutionBackwardFilter = nullptr;
 
-  std::string name;               // "cudnn 91900"
-  std::shared_ptr<void> library;  // stays open as long as this
+  std::string name;               // such as "cudnn 91900"
+  std::shared_ptr<void> library;  // keeps the library open
 };
 
 Result<Cudnn> OpenCudnn(const LibrarySearch& search);

@@ -43,7 +43,7 @@ std::string ToString(const Convolution& c) {
 
 bool IsAligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0; }
 
-// What cuDNN holds of a shape; given back through its own functions. Layouts are NHWC, filters KHWC.
+// cuDNN's descriptors for a shape, released by cuDNN's functions. Layouts are NHWC, filters KHWC.
 struct Plan {
   explicit Plan(const Cudnn* functions) : dnn(functions) {}
   ~Plan() {
@@ -76,8 +76,8 @@ struct Plan {
            Did(dnn->SetConvolutionMathType(convolution, MathOf(c.numbers)));
   }
 
-  // The first of cuDNN's answers that gives the same bits each time, is a product (others round their sums
-  // differently), and has room.
+  // The first of cuDNN's answers that gives the same bits each time, computes products (other algorithms round their
+  // sums differently), and fits into the workspace.
   template <class Answer, class Ask, class Measure>
   bool Choose(const Ask& ask, const Measure& measure, decltype(Answer::algo)* chosen) {
     std::array<Answer, kAnswersMax> answers{};
@@ -207,7 +207,7 @@ class CudnnConvolutions final : public Convolutions {
   const Cudnn dnn_;
   cudnnHandle_t handle_ = nullptr;
   CudaContext::Memory workspace_;
-  std::map<Convolution, std::unique_ptr<Plan>> plans_;  // null: there is no way
+  std::map<Convolution, std::unique_ptr<Plan>> plans_;  // null: unsupported
   std::string refusals_;
 };
 

@@ -1,7 +1,7 @@
-// Divisor: a number that is the same for a whole launch, to divide by without dividing.
+// Divisor: divides by a number that is fixed for a launch, without a division.
 //
-// Limits: 1 <= divisor < 2^31; what is divided is below 2^31.
-// Why:    a kernel that finds its place in an image divides three to five times for 16 bytes; a division is about 20
+// Limits: 1 <= divisor < 2^31; the dividend is below 2^31.
+// Why:    a kernel that computes its place in an image divides three to five times for 16 bytes. A division is about 20
 //         instructions, this is 3 (Granlund, Montgomery, 1994).
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace capstan::kernels {
 
 struct Divisor {
-  std::uint32_t by = 1, multiplier = 1, shift = 0;  // by one
+  std::uint32_t by = 1, multiplier = 1, shift = 0;  // divides by one
 
   Divisor() = default;
   explicit Divisor(std::int64_t divisor) : by(static_cast<std::uint32_t>(divisor)) {
@@ -25,7 +25,7 @@ struct Divisor {
     const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(n) * multiplier >> 32);
     return static_cast<int>((high + n) >> shift);
   }
-  // Takes the remainder too.
+  // Also stores the remainder.
   __host__ __device__ int Divide(int number, int* remainder) const {
     const int quotient = Divide(number);
     *remainder = number - quotient * static_cast<int>(by);

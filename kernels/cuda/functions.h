@@ -1,8 +1,8 @@
-// ExpOf, SigmoidOf: elementary functions in device code, as exact as T needs.
+// ExpOf, SigmoidOf: elementary functions in device code, as accurate as T needs.
 //
-// Types:  float: those of elementary.h, the same bits as on a CPU. Bf16, Half: the device's own, whose error of about
-//         1e-6 is lost when the result is rounded.
-// Why:    kernels on 16-bit numbers would wait for polynomials instead of for memory.
+// Types:  float: those of elementary.h, with the same bits as on a CPU. Bf16, Half: the device's own, whose error of
+//         about 1e-6 disappears when the result is rounded.
+// Why:    kernels on 16-bit numbers would otherwise wait for polynomials instead of memory.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,4 @@
-// Group: the neighbouring numbers that one thread works on: so many that they are packs, or one where rows are not
-// aligned.
+// Group: the adjacent numbers that one thread works on: enough to form packs, or one if rows are not aligned.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ __device__ __forceinline__ Group<T, kCount> LoadGroup(const T* from) {
   return group;
 }
 
-// As floats.
+// The numbers as floats.
 template <int kCount, class T>
 __device__ __forceinline__ Group<float, kCount> LoadFloats(const T* from) {
   const Group<T, kCount> group = LoadGroup<kCount>(from);
@@ -53,7 +52,7 @@ __device__ __forceinline__ void StoreGroup(T* to, const Group<T, kCount>& group)
   }
 }
 
-// Each rounded once.
+// Rounds each number once.
 template <class T, int kCount>
 __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& floats) {
   Group<T, kCount> group;
@@ -61,7 +60,8 @@ __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& 
   StoreGroup(to, group);
 }
 
-// Calls with(std::integral_constant) for as many channels of T as a thread may take, the pointers being rows of them.
+// Calls with(std::integral_constant) with the number of channels of T that a thread may take; the
+// pointers are its rows.
 template <class T, class With, class... Pointers>
 void WithGroup(std::int64_t channels, const With& with, const Pointers*... pointers) {
   if (ArePacked(channels * static_cast<std::int64_t>(sizeof(T)), pointers...)) {

@@ -1,9 +1,9 @@
-// Im2Col, Col2Im: those of kernels/im2col.h on a device, where Col2Im also ends the way back: it rounds to T.
+// Im2Col, Col2Im: the device versions of kernels/im2col.h. Col2Im also finishes the backward pass: it rounds to T.
 //
 // Kind:   enqueued on the context's stream.
 // Shapes: x, columns as in kernels/im2col.h, from the first image on; `columns` is aligned to 16 bytes.
-// Types:  x float, Bf16 and Half; what Col2Im adds is float.
-// Parity: Im2Col copies. Col2Im adds the windows that an element is in, in ascending order, and rounds once.
+// Types:  x float, Bf16 and Half; Col2Im adds floats.
+// Parity: Im2Col copies. Col2Im adds the windows that contain an element, in ascending order, and rounds once.
 // Limits: an image, its windows, and the columns of a call have fewer than 2^31 elements.
 #pragma once
 

@@ -1,5 +1,5 @@
-// ImageGrid: images whose pixels and groups of channels are a thread each. DeviceWindows: ImageWindows in device
-// code.
+// ImageGrid: gives each pixel and group of channels of images to one thread. DeviceWindows: ImageWindows
+// in device code.
 //
 // Limits: an image, and a row of blocks, of fewer than 2^31 elements.
 #pragma once
@@ -15,13 +15,13 @@
 
 namespace capstan::kernels {
 
-inline constexpr std::int64_t kIndexMax = INT32_MAX;  // of what a Divisor divides
+inline constexpr std::int64_t kIndexMax = INT32_MAX;  // the largest dividend of a Divisor
 
 class ImageGrid {
  public:
-  static constexpr unsigned kThreads = 128;  // few, so that small images leave few idle
+  static constexpr unsigned kThreads = 128;  // few, so that small images leave few idle threads
 
-  // Groups of `wide` channels, which divides them.
+  // `wide` channels per group; `wide` divides the number of channels.
   ImageGrid(std::int64_t images, std::int64_t height, std::int64_t width, std::int64_t channels, int wide)
       : groups_(channels / wide), width_(width), threads_(static_cast<int>(height * width * (channels / wide))) {
     CAPSTAN_CHECK(height * width * channels <= kIndexMax);
@@ -33,7 +33,7 @@ class ImageGrid {
 
   const Grid& grid() const { return grid_; }
 
-  // Where the calling thread is; false where it has nothing to do.
+  // The place of the calling thread; false if it has no work.
   __device__ __forceinline__ bool Find(int* image, int* y, int* x, int* group) const {
     int block = 0, pixel = 0;
     *image = blocks_.Divide(static_cast<int>(blockIdx.x), &block);
@@ -45,7 +45,7 @@ class ImageGrid {
 
  private:
   Divisor blocks_, groups_, width_;
-  int threads_;  // of an image
+  int threads_;  // per image
   Grid grid_;
 };
 
@@ -65,7 +65,7 @@ struct DeviceWindows {
     CAPSTAN_CHECK(w.height + 2 * w.padding <= kIndexMax && w.width + 2 * w.padding <= kIndexMax);
   }
 
-  // Where an image's first element lies, and a window's, in what has one pixel for each window.
+  // Offsets of an image, and of a window, in an array with one pixel for each window.
   __device__ __forceinline__ std::int64_t ImageAt(int image) const {
     return static_cast<std::int64_t>(image) * (height * width * channels);
   }
@@ -81,13 +81,13 @@ struct IndexRange {
   int first, last;
 };
 
-// Pixels of rows or columns, `extent` of them, that window `index` covers.
+// The rows or columns, below `extent`, that window `index` covers.
 __device__ __forceinline__ IndexRange Covered(const DeviceWindows& w, int index, int window, int extent) {
   const int begin = index * w.stride - w.padding;
   return {begin < 0 ? 0 : begin, begin + window < extent ? begin + window : extent};
 }
 
-// Windows, of `count`, that cover pixel `at`.
+// The windows, below `count`, that cover pixel `at`.
 __device__ __forceinline__ IndexRange Covering(const DeviceWindows& w, int at, int window, int count) {
   const int from = at + w.padding, behind = w.by_stride.Divide(from) + 1;
   return {from < window ? 0 : w.by_stride.Divide(from - window) + 1, behind < count ? behind : count};

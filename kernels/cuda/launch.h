@@ -1,7 +1,7 @@
-// Launch: the one way in which kernels are started.
+// Launch: the only way to start a kernel.
 //
-// Fails:  as CudaContext. No blocks: nothing is started.
-// Why:    no <<< >>>, so that a C++ compiler can compile the same source for the emulation.
+// Fails:  as CudaContext. Without blocks it starts nothing.
+// Why:    it avoids <<< >>>, so that a C++ compiler can compile the same source for the emulation.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ struct Grid {
   dim3 blocks, threads;
 };
 
-// Blocks of `threads` for `count` elements, `per_thread` of them each.
+// The blocks of `threads` threads for `count` elements, `per_thread` of them each.
 inline Grid GridFor(std::int64_t count, unsigned threads, std::int64_t per_thread = 1) {
   const std::int64_t per_block = static_cast<std::int64_t>(threads) * per_thread;
   return {dim3(static_cast<unsigned>((count + per_block - 1) / per_block)), dim3(threads)};

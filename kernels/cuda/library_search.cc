@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is in `folder` and begins with `prefix`, by name.
+// The entries of `folder` that begin with `prefix`, sorted by name.
 std::vector<fs::path> In(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -22,8 +22,8 @@ std::vector<fs::path> In(const fs::path& folder, const std::string& prefix) {
   return found;
 }
 
-// The folders of NVIDIA's packages beside `bin`: PREFIX/lib/python3.X/site-packages/nvidia/... Whether it has a python3
-// says nothing: Debian's pip installs below /usr/local and below ~/.local for that of /usr/bin.
+// Adds the folders of NVIDIA's Python packages next to `bin`: PREFIX/lib/python3.X/site-packages/nvidia/... It does not
+// require a python3 in `bin`: Debian's pip for /usr/bin installs below /usr/local and ~/.local.
 void AddPackages(const fs::path& bin, std::vector<std::string>* places) {
   std::error_code error;
   for (const fs::path& python : In(bin.parent_path() / "lib", "python3")) {
@@ -55,10 +55,10 @@ Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std
   std::string looked;
   for (const std::string& place : LibraryPlaces(search)) {
     for (const std::string& name : names) {
-      // Not taken out again: it may have threads, and code on the device, of which it does not say when they end.
+      // Never unloaded: it may have threads and device code whose end it does not report.
       void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (library != nullptr) return std::shared_ptr<void>(library, [](void* open) { (void)dlclose(open); });
-      // One that is there and cannot be opened says why.
+      // A library that exists but cannot be opened reports the reason.
       const char* const reason = dlerror();
       std::error_code error;
       const bool there = !place.empty() && std::filesystem::exists(place + name, error);

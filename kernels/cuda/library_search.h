@@ -1,6 +1,6 @@
-// LibrarySearch: where a library of CUDA may be that stays where something else has put it.
+// LibrarySearch: the places of a CUDA library that is not shipped but installed by something else.
 //
-// Fails:  kUnsupported, with every place that was looked in.
+// Fails:  kUnsupported, naming every place searched.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 namespace capstan::kernels {
 
 struct LibrarySearch {
-  std::vector<std::string> folders = {};  // looked in first
-  std::string toolkit = {};               // what CUDA_HOME or CUDA_PATH says
-  std::string path = {};                  // what PATH says: PyTorch has libraries beside its folders
+  std::vector<std::string> folders = {};  // searched first
+  std::string toolkit = {};               // value of CUDA_HOME or CUDA_PATH
+  std::string path = {};                  // value of PATH: PyTorch's libraries lie next to its folders
 };
 
-// As a program's environment has it: variable("PATH") and so on are null or their value.
+// From a program's environment: variable("PATH") and the like return null or the value.
 template <class Variable>
 LibrarySearch SearchOf(const Variable& variable) {
   LibrarySearch search;
@@ -28,10 +28,11 @@ LibrarySearch SearchOf(const Variable& variable) {
   return search;
 }
 
-// In the order in which they are looked in, with a "/" at the end; "" is where the system's loader looks.
+// In search order, with a "/" at the end; "" stands for the system loader's own search.
 std::vector<std::string> LibraryPlaces(const LibrarySearch& search);
 
-// Stays until the process ends. The first place with one of `names` (file names) wins, and in it the first name.
+// The library stays loaded until the process ends. The first place with one of `names` (file names) wins; within it,
+// the first name.
 Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std::vector<std::string>& names);
 
 }  // namespace capstan::kernels

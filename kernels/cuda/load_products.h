@@ -1,6 +1,6 @@
-// LoadProducts: gives a context who computes its matrix products.
+// LoadProducts: gives a context the library for its matrix products.
 //
-// Fails:  kUnsupported, and where cuBLASLt was looked for.
+// Fails:  kUnsupported, naming the places searched for cuBLASLt.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace capstan::kernels {
 
-// Returns the name of what it found, for the numeric class.
+// Returns the library's name, for the numeric class.
 Result<std::string> LoadProducts(const LibrarySearch& search, CudaContext* context);
 
 }  // namespace capstan::kernels

@@ -27,7 +27,7 @@ bool FindAll(void* library, Nccl* nccl) {
          Find(library, "ncclRecv", &nccl->Recv);
 }
 
-// It has threads of its own, which may outlive the last communicator: its code stays mapped until the process ends.
+// NCCL's threads may outlive the last communicator, so its code stays mapped until the process ends.
 void KeepMapped(const Nccl& nccl) {
   Dl_info where{};
   if (dladdr(reinterpret_cast<void*>(nccl.GetVersion), &where) == 0) return;

@@ -1,7 +1,7 @@
-// Nccl: the functions of NCCL, of the library that was found.
+// Nccl: the functions of NCCL, from the library found at run time.
 //
-// Fails:  kUnsupported, and where it was looked for.
-// Why:    as Cudnn. The emulated device's is another library, which says so itself (kernels/emulation/cuda/nccl.h).
+// Fails:  kUnsupported, naming the places searched.
+// Why:    as Cudnn. The emulated device uses another library, which declares itself (kernels/emulation/cuda/nccl.h).
 #pragma once
 
 #include <nccl.h>
@@ -14,7 +14,7 @@
 
 namespace capstan::kernels {
 
-// By their names without "nccl".
+// Function names without the prefix "nccl".
 struct Nccl {
   decltype(&ncclGetVersion) GetVersion = nullptr;
   decltype(&ncclGetUniqueId) GetUniqueId = nullptr;
@@ -36,16 +36,16 @@ struct Nccl {
   decltype(&ncclSend) Send = nullptr;
   decltype(&ncclRecv) Recv = nullptr;
 
-  int version = 0;                // 22809 is 2.28.9
-  std::shared_ptr<void> library;  // stays open as long as this
+  int version = 0;                // 22809 stands for 2.28.9
+  std::shared_ptr<void> library;  // keeps the library open
 };
 
-// 2.28.9 of 22809.
+// "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
 Result<Nccl> OpenNccl(const LibrarySearch& search);
 
-// The one of that file name.
+// Opens the library with that file name.
 Result<Nccl> OpenNcclNamed(const LibrarySearch& search, const std::string& name);
 
 }  // namespace capstan::kernels

@@ -1,4 +1,4 @@
-// Where the toolkit that capstan is built with has no cudnn.h.
+// For a toolkit without cudnn.h.
 #include "kernels/cuda/convolutions.h"
 
 namespace capstan::kernels {

@@ -1,6 +1,6 @@
 // ToFloat, Rounded, Pack: numbers in device code. Arithmetic is in float; memory is read 16 bytes at a time.
 //
-// Parity: Rounded as Narrow of number16.h, bit for bit, but for which NaN it makes.
+// Parity: Rounded as Narrow of number16.h, bit for bit, except for the bits of a NaN.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -46,7 +46,7 @@ __device__ __forceinline__ void StorePack(T* to, const Pack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, pack);
 }
 
-// Whether rows of so many bytes at each address can be read as packs.
+// Whether rows of `bytes` bytes at each address can be read as packs.
 template <class... Pointers>
 bool ArePacked(std::int64_t row_bytes, const Pointers*... pointers) {
   return row_bytes % 16 == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);

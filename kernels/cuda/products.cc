@@ -5,7 +5,7 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr unsigned kWithAux = 128;  // a bit of GELU_AUX and DGELU
+constexpr unsigned kWithAux = 128;  // a bit in GELU_AUX and DGELU
 
 bool HasBias(const ProductShape& shape) {
   return shape.epilogue == CUBLASLT_EPILOGUE_BGRADB || (shape.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
@@ -17,7 +17,7 @@ std::string ToString(const ProductShape& s) {
 
 }  // namespace
 
-// What cuBLASLt holds of a shape; given back through its own functions.
+// cuBLASLt's descriptors for a shape, released by cuBLASLt's functions.
 struct Products::Plan {
   explicit Plan(const CublasLt* functions) : lt(functions) {}
   ~Plan() {
@@ -37,7 +37,7 @@ struct Products::Plan {
   bool SetAux(const void* aux) const { return Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux); }
 
   bool Describe(const ProductShape& s) {
-    // While a way is looked for, pointers say only how they are aligned.
+    // During the heuristic search, pointers only tell their alignment.
     const void* const hint = reinterpret_cast<const void*>(std::uintptr_t{s.alignment});
     const cublasOperation_t left_is = s.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t right_is = s.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -112,7 +112,7 @@ std::optional<cublasLtMatmulAlgo_t> Products::Choose(const Plan& plan, unsigned 
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     return lt_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   };
-  // Without INPLACE and OUTPUT_TYPE, which round parts of a sum to 16 bits.
+  // Excludes INPLACE and OUTPUT_TYPE, which round partial sums to 16 bits.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, bytes = alignment;
   const std::uint64_t workspace_bytes = kWorkspaceBytes;
   const bool good = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes) &&

@@ -1,11 +1,11 @@
-// Products: cuBLASLt, and what it was told about each shape of product.
+// Products: cuBLASLt, with its chosen algorithm for each shape of product.
 //
 // Kind:   shared by the contexts of one device; used by one thread.
-// Limits: kWorkspaceBytes of the device.
-// Why:    for each shape the first of cuBLASLt's heuristics is taken and kept: never the one that was fastest in a
-//         trial, which could be another one the next time. The same bits each time: where a product's depth is cut, the
-//         parts' sums stay in fp32 and are added in a step of their own, never in the output's type in whatever order
-//         they come. Products of fp32 are computed in fp32: TF32 is never asked for.
+// Limits: kWorkspaceBytes of device memory.
+// Why:    for each shape the first answer of cuBLASLt's heuristic is taken and kept, never the fastest of a trial,
+//         which could differ the next time. The bits are the same each time: if a product's depth is cut, the partial
+//         sums stay in fp32 and are added in a separate step, never in the output's type in order of arrival. fp32
+//         products are computed in fp32: TF32 is never requested.
 #pragma once
 
 #include <compare>
@@ -19,15 +19,15 @@
 
 namespace capstan::kernels {
 
-// What decides how a product is computed. A row-major C = op(A) op(B) is the column-major C' = op(B)' op(A)', so `left`
-// is B and `rows` is n.
+// Everything that decides how a product is computed. A row-major C = op(A) op(B) is the column-major C' = op(B)'
+// op(A)', so `left` is B and `rows` is n.
 struct ProductShape {
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t left_stride = 0, right_stride = 0, out_stride = 0;
   bool left_transposed = false, right_transposed = false;
   unsigned epilogue = CUBLASLT_EPILOGUE_DEFAULT;  // a cublasLtEpilogue_t
-  unsigned alignment = 16;                        // of all pointers, in bytes: a power of 2 up to 16
+  unsigned alignment = 16;                        // alignment of all pointers in bytes: a power of 2 up to 16
   auto operator<=>(const ProductShape&) const = default;
 };
 
@@ -41,7 +41,7 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // Whether there is a way to compute it, which is asked once for each shape.
+  // Whether cuBLASLt supports it; asked once for each shape.
   bool Has(const ProductShape& shape) { return PlanFor(shape) != nullptr; }
 
   struct Pointers {
@@ -60,7 +60,7 @@ class Products {
   struct Plan;
   explicit Products(CublasLt lt);
   const Plan* PlanFor(const ProductShape& shape);
-  // Null: there is no way.
+  // Null: unsupported.
   std::unique_ptr<Plan> MakePlan(const ProductShape& shape) const;
   std::optional<cublasLtMatmulAlgo_t> Choose(const Plan& plan, unsigned alignment) const;
 

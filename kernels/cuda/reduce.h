@@ -1,4 +1,4 @@
-// WarpSum, BlockSum, WarpMax, BlockMax: sums and maxima over threads, in an order that depends on nothing.
+// WarpSum, BlockSum, WarpMax, BlockMax: sums and maxima over threads, in a fixed order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Of a block of kThreads (a multiple of 32) in one dimension; every thread gets the result. All threads call it.
+// Over a block of kThreads (a multiple of 32) in one dimension; every thread gets the result. All threads must call it.
 template <int kThreads, class Number>
 __device__ __forceinline__ Number BlockSum(Number x) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024);

@@ -1,9 +1,10 @@
-// LoadSome, StoreSome, LoadFloats, StoreFloats, ForPacks, RowSum: rows of an array that a warp or a block owns, and
-// how its threads share one.
+// LoadSome, StoreSome, LoadFloats, StoreFloats, ForPacks, RowSum: access to rows that a warp or a block owns, and the
+// division of a row among its threads.
 //
 // Types:  kThreads is 32 (a warp to a row) or the whole block; kPacked: rows are aligned and whole packs long.
-// Parity: thread t of a row has its packs t, t + kThreads, ...; the same elements whether rows are aligned or not. So
-//         a sum that each thread adds in ascending order, and RowSum over threads, depends on the row's length alone.
+// Parity: thread t of a row has its packs t, t + kThreads, ...; these are the same elements whether rows are
+//         aligned or not. So a sum that each thread adds in ascending order, and RowSum over threads, depends only
+//         on the row's length.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -63,15 +64,15 @@ __device__ __forceinline__ void StoreFloats(const Floats<T>& from, float* row, s
   }
 }
 
-// Elements of a row that each of its threads holds in registers, and as packs.
+// The elements of a row that each of its threads holds in registers, also as packs.
 inline constexpr int kHeldElements = 32;
 template <class T>
 inline constexpr int kHeldPacks = kHeldElements / Pack<T>::kCount;
-// Rows that are longer are for a block.
+// Longer rows get a whole block.
 inline constexpr std::int64_t kWarpColumns = 32 * kHeldElements;
 
-// Calls held(k, at) for those packs of the row that a thread holds, k < kHeldPacks<T> known when compiling, then
-// rest(at) for its others, which a warp's rows never have. `at` is the pack's first element.
+// Calls held(k, at) for the packs of the row that a thread holds, k < kHeldPacks<T> known at compile time; then
+// rest(at) for its other packs, which a warp's row never has. `at` is the pack's first element.
 template <class T, int kThreads, class Held, class Rest>
 __device__ __forceinline__ void ForPacks(std::int64_t columns, int thread, const Held& held, const Rest& rest) {
   constexpr int kCount = Pack<T>::kCount;

@@ -1,9 +1,10 @@
-// WarpTile, Left, Right: products of 16 x 16 numbers by a warp: on tensor cores for Bf16 and Half, by fmaf for float.
+// WarpTile, Left, Right: products of 16 x 16 numbers by a warp: on tensor cores for Bf16 and Half, with fmaf for float.
 //
 // Types:  factors lie in shared memory as Stored<T>; sums are float.
-// Limits: factors start at multiples of 32 bytes, their strides are multiples of 16 bytes. All of a warp take part.
-// Why:    whose element of a sum is whose is CUDA's own affair; WarpPlaces asks the device, so that what is done to
-//         single elements (masks, softmax, dropout) need not go through memory.
+// Limits: factors start at multiples of 32 bytes, their strides are multiples of 16 bytes. All threads of a
+//         warp take part.
+// Why:    CUDA does not specify which thread holds which element of a sum. WarpPlaces finds out on the device, so that
+//         operations on single elements (masks, softmax, dropout) need not go through memory.
 #pragma once
 
 #include <mma.h>
@@ -16,7 +17,7 @@
 namespace capstan::kernels {
 
 inline constexpr int kTileSide = 16;
-inline constexpr int kTileElements = 8;  // of a sum, for each thread
+inline constexpr int kTileElements = 8;  // of a sum, per thread
 
 template <class T>
 struct StoredAs {
@@ -40,7 +41,7 @@ __device__ __forceinline__ float FromStored(float x) { return x; }
 __device__ __forceinline__ Bf16 FromStored(__nv_bfloat16 x) { return {__bfloat16_as_ushort(x)}; }
 __device__ __forceinline__ Half FromStored(__half x) { return {__half_as_ushort(x)}; }
 
-enum class Order { kRows, kColumns };  // how the right factor lies in memory
+enum class Order { kRows, kColumns };  // layout of the right factor in memory
 
 template <class T>
 struct WarpTile {
@@ -60,7 +61,7 @@ struct WarpTile<float> {
   }
 };
 
-// The left factor, in registers; for float, where it lies.
+// The left factor, in registers; for float, its address.
 template <class T>
 struct Left {
   nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, kTileSide, kTileSide, kTileSide, Stored<T>, nvcuda::wmma::row_major>
@@ -93,7 +94,7 @@ __device__ __forceinline__ void AddProduct(WarpTile<T>& tile, const Left<T>& lef
 
 __device__ __forceinline__ int LaneInWarp() { return static_cast<int>(threadIdx.x % 32); }
 
-// A thread has two rows, 8 apart, and 4 columns side by side; four steps of depth are read at once.
+// A thread has two rows, 8 apart, and 4 adjacent columns; it reads four steps of depth at once.
 template <Order kOrder>
 __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<float>& left, const float* right,
                                            unsigned stride) {
@@ -115,8 +116,8 @@ __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<flo
   }
 }
 
-// Which element of a tile tile[i] of this thread is. All threads of a block make theirs together; except for float
-// that is a barrier, which callers count on.
+// Which element of a tile this thread's tile[i] is. All threads of a block construct theirs together; except for float
+// that includes a barrier, on which callers rely.
 template <class T>
 class WarpPlaces {
  public:
@@ -142,7 +143,7 @@ class WarpPlaces {
   int place_[kTileElements];
 };
 
-// As T, rounded once.
+// Converts to T, rounding once.
 template <class T>
 __device__ __forceinline__ void StoreRounded(WarpTile<T>& tile, const WarpPlaces<T>& places, Stored<T>* to,
                                              int stride) {
@@ -160,16 +161,16 @@ __device__ __forceinline__ void StoreSums(WarpTile<T>& tile, const WarpPlaces<T>
   }
 }
 
-// Rows of `width` numbers in the device's memory.
+// Rows of `width` numbers in device memory.
 template <class T>
 struct GlobalRows {
   T* first;
   std::int64_t stride;
   int count, width;
-  bool packed;  // as ArePacked says
+  bool packed;  // the result of ArePacked
 };
 
-// Pack `i` of rows of kWidth numbers; zeros where there are none.
+// Pack `i` of rows of kWidth numbers; zeros outside the array.
 template <int kWidth, class T>
 __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, int i, Stored<T>* to, int to_stride) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;
@@ -186,14 +187,14 @@ __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, 
   }
 }
 
-// kRows x kWidth numbers from memory, by kThreads threads, of which this is `thread`.
+// Loads kRows x kWidth numbers from memory with kThreads threads, of which this is `thread`.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRows(const GlobalRows<const T>& from, int thread, Stored<T>* to, int to_stride) {
   constexpr int kPacks = kRows * kWidth / Pack<T>::kCount;
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// The same with one pack of a thread on its way at a time, where there are no registers for more.
+// The same with one pack of a thread in flight at a time, for kernels without registers for more.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& from, int thread, Stored<T>* to,
                                                   int to_stride) {
@@ -202,7 +203,7 @@ __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& fro
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// The way back.
+// Stores kRows x kWidth numbers to memory.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void StoreRows(const Stored<T>* from, int from_stride, int thread, const GlobalRows<T>& to) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;

@@ -35,8 +35,8 @@ using capstan::kernels::Operand;
 using capstan::kernels::Product;
 using capstan::kernels::Transpose;
 
-// All that a product is, as it was when it was enqueued. A column-major D = op(A) op(B) is the row-major
-// D' = op(B)' op(A)'.
+// A product's parameters as they were when it was enqueued. A column-major D = op(A) op(B) is the row-major D'
+// = op(B)' op(A)'.
 struct Call {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t a_layout, b_layout, d_layout;
@@ -65,7 +65,7 @@ Product<T, Out> ProductOf(const Call& call) {
           .beta = call.beta};
 }
 
-// The forward epilogues are the CPU's.
+// The forward epilogues are computed as on the CPU.
 template <class T, class Out>
 void Forward(const Call& call, float* scratch) {
   Product<T, Out> product = ProductOf<T, Out>(call);
@@ -94,7 +94,7 @@ void GeluBackward(const Call& call, float* scratch) {
   }
 }
 
-// Of B, over the product's depth.
+// Sums of B over the product's depth.
 template <class T>
 void BiasGradient(const Call& call) {
   const Product<T, float> product = ProductOf<T, float>(call);
@@ -119,8 +119,9 @@ void Compute(const Call& call) {
 
 std::uintptr_t Bits(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-// What cuBLASLt's reference asks of an epilogue's arrays, and that tensor cores read whole packs: others find nothing.
-// Nor does a bias where the weights have one row or column, for which PyTorch does not ask it either.
+// The rules of cuBLASLt's reference for an epilogue's arrays, and the aligned packs that tensor cores read: other
+// requests find no algorithm. A bias finds none if the weights have one row or column; PyTorch does not request
+// it then either.
 bool HasEpilogue(const cublasLtMatmulDescOpaque_t& operation, const cublasLtMatrixLayoutOpaque_t& a,
                  const cublasLtMatrixLayoutOpaque_t& d, std::uint32_t alignment) {
   const bool has_bias = (operation.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;

@@ -33,7 +33,7 @@ using capstan::Widen;
 constexpr std::size_t kWorkspaceBytes = 4096;
 constexpr int kFiltersWithoutAlgorithm = 5, kFiltersNotSupported = 7;
 
-// A convolution as it was when it was enqueued; of x, w and y each is what its descriptor says.
+// A convolution's parameters as they were when it was enqueued; descriptors of x, w and y.
 struct Call {
   cudnnTensorStruct x_is, w_is, y_is;
   cudnnConvolutionStruct how;
@@ -42,7 +42,7 @@ struct Call {
   float alpha, beta;
 };
 
-// Whether y is what comes of x and w, in one type that is computed with as capstan wants it.
+// Whether y is the result shape of x and w, all in one type, with the arithmetic that capstan requires.
 bool Fits(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const cudnnTensorStruct& y,
           const cudnnConvolutionStruct& how) {
   const auto out = [&](int size, int window) { return (size + 2 * how.padding - window) / how.stride + 1; };
@@ -51,7 +51,7 @@ bool Fits(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const cudnnTen
          y.h == out(x.h, w.h) && y.w == out(x.w, w.w);
 }
 
-// Calls visit(place in x, place in w, place in y) for all that are multiplied.
+// Calls visit(index in x, index in w, index in y) for each multiplication.
 template <class Visit>
 void ForProducts(const Call& call, const Visit& visit) {
   const auto& [x, w, y, how] = std::tie(call.x_is, call.w_is, call.y_is, call.how);
@@ -128,8 +128,8 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, Pass pass, Call call, const void* al
   return CUDNN_STATUS_SUCCESS;
 }
 
-// One that may give other bits each time, one that is no product (or needs too much), one that does not work, and the
-// one that is wanted.
+// Offers in turn: an algorithm that may give other bits each time, one that is no product, one that needs too much
+// memory, one that does not work, and the wanted one.
 template <class Algorithm>
 cudnnStatus_t Offer(bool fits, int filters, Algorithm other, Algorithm large, Algorithm good, int asked, int* found,
                     cudnnPerf_t<Algorithm>* results) {

@@ -25,14 +25,14 @@ constexpr int kNothing = -1, kVotes = -2;  // instead of a lane to take from
   std::abort();
 }
 
-// 0 to kWarp - 1, each once.
+// A permutation of 0 to kWarp - 1.
 struct Order {
   unsigned turn = 0, flip = 0;
   unsigned operator[](unsigned i) const { return ((i + turn) % kWarp) ^ flip; }
 };
 constexpr Order kAscending{0, 0}, kDescending{0, kWarp - 1};
 
-// Marsaglia's xorshift: a number for every few switches of fibers must cost nothing beside them.
+// Marsaglia's xorshift: a number for every few fiber switches must cost almost nothing.
 class Orders {
  public:
   bool Coin() { return (Next() & 1) != 0; }
@@ -59,21 +59,21 @@ class Orders {
 
 struct Thread {
   Place place;
-  Fiber* fiber = nullptr;  // which it runs on since it has begun
-  // While it waits for its warp: for whom, and what it gives and takes.
+  Fiber* fiber = nullptr;  // the fiber that it runs on since it began
+  // While it waits for its warp: the threads it waits for, and the values it gives and takes.
   unsigned mask = 0;
   int from = kNothing;
   std::uint64_t given = 0, taken = 0;
 };
 
-// A bit for each lane. Lanes that the block does not have are done.
+// A bit for each lane. Lanes that the block does not have count as done.
 struct Warp {
   unsigned ready = 0, at_block = 0, at_warp = 0, done = 0;
   unsigned meetings = 0;
-  std::array<char, 3> places{};  // of memory's order: for meetings of the whole warp by turns, and for all others
+  std::array<char, 3> places{};  // for memory order: two in turn for the whole warp's meetings, one for others
 };
 
-// Runs one block after the other. Threads begin on a fiber that is free: where none waits, all run on one.
+// Runs one block after the other. A thread begins on a free fiber: if no thread waits, all run on one fiber.
 class Runner {
  public:
   ~Runner();
@@ -107,14 +107,14 @@ class Runner {
   unsigned running_ = 0;
   const std::function<void()>* body_ = nullptr;
 
-  // Who runs next: lanes of a warp, then perhaps the same warp again, then another.
+  // The next to run: lanes of a warp, then perhaps the same warp again, then another one.
   Order first_order_ = kDescending, lane_order_, warp_order_;
   unsigned warp_ = 0, lane_at_ = 0, warp_at_ = 0;
   bool is_first_round_ = true;
 
-  unsigned meetings_ = 0;         // of blocks
-  std::array<char, 2> places_{};  // of memory's order, by turns
-  char begun_ = 0, ended_ = 0;    // likewise
+  unsigned meetings_ = 0;         // meetings of the whole block
+  std::array<char, 2> places_{};  // for memory order, used in turn
+  char begun_ = 0, ended_ = 0;    // for memory order
   bool ends_ = false;
   Fiber main_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -163,7 +163,7 @@ void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::funct
   }
 }
 
-// What a fiber does: threads from their beginning to their end.
+// The work of a fiber: runs threads from beginning to end.
 void Runner::Carry(Fiber& own) {
   while (!ends_) {
     threads_[running_].fiber = &own;
@@ -193,7 +193,7 @@ Fiber& Runner::FiberFor(unsigned thread) {
   return fiber;
 }
 
-// From a thread that waits or, `own` being free, has ended, to the next.
+// Switches to the next thread, from one that waits or, if `own` is free, has ended.
 void Runner::GoOn(Fiber& own, bool is_free) {
   const unsigned next = Choose();
   Fiber* to = &main_;
@@ -237,7 +237,7 @@ void Runner::WaitForWarp(unsigned mask) {
   See(place);
 }
 
-// Threads wait for each other, but as in CUDA what they wrote is not ordered by it.
+// Threads wait for each other but, as in CUDA, this does not order their writes.
 std::uint64_t Runner::Exchange(unsigned mask, int from, std::uint64_t given) {
   Meet(mask, from, given);
   return threads_[running_].taken;
@@ -278,7 +278,7 @@ bool Runner::NextWarp() {
   }
 }
 
-// Those of a warp who wait for each other and nobody else.
+// Releases threads of a warp that wait for each other and for no other thread.
 void Runner::ReleaseWarp(unsigned index) {
   Warp& warp = warps_[index];
   for (unsigned left = warp.at_warp; left != 0;) {
@@ -311,7 +311,7 @@ void Runner::HandOver(unsigned index, unsigned lanes) {
   }
 }
 
-// All that wait at the barrier of the block, once nobody is on the way to it.
+// Releases all threads that wait at the block's barrier, once no thread is still running towards it.
 bool Runner::ReleaseBlock() {
   bool any = false;
   for (const Warp& warp : warps_) {

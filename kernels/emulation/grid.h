@@ -1,14 +1,14 @@
-// RunGrid: a CUDA grid on the calling thread: blocks one after the other, a block's threads as fibers.
+// RunGrid: runs a CUDA grid on the calling thread: blocks one after the other, the threads of a block as fibers.
 //
-// Kind:   functions for the stand-in headers in cuda/; only code that runs in a grid calls any but RunGrid.
-// Limits: CUDA's on grids and blocks. Static __shared__ arrays only: they are thread_local here, so a grid never moves
-//         to another thread of the system.
-// Fails:  a block whose threads wait for each other and none can go on, a shuffle with a lane outside the mask: the
-//         process ends and says which.
+// Kind:   functions for the stand-in headers in cuda/; only code inside a grid calls any but RunGrid.
+// Limits: CUDA's limits for grids and blocks. Only static __shared__ arrays: they are thread_local here, so a grid
+//         never moves to another system thread.
+// Fails:  ends the process with a message if the threads of a block wait for each other and none can go on, or if a
+//         shuffle names a lane outside the mask.
 // Why:    kernels run on machines without a GPU, under sanitizers, from the same source. Between two barriers threads
-//         may run in any order, and a warp far ahead of another: one block begins with its last thread, the next with
-//         its first, and later the order is random, after CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier shows in
-//         one of them; to ThreadSanitizer it is a data race, whatever the order.
+//         may run in any order, and one warp far ahead of another. One block begins with its last thread, the next with
+//         its first; later the order is random, seeded by CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier shows in
+//         one of these orders; ThreadSanitizer reports it as a data race in any order.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Size3 {
 
 void RunGrid(Size3 blocks, Size3 threads, const std::function<void()>& body);
 
-// Of the thread that is running.
+// The running thread's place.
 struct Place {
   Size3 thread{0, 0, 0}, block{0, 0, 0}, block_size, grid_size;
 };
@@ -32,9 +32,9 @@ const Place& ThisThread();
 void SyncBlock();
 // Waits for the threads of `mask` in this thread's warp.
 void SyncWarp(unsigned mask);
-// Hands `bytes` (at most 8) at `value` over to the threads of `mask` in the warp, and takes those of lane `from`.
+// Gives `bytes` bytes (at most 8) at `value` to the threads of `mask` in the warp, and takes those of lane `from`.
 void Exchange(unsigned mask, int from, void* value, std::size_t bytes);
-// One bit for each thread of `mask`.
+// The bits of the threads of `mask`, one for each.
 unsigned Ballot(unsigned mask, bool bit);
 int Lane();
 

@@ -1,20 +1,20 @@
-// What ThreadSanitizer is told of fibers: which one runs, and what orders their accesses to memory.
+// Tells ThreadSanitizer about fibers: which one runs, and what orders their memory accesses.
 //
-// Kind: functions; those of race_detector_none.cc, where there is no ThreadSanitizer, do nothing.
+// Kind: functions; without ThreadSanitizer they do nothing (race_detector_none.cc).
 #pragma once
 
 namespace capstan::emulation {
 
-// Whether each thread of a block must keep to one fiber, whose accesses are its own.
+// Whether each thread of a block must keep to one fiber, so that accesses are attributed to that thread.
 bool DetectsRaces();
 
 void* RunningIdentity();
 void* NewIdentity();
 void DeleteIdentity(void* identity);
-// To be called at once before the switch.
+// Call it immediately before the switch.
 void RunAs(void* identity);
 
-// What happens before a Publish at `place` is seen by who calls See there afterwards.
+// Everything before a Publish at `place` is visible to a thread that later calls See there.
 void Publish(void* place);
 void See(void* place);
 

@@ -12,7 +12,7 @@ namespace {
 std::atomic<std::uint64_t> streams_made{0};
 std::atomic<bool> runs_late{false};
 
-// Work begins late by up to 2000 turns of other threads, or not.
+// Delays the start of work by up to 2000 yields, or not.
 class Delays {
  public:
   Delays() : numbers_(Seed(), streams_made++), on_(Seed() != 0) {}
@@ -39,7 +39,7 @@ std::uint64_t Event::NewTicket(Stream* stream, std::uint64_t place) {
   return newest_.ticket;
 }
 
-// Recorded on two streams, the earlier record may complete last.
+// If an event is recorded on two streams, the earlier record may complete last.
 void Event::Complete(std::uint64_t ticket) {
   time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   std::uint64_t known = completed_.load(std::memory_order_relaxed);
@@ -66,7 +66,7 @@ Stream::~Stream() {
   delete tail_;
 }
 
-// The queue is a list whose nodes the stream frees: nothing flows back to the host through it.
+// The queue is a list whose nodes the stream frees, so no memory order flows back to the host through it.
 void Stream::Run(Node* head) {
   const FloatControl control;
   Delays delays;

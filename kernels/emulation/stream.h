@@ -1,10 +1,11 @@
-// Stream, Event: a thread that does what is enqueued, in order, and marks that other threads wait for.
+// Stream, Event: a thread that executes enqueued work in order, and marks that other threads can wait for.
 //
-// Kind:   one host thread enqueues on a stream; any may wait for an event.
-// Limits: memory is ordered as CUDA promises and no more: from the host to what it enqueues, along a stream, and
-//         through events and waits. So a missing wait is a data race, which TSan reports.
-// Why:    the overlap engine runs on machines without a GPU. With CAPSTAN_EMULATED_DELAYS=SEED work is late at random;
-//         after RunLate it is as late as CUDA allows, so that without TSan a missing wait is a wrong result.
+// Kind:   one host thread enqueues on a stream; any thread may wait for an event.
+// Limits: memory is ordered only as CUDA promises: from the host to the work it enqueues, along a stream, and through
+//         events and waits. So a missing wait is a data race, which TSan reports.
+// Why:    the overlap of copies and computation can be tested without a GPU. With CAPSTAN_EMULATED_DELAYS=SEED work
+//         is late at random; after RunLate it is as late as CUDA allows, so a missing wait gives a wrong result
+//         even without TSan.
 #pragma once
 
 #include <atomic>
@@ -15,26 +16,26 @@
 
 namespace capstan::emulation {
 
-// From now on a stream does what is enqueued only when that is waited for, by the host or by another stream.
+// From now on a stream executes its work only when the host or another stream waits for it.
 void RunLate(bool late);
 
 class Stream;
 
-// One time that an event was recorded.
+// One recording of an event.
 struct Mark {
   std::uint64_t ticket = 0;  // 0: never
-  Stream* stream = nullptr;  // on which, null where nobody has to be asked; lives until the event is Complete
-  std::uint64_t place = 0;   // how much was enqueued on it then
+  Stream* stream = nullptr;  // its stream; null if none need be asked; lives until the event is Complete
+  std::uint64_t place = 0;   // how much was enqueued on the stream then
 };
 
 class Event {
  public:
-  // The host's side of recording; the stream Completes the ticket that this returned.
+  // The host's side of recording; the stream later calls Complete with the returned ticket.
   std::uint64_t NewTicket(Stream* stream = nullptr, std::uint64_t place = 0);
   const Mark& newest() const { return newest_; }
   void Complete(std::uint64_t ticket);
   bool Is(std::uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  // When it was completed last.
+  // When it last completed.
   std::chrono::steady_clock::time_point time() const { return time_.load(std::memory_order_relaxed); }
   void Wait(const Mark& mark) const;
 
@@ -47,7 +48,7 @@ class Event {
 class Stream {
  public:
   Stream();
-  // Does first what was enqueued.
+  // Executes the remaining work first.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -55,9 +56,9 @@ class Stream {
   void Enqueue(std::function<void()> work);
   void Record(Event* event);
   void WaitFor(Event* event);
-  // Until all that was enqueued is done.
+  // Waits until all enqueued work is done.
   void Synchronize();
-  // What was enqueued up to `place` is waited for.
+  // Tells a late stream that the work enqueued up to `place` is waited for.
   void Begin(std::uint64_t place);
 
  private:
@@ -69,7 +70,7 @@ class Stream {
 
   Node* tail_;
   std::uint64_t enqueued_ = 0;
-  std::atomic<std::uint64_t> begun_{0};  // how much of it may be done
+  std::atomic<std::uint64_t> begun_{0};  // how much of its work the stream may execute
   Event done_;
   std::thread thread_;
 };

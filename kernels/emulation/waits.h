@@ -1,8 +1,8 @@
-// CountWaits: what the program waits for on the emulated device is counted, and one of these waits may be left out.
+// CountWaits: counts the program's waits on the emulated device, and can leave one of them out.
 //
-// Kind: functions for tests, and for the runtime's stand-in; one thread of the host, which enqueues and waits.
-// Why:  a test leaves out each wait in turn and looks whether that is noticed: one that nobody misses is superfluous,
-//       or the test would not see it forgotten.
+// Kind: functions for tests and for the emulated runtime; called by the one host thread that enqueues and waits.
+// Why:  a test leaves out each wait in turn and checks that something notices. A wait that nothing misses is
+//       superfluous, or the test would not notice if it were forgotten.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ enum class Waiting : std::uint8_t { kStreamForEvent, kHostForEvent, kHostForStre
 
 inline constexpr std::int64_t kNoWait = -1;
 
-// From now on waits are counted from 0, and that of number `left_out` returns at once. So that a program has the same
-// waits each time, cudaEventQuery finds nothing done until StopCounting.
+// From now on waits are counted from 0, and the one with number `left_out` returns at once. So that a program has the
+// same waits each time, cudaEventQuery reports nothing as done until StopCounting.
 void CountWaits(std::int64_t left_out = kNoWait);
 
 struct Waits {
   std::int64_t count = 0;
-  Waiting left_out = Waiting::kStreamForEvent;  // where one was
+  Waiting left_out = Waiting::kStreamForEvent;  // kind of the wait left out
 };
 Waits StopCounting();
 
 bool CountsWaits();
-// Counts this one.
+// Counts this wait.
 bool IsLeftOut(Waiting waiting);
 
 }  // namespace capstan::emulation

@@ -1,8 +1,8 @@
-// The part of cuBLASLt that capstan uses, for a machine without it: cublaslt.cc computes on the stream's thread. Stands
-// where NVIDIA's header of that name would.
+// The part of cuBLASLt that capstan uses, for a machine without it: cublaslt.cc computes on the stream's thread. It
+// takes the place of NVIDIA's header of the same name.
 //
-// Fails:  as cuBLASLt; and where capstan's rules are broken that cuBLASLt does not have: sums that are rounded between
-//         or may come in any order, and fp32 computed in less.
+// Fails:  as cuBLASLt; and also if capstan's own rules are broken: for sums that are rounded in between or may come in
+//         any order, and for fp32 computed with less precision.
 #pragma once
 
 #include "kernels/emulation/cuda/cuda_runtime.h"

@@ -1,4 +1,4 @@
-// What capstan uses of CUDA's header of that name; see cuda_runtime.h.
+// The part of CUDA's header of this name that capstan uses; see cuda_runtime.h.
 #pragma once
 
 #include "common/data/number16.h"

@@ -1,9 +1,9 @@
-// The part of CUDA's runtime and of its language that capstan uses, for a compiler and a machine without CUDA: kernels
-// run as fibers on the stream's thread (grid.h, stream.h). Stands where NVIDIA's header of that name would.
+// The part of CUDA's runtime and language that capstan uses, for a compiler and a machine without CUDA: kernels run as
+// fibers on the stream's thread (grid.h, stream.h). It takes the place of NVIDIA's header of the same name.
 //
-// Limits: the devices' memory is the host's. CAPSTAN_EMULATED_MEMORY=BYTES, _DEVICES=COUNT, _CAPABILITY=MAJOR,
-//         _UUID=NUMBER and _DRIVER=13000 are what they say they have and are. What kernels may use: threadIdx and the
-//         like, static __shared__ arrays, barriers, shuffles, votes.
+// Limits: device memory is host memory. CAPSTAN_EMULATED_MEMORY=BYTES, _DEVICES=COUNT, _CAPABILITY=MAJOR, _UUID=NUMBER
+//         and _DRIVER=13000 set what the devices report. Kernels may use threadIdx and the like, static __shared__
+//         arrays, barriers, shuffles and votes.
 // Fails:  as CUDA, with cudaError_t.
 #pragma once
 
@@ -128,12 +128,12 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// Memory comes poisoned, the host's too: every byte 0xFF, which is NaN in every floating-point type.
+// Memory comes poisoned, host memory too: every byte is 0xFF, which is NaN in every floating-point type.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
-// Of a range it knows where it begins, and a few ranges at a time.
+// Records where a registered range begins; for a few ranges at a time.
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
@@ -148,11 +148,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// Of the host's clock.
+// Measured with the host's clock.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument);
 
-// As CUDA's template for functions of C++. The arguments are copied before this returns.
+// Like CUDA's template for C++ functions. The arguments are copied before this returns.
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** arguments,
                              std::size_t shared_bytes, cudaStream_t stream) {

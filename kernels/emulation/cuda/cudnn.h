@@ -1,10 +1,10 @@
-// The part of cuDNN that capstan uses, for a machine without it: cudnn.cc computes on the stream's thread. Stands where
-// NVIDIA's header of that name would.
+// The part of cuDNN that capstan uses, for a machine without it: cudnn.cc computes on the stream's thread. It takes the
+// place of NVIDIA's header of the same name.
 //
-// Limits: it is there where CAPSTAN_EMULATED_CUDNN=1; else it is not found, so that both ways are tested.
-// Fails:  as cuDNN; and where capstan's rules are broken that cuDNN does not have: sums in any order, and fp32 computed
-//         in less. What it offers first is always something that these rules forbid. Of 5 filters it offers nothing
-//         else, and of 7 what it offers is not supported when it runs.
+// Limits: the library is found only with CAPSTAN_EMULATED_CUDNN=1, so that both cases are tested.
+// Fails:  as cuDNN; and also if capstan's own rules are broken: for sums in any order, and for fp32 computed with less
+//         precision. Its first offer always breaks these rules. For 5 filters it offers nothing else; for 7 filters its
+//         offer fails with "not supported" when it runs.
 #pragma once
 
 #include "kernels/emulation/cuda/cuda_runtime.h"

@@ -1,7 +1,7 @@
-// The part of NCCL that capstan uses, for a machine without it. Stands where NVIDIA's header of that name would.
+// The part of NCCL that capstan uses, for a machine without it. It takes the place of NVIDIA's header of the same name.
 //
-// Limits: the library is where CAPSTAN_EMULATED_NCCL says; else there is none. It computes on the emulated device, whose
-//         runtime it is given (tests/nccl_stand_in).
+// Limits: CAPSTAN_EMULATED_NCCL names the library; without it there is none. The library computes on the emulated
+//         device, whose runtime it is given (tests/nccl_stand_in).
 // Fails:  as NCCL.
 #pragma once
 
@@ -66,7 +66,7 @@ ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int from, ncclComm_t comm,
                       cudaStream_t stream);
 
-// Not NCCL's: how what stands in for it puts work on a stream. Before all else.
+// Not part of NCCL: gives the stand-in a way to put work on a stream. Call it first.
 void capstan_nccl_use_device(cudaError_t (*launch_host_func)(cudaStream_t, cudaHostFn_t, void*));
 }
 // NOLINTEND

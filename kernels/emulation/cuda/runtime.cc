@@ -23,7 +23,7 @@ std::size_t TotalMemory() { return Setting("CAPSTAN_EMULATED_MEMORY", std::size_
 int Devices() { return static_cast<int>(Setting("CAPSTAN_EMULATED_DEVICES", 1)); }
 constexpr int kVersion = 13000;
 
-// What is allocated remembers its size in front of it.
+// An allocation stores its size in front of its memory.
 constexpr std::size_t kFront = 256;
 std::atomic<std::size_t> used{0};
 std::atomic<void*> registered[16];
@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= Devices()) return cudaErrorInvalidDevice;
   *properties = {"emulated on the CPU", {}, static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
                  TotalMemory()};
-  // Each process has devices of its own.
+  // Each process has devices of its own, unless CAPSTAN_EMULATED_UUID is set.
   const std::size_t uuid[] = {Setting("CAPSTAN_EMULATED_UUID", static_cast<std::size_t>(getpid())),
                               static_cast<std::size_t>(device)};
   static_assert(sizeof(uuid) == sizeof(properties->uuid));
@@ -92,7 +92,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = nullptr;
   if (bytes > TotalMemory() - std::min(TotalMemory(), used.load())) return cudaErrorMemoryAllocation;
-  void* whole = nullptr;  // to the byte, so that a sanitizer sees who writes behind it
+  void* whole = nullptr;  // ends with the last byte, so that a sanitizer sees writes beyond it
   if (posix_memalign(&whole, kFront, kFront + bytes) != 0) return cudaErrorMemoryAllocation;
   auto* const front = static_cast<std::byte*>(whole);
   std::memcpy(front, &bytes, sizeof(bytes));
