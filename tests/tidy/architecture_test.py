@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""What the documents of the design name exists: every `Class::Method`, every identifier with a capital letter, every file.
+
+    architecture_test.py [--root DIR]     names what does not exist as file:line: what; without arguments, tests itself first
+
+ARCHITECTURE.md, docs/design/ and docs/glossary.md are read for names and for files, every other document for files only.
+A name counts as existing where the sources have it as a word; a method also has to be in a file that names its class.
+"""
+import argparse
+import os
+import re
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+
+SOURCES = (".h", ".cc", ".cu", ".c", ".capnp", ".py")
+NAMED = re.compile(r"(ARCHITECTURE\.md|docs/design/.*\.md|docs/glossary\.md)$")
+SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
+
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+SPAN = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+# A file that a document names by its extension, with or without folders; not a pattern, an address or a URL.
+FILE = re.compile(r"(?<![\w*<>{}$/.:-])((?:[\w.-]+/)*[\w-]+\.(?:md|h|cc|cu|capnp|py))(?![\w*/-])")
+QUALIFIED = re.compile(r"\b([A-Za-z_]\w*)((?:(?:::|\.)[A-Za-z_]\w*)+)")
+WORD = re.compile(r"[A-Za-z_]\w*")
+NAME = re.compile(r"[\w:.]+(?:<\w+>)?(?:\([\w:, &*]*\))?$")  # else the span is a command, a line of code or a value
+
+# Names of files that stand for any file.
+ANY_FILE = {"source.cc"}
+
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+class Tree:
+    """The files of a tree, and which words each source has."""
+
+    def __init__(self, root):
+        self.documents, self.paths, self.words, self.names = {}, set(), {}, set()
+        for folder, folders, files in os.walk(root):
+            folders[:] = sorted(name for name in folders if name not in SKIPPED)
+            for name in sorted(files):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                self.paths.add(path)
+                self.names.add(name)
+                if name.endswith(".md"):
+                    self.documents[path] = read(os.path.join(root, path))
+                elif name.endswith(SOURCES) and path != os.path.join("tests", "tidy", "architecture_test.py"):
+                    self.words[path] = set(WORD.findall(read(os.path.join(root, path))))
+        self.all_words = set().union(*self.words.values()) if self.words else set()
+
+    def has(self, *words):
+        """Whether one source has all of these words."""
+        return any(all(word in found for word in words) for found in self.words.values())
+
+    def has_file(self, path, near):
+        """Whether `path` is a file: from the root, from the folder of the document `near`, or by the end of its path."""
+        beside = os.path.normpath(os.path.join(os.path.dirname(near), path))
+        if path in self.paths or beside in self.paths:
+            return True
+        return path in self.names if "/" not in path else any(other.endswith("/" + path) for other in self.paths)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def headings_of(text):
+    """As GitHub names them in links."""
+    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)]
+
+
+def missing_names(tree, span):
+    """The names of one span in back ticks that no source has."""
+    if not NAME.match(span) or FILE.fullmatch(span):
+        return
+    rest = span
+    for match in QUALIFIED.finditer(span):
+        first, *others = re.split(r"::|\.", match.group(0))
+        rest = rest.replace(match.group(0), " ")
+        if first[0].islower() and "::" not in match.group(0):
+            continue  # optimizer.step, cluster.servers: a key, or a call of another library
+        if not tree.has(first, *others):
+            yield match.group(0)
+    for word in WORD.findall(rest):
+        if re.search("[A-Z]", word) and word not in tree.all_words:
+            yield word
+
+
+def problems(root):
+    tree = Tree(root)
+    found = []
+    for path, text in tree.documents.items():
+        prose = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
+        for match in LINK.finditer(prose):
+            target, heading = match.groups()
+            beside = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+            if "://" in target:
+                continue
+            if not os.path.exists(os.path.join(root, beside)):
+                found.append((path, line_of(prose, match.start()), f"the link leads to {beside}, which does not exist"))
+            elif heading and heading not in headings_of(tree.documents.get(beside, "")):
+                found.append((path, line_of(prose, match.start()), f"{beside} has no heading {heading}"))
+        for match in FILE.finditer(LINK.sub("", prose)):
+            if match.group(1) not in ANY_FILE and not tree.has_file(match.group(1), path):
+                found.append((path, line_of(prose, match.start()), f"{match.group(1)} is no file of this tree"))
+        if not NAMED.match(path):
+            continue
+        for match in SPAN.finditer(prose):
+            for name in missing_names(tree, match.group(1)):
+                found.append((path, line_of(prose, match.start()), f"`{name}` is in no source"))
+    return sorted(found)
+
+
+SOUND = {
+    "ARCHITECTURE.md": "`Shard::Stage` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/design/a.md).\n"
+                       "`job.steps`, `capstan launch X.toml` and `a = \"B\"` name nothing.\n\n```\n`Nowhere::AtAll`\n```\n",
+    "docs/design/a.md": "Back to [the start](../../ARCHITECTURE.md), `server/shard.h`, `Trainer.step`.\n",
+    "docs/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n",
+    "server/shard.h": "struct Push;\nclass Shard { void Stage(); void On(Push); };\n",
+    "worker/trainer.py": "class Trainer:\n    def step(self): ...\n",
+}
+PLANTED = [
+    ("ARCHITECTURE.md", "`Shard::Unstage` undoes it.\n", "Shard::Unstage"),
+    ("ARCHITECTURE.md", "`Shard::On(Pull)` answers.\n", "Pull"),
+    ("ARCHITECTURE.md", "A line.\n\n`Sharder` is new.\n", "Sharder"),
+    ("ARCHITECTURE.md", "`Trainer.leap` is new.\n", "Trainer.leap"),
+    ("docs/design/b.md", "`kNowhere` is a limit.\n", "kNowhere"),
+    ("docs/glossary.md", "| slot | `SlotNumber` |\n", "SlotNumber"),
+    ("docs/modes.md", "See `coordinator.h`.\n", "coordinator.h"),
+    ("docs/modes.md", "See worker/shard.h.\n", "worker/shard.h"),
+    ("docs/modes.md", "See DESIGN.md 4.\n", "DESIGN.md"),
+    ("docs/modes.md", "See [the page](design/none.md).\n", "docs/design/none.md"),
+    ("docs/modes.md", "# Modes\n\nSee [below](#details).\n", "details"),
+]
+
+
+class Architecture(unittest.TestCase):
+    def check(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in files.items():
+                full = os.path.join(folder, path)
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                with open(full, "w", encoding="utf-8") as file:
+                    file.write(text)
+            return problems(folder)
+
+    def test_a_sound_tree_has_no_problem(self):
+        self.assertEqual(self.check(SOUND), [])
+
+    def test_each_planted_problem_is_named_once(self):
+        for path, text, name in PLANTED:
+            with self.subTest(path=path, name=name):
+                found = self.check({**SOUND, path: text})
+                self.assertEqual([entry[0] for entry in found], [path])
+                self.assertIn(name, found[0][2])
+
+    def test_the_documents_of_this_tree_name_what_exists(self):
+        found = problems(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
+        self.assertEqual([f"{path}:{line}: {what}" for path, line, what in found], [])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root")
+    root = parser.parse_args().root
+    if root is None:
+        return unittest.main()
+    found = problems(os.path.abspath(root))
+    for path, line, what in found:
+        print(f"{path}:{line}: {what}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
