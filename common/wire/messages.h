@@ -4,7 +4,7 @@
 // Limits: the codec (wire_codec.h) bounds every list and text.
 // Why:    a push is identified by (generation, step, node, block), never by its sender. A shard's message carries its
 //         incarnation and a coordinator's message its term, so a message from an earlier life of the sender is
-//         recognised and dropped.
+//         recognised and dropped. docs/design/protocol.md has the rules.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 // Fails:  the job fails after limits.join while it gathers, and after limits.stall without a committed step or, at the
 //         end, without a part of the last snapshot. The message names whom it waited for. The first recovery after a
 //         step starts this time again; further ones do not.
-// Why:    PROTOCOL.md 2 to 4. A new coordinator decides nothing until every shard has answered with the new term. It
-//         sends again, verbatim, a Commit that some shard has published, so nothing is decided twice.
+// Why:    a new coordinator decides nothing until every shard has answered with the new term. It sends again, verbatim,
+//         a Commit that some shard has published, so nothing is decided twice. docs/design/protocol.md has the rules.
 //
 // Life:   kCollecting (waits for a Hello of our term from every shard, and for enough workers) -> kResetting (begins a
 //         generation from the newest snapshot or, with durable acknowledgements, from where the one before stopped) ->

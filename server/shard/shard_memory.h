@@ -2,8 +2,8 @@
 // weights), the retained sum, and a window of staged payloads.
 //
 // Kind:   a value.
-// Why:    PROTOCOL.md 6 has the account. A shard refuses a catalog that needs more. The launcher adds the accounts of
-//         all shards that it starts on one machine.
+// Why:    docs/design/design.md has the account. A shard refuses a catalog that needs more. The launcher adds the
+//         accounts of all shards that it starts on one machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Holds the rules of the house that a machine can hold: layers, confinement of libraries, cycles, banned words.
+"""Holds the rules of the house that a machine can hold: layers, confinement of libraries, cycles, banned words, documents.
 
     tidy.py [--root DIR]     names every violation as file:line: [rule] what; exits 1 when there is one
 
@@ -133,6 +133,9 @@ LARGE_CLASSES = {
     ("worker/session/session_loop.h", "SessionLoop"): (22, 16),
 }
 
+# Tests that write documents, and so name some that are not in the tree.
+DOCUMENTS_FREE = ["tests/tidy/*", "tests/e2e/readme_test.py"]
+
 # ---------------------------------------------------------------------------------------------------- reading sources
 
 CPP = (".h", ".hpp", ".cc", ".cu", ".c")
@@ -162,6 +165,7 @@ NOT_CODE = re.compile(
     r"|//[^\n]*"
     r"|/\*.*?\*/", re.S)
 WORK_LEFT = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+DOCUMENT = re.compile(r"(?<![\w./*<>{}$-])((?:[\w.-]+/)*[\w-]+\.md)(?![\w*])")
 # Where people and build machines keep what is theirs; the system's own folders are the same everywhere.
 MACHINE_PATH = re.compile(r"(?<![\w.$})>*-])/(?:home|root|Users|Volumes|mnt|media|scratch|work(?:space|dir)?|builds?|tmp)/[\w.]")
 
@@ -414,6 +418,19 @@ def check_files(sources):
             yield source.path, source.line(match.start()), "machine path", "a path that exists on one machine only"
 
 
+def check_documents(sources):
+    """A document is named by its path from the root or from the folder of the file that names it, or by its name alone."""
+    names = {os.path.basename(path) for path in sources}
+    for source in sources.values():
+        if source.one_of(DOCUMENTS_FREE):
+            continue
+        for match in DOCUMENT.finditer(source.text):
+            path = match.group(1)
+            beside = os.path.normpath(os.path.join(os.path.dirname(source.path), path))
+            if path not in sources and beside not in sources and path not in names:
+                yield source.path, source.line(match.start()), "document", f"{path} is no document of this tree"
+
+
 def check_cmake(sources):
     lists = {path: source for path, source in sources.items() if path.endswith(("CMakeLists.txt", ".cmake", "Presets.json"))}
     for path, source in lists.items():
@@ -434,7 +451,8 @@ def check_cmake(sources):
             yield path, 1, "unlisted", "no CMakeLists.txt names this source"
 
 
-CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_folders, check_classes, check_words, check_files, check_cmake]
+CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_folders, check_classes, check_words, check_files,
+          check_documents, check_cmake]
 
 
 def violations(root):

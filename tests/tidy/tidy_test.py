@@ -42,6 +42,7 @@ SOUND = {
     "tests/CMakeLists.txt": "add_executable(test status_test.cc)\n",
     # What must not be taken for a violation.
     "server/coordinator/core_loop.h": "#pragma once\n#include <thread>\ninline auto Now() { return std::chrono::steady_clock::now(); }\n",
+    "docs/design/shard.md": "See [how to install](../install.md), install.md and docs/install.md; *.md are documents.\n",
     "docs/install.md": "Logs go to /var/log, data is under /usr/share; build/tmp/x and $TMPDIR/tmp/x are anywhere.\n",
     "common/base/innocent.h": '#pragma once\n// sleep_for, getenv, throw and std::mutex are words here; #if too\n'
                          'inline const char* kText = "throw std::mutex /* getenv( */";\n'
@@ -131,6 +132,9 @@ PLANTED = [
     ("machine path", "cli/path.h", '#pragma once\ninline const char* kPath = "/home/ann/capstan";\n', 2),
     ("machine path", "tests/run.sh", "cmake -B /tmp/build-x\n", 1),
     ("machine path", "docs/run.md", "See `/mnt/disk/notes`.\n", 1),
+    ("document", "common/base/law.h", "#pragma once\n// Why: LAW.md 3 has the rule.\n", 2),
+    ("document", "tests/law.py", "# See docs/install.md and docs/law.md.\n", 1),
+    ("document", "docs/design/page.md", "A page.\n\nSee [another](install.md) and [none](../none.md).\n", 3),
     ("flag", "kernels/CMakeLists.txt", "target_compile_options(k PRIVATE -ffast-math)\n", 1),
     ("flag", "CMakePresets.json", '{"CMAKE_CXX_FLAGS": "-march=native"}\n', 1),
     ("unlisted", "common/base/orphan.cc", "int x = 0;\n", 1),

@@ -2,8 +2,9 @@
 // chosen on it.
 //
 // Kind:   pure functions of the build and the machine.
-// Why:    workers of one job are interchangeable only when they compute the same bits (PROTOCOL.md 7). The fingerprint
-//         is of results, not of names: two machines that agree on it may differ in whatever does not matter.
+// Why:    workers of one job are interchangeable only when they compute the same bits (docs/design/design.md). The
+//         fingerprint is of results, not of names: two machines that agree on it may differ in whatever does not
+//         matter.
 #pragma once
 
 #include <cstdint>

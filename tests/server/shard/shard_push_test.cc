@@ -1,4 +1,4 @@
-// Rules of staging on a shard: PROTOCOL 3, push by push.
+// Rules of staging on a shard, push by push: docs/design/protocol.md 6.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/prepared.h"
