@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""What the documents of the design name exists: every `Class::Method`, every identifier with a capital letter, every file.
+"""What the documents of the design name exists: every `Class::Method`, every identifier with a capital letter, every path.
 
     architecture_test.py [--root DIR]     names what does not exist as file:line: what; without arguments, tests itself first
 
-ARCHITECTURE.md, docs/design/ and docs/glossary.md are read for names and for files, every other document for files only.
+ARCHITECTURE.md, docs/design/, docs/glossary.md and the README.md of each folder are read for names and for paths, every other
+document for paths only.
 A name counts as existing where the sources have it as a word; a method also has to be in a file that names its class.
 """
 import argparse
@@ -16,7 +17,7 @@ import unittest
 sys.dont_write_bytecode = True
 
 SOURCES = (".h", ".cc", ".cu", ".c", ".capnp", ".py")
-NAMED = re.compile(r"(ARCHITECTURE\.md|docs/design/.*\.md|docs/glossary\.md)$")
+NAMED = re.compile(r"(ARCHITECTURE\.md|docs/design/.*\.md|docs/glossary\.md|\w+/README\.md)$")
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
@@ -41,9 +42,10 @@ class Tree:
     """The files of a tree, and which words each source has."""
 
     def __init__(self, root):
-        self.documents, self.paths, self.words, self.names = {}, set(), {}, set()
+        self.documents, self.paths, self.words, self.names, self.folders = {}, set(), {}, set(), set()
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
+            self.folders.update(os.path.relpath(os.path.join(folder, name), root) for name in folders)
             for name in sorted(files):
                 path = os.path.relpath(os.path.join(folder, name), root)
                 self.paths.add(path)
@@ -64,6 +66,13 @@ class Tree:
         if path in self.paths or beside in self.paths:
             return True
         return path in self.names if "/" not in path else any(other.endswith("/" + path) for other in self.paths)
+
+
+    def lacks(self, span):
+        """Whether `span` is a path below a folder of the root, and nothing is there."""
+        path = span.rstrip("/")
+        return (re.fullmatch(r"[\w./-]+", span) is not None and "/" in span and path.split("/")[0] in self.folders and
+                path not in self.paths and path not in self.folders)
 
 
 def line_of(text, offset):
@@ -109,6 +118,9 @@ def problems(root):
         for match in FILE.finditer(LINK.sub("", prose)):
             if match.group(1) not in ANY_FILE and not tree.has_file(match.group(1), path):
                 found.append((path, line_of(prose, match.start()), f"{match.group(1)} is no file of this tree"))
+        for match in SPAN.finditer(prose):
+            if tree.lacks(match.group(1)) and not FILE.fullmatch(match.group(1)):
+                found.append((path, line_of(prose, match.start()), f"{match.group(1)} is nothing in this tree"))
         if not NAMED.match(path):
             continue
         for match in SPAN.finditer(prose):
@@ -134,6 +146,8 @@ PLANTED = [
     ("docs/glossary.md", "| slot | `SlotNumber` |\n", "SlotNumber"),
     ("docs/modes.md", "See `coordinator.h`.\n", "coordinator.h"),
     ("docs/modes.md", "See worker/shard.h.\n", "worker/shard.h"),
+    ("docs/modes.md", "It is in `server/net/`.\n", "server/net"),
+    ("server/README.md", "`Sharder` is new.\n", "Sharder"),
     ("docs/modes.md", "See DESIGN.md 4.\n", "DESIGN.md"),
     ("docs/modes.md", "See [the page](design/none.md).\n", "docs/design/none.md"),
     ("docs/modes.md", "# Modes\n\nSee [below](#details).\n", "details"),
