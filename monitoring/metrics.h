@@ -63,9 +63,9 @@ struct alignas(64) ShardMetrics {
   Histogram<kStalenessSteps> staleness_steps;    // newest version minus the gradient's version
 
   Gauge parameter_bytes, optimizer_bytes;  // in the published version
-  Gauge staging_bytes;                     // received and not yet reduced
+  Gauge staging_bytes;                     // gradients received and not yet reduced
   Gauge pool_used_bytes, pool_free_bytes;
-  Gauge queue_messages, queue_bytes;  // received and not yet handled
+  Gauge queue_messages, queue_bytes;  // messages received and not yet handled
   Gauge waiting_pulls;
 
   Counter log_records, log_bytes;                 // appended and durable
@@ -100,7 +100,7 @@ struct alignas(64) CoordinatorMetrics {
 
 struct alignas(64) WorkerMetrics {
   Counter steps, samples;
-  Gauge step;   // the one being computed
+  Gauge step;   // the step that is being computed
   Gauge slots;  // slots of this worker in this round
   Histogram<kStepSeconds> step_seconds;
   ByWorkerPhase<SecondsCounter> phase_seconds;

@@ -3,7 +3,7 @@
 // Kind:   shared; any number of threads on both sides.
 // Limits: `capacity` values wait at most.
 // Fails:  Push: kBusy (full), kRefused (closed).
-// Why:    every other object has one owner thread; values cross between threads only through the classes of this file.
+// Why:    every other object has one owner thread; values pass from thread to thread through the classes of this file.
 #pragma once
 
 #include <chrono>

@@ -158,7 +158,7 @@ void VisitModel(Visitor& v, ModelSection& s) {
   v.Integer({"heads", gpt}, s.heads, {1, 1024});
   v.Integer({"width", {gpt.applies || resnet.applies, "kind = \"gpt\" or \"resnet\""}}, s.width, {1, 1 << 16});
   v.Integer({"context", gpt}, s.context, {1, 1 << 20});
-  v.Integer({"depth", resnet}, s.depth, {1, 1024});  // FindResnetProblem names those there are
+  v.Integer({"depth", resnet}, s.depth, {1, 1024});  // FindResnetProblem checks the exact values
   v.Integers({"channels", convnet}, s.channels, {1, 1 << 16});
   v.Integers({"hidden", layered}, s.hidden, {1, 1 << 20});
   v.Number({"dropout", {gpt.applies || layered.applies, "kind = \"gpt\", \"mlp\" or \"convnet\""}}, s.dropout,

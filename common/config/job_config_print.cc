@@ -166,7 +166,7 @@ void ForgetFreeSettings(EditableJobConfig* config) {
 // Why a key must not change when a run is resumed.
 std::string_view ReasonOf(std::string_view section, std::string_view key) {
   struct Fixed {
-    std::string_view section, key, reason;  // an empty key: any other of the section
+    std::string_view section, key, reason;  // an empty key: all other keys of the section
   };
   static constexpr Fixed kFixed[] = {
       {"job", "name", "the run has this name"},

@@ -2,7 +2,8 @@
 //
 // Kind:   a writer is owned by one thread; reading is a pure function.
 // Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
-// Fails:  Write, Commit: kUnreachable when the disk refuses. Reading: kInvalid (no such file), kCorrupt.
+// Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails). Reading: kInvalid (no such file),
+//         kCorrupt.
 // Why:    the file's bytes depend only on names, shapes, metadata and weights, so two runs can be compared by sha256.
 // Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
 #pragma once
@@ -45,7 +46,7 @@ std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const Safe
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 
-// Allocates the whole file on disk at once (kBusy: no room), writes PATH.partial, and renames it durably on Commit.
+// Allocates the whole file on disk at once, writes PATH.partial, and renames it durably on Commit.
 class SafetensorsWriter {
  public:
   static Result<SafetensorsWriter> Create(std::string path, const std::vector<TensorSpec>& tensors,

@@ -41,8 +41,8 @@ constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
 // dead peer is noticed sooner, by bytes that it does not acknowledge.
 constexpr int kHeartbeatsMissed = 20;  // missed heartbeats before a connection is given up
 constexpr int kUntakenMs = 15'000;     // longest time for sent bytes without the other machine's acknowledgement
-// Heartbeats without an answer before the connecting side connects again: the handshake, which carries its routing id,
-// may have been damaged.
+// Heartbeat intervals without an answer after which the connecting side connects again: the handshake, which carries
+// its routing id, may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);

@@ -35,7 +35,8 @@ class LocalGroups {
 
   struct Told {
     std::uint64_t epoch = 0;
-    std::vector<GroupMember> members;  // in order of their slots; with addresses once all have offered theirs
+    std::vector<GroupMember> members;  // in order of their slots; addresses are empty until all members have offered
+                                       // theirs
   };
   // The worker's group. Without members: the worker pushes on its own.
   Told Of(const Worker& worker, const Membership& members) const;

@@ -62,7 +62,7 @@ class SnapshotLoad {
  private:
   struct Fetching {
     std::size_t target = SIZE_MAX;  // SIZE_MAX: the part's header
-    std::uint32_t arrays_left = 0;  // one bit for each
+    std::uint32_t arrays_left = 0;  // one bit for each missing array
     LinePace::Sent sent = {};
   };
   using Key = std::pair<ShardIndex, BlockIndex>;

@@ -1,7 +1,8 @@
 // WritePartFiles: writes a part of a snapshot as table files that RocksDB can ingest.
 //
 // Kind:   one function, which starts threads and joins them.
-// Fails:  kUnreachable, the disk; kRefused, `cancelled` became true. The caller removes the files.
+// Fails:  kBusy, the disk is full; kUnreachable, the disk fails; kRefused, `cancelled` became true. The caller removes
+//         the files.
 // Why:    writing the files directly, with two threads and without the page cache, is several times as fast as writing
 //         through the database and takes a tenth of the processor time.
 #pragma once

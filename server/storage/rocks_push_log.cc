@@ -116,7 +116,7 @@ class Log : public PushLog {
 
 rocksdb::Options Log::SegmentOptions() const {
   rocksdb::Options options = SnapshotOptions(env_.get());
-  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // one table
+  options.write_buffer_size = static_cast<std::size_t>(segment_bytes_ + segment_bytes_ / 2);  // a segment is one table
   return options;
 }
 

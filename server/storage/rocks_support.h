@@ -28,7 +28,7 @@ rocksdb::Options SnapshotOptions(rocksdb::Env* env);
 std::string ArrayKey(BlockIndex block, std::uint32_t array);
 std::string HeaderKey();
 
-// kCorrupt, kInvalid (not found), or kUnreachable; the message begins with `where`.
+// kBusy (no room on the disk), kCorrupt, kInvalid (not found), or kUnreachable; the message begins with `where`.
 Status FromRocks(const rocksdb::Status& status, const std::string& where);
 
 }  // namespace capstan::server

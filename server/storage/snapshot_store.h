@@ -46,7 +46,7 @@ class SnapshotStore : public SnapshotReader {
     std::uint64_t bytes = 0;
   };
 
-  // The newest remembered life, also from earlier processes.
+  // The life that was remembered last, perhaps by an earlier process.
   virtual const ShardLife& life() const = 0;
   // Durable when it returns.
   virtual Status Remember(const ShardLife& life) = 0;
