@@ -2,7 +2,7 @@
 //
 // Kind:   a pure function of the shards' reports.
 // Parity: sums in catalog order, in double; a ratio is rounded to fp32 once, here, and every shard uses those bits.
-// Why:    a tensor may be on several shards, and its ratio depends on the norms of the whole tensor: w = [3, 4] with
+// Why:    a tensor may be on several shards, and its ratio depends on the norms of the whole tensor. w = [3, 4] with
 //         the gradient [0.6, 0.1] has the lars ratio 0.008215; its two halves would have 0.004998 and 0.039841.
 //
 // lars:   trust_coefficient * |w| / |g + decay * w|; 1 for a tensor of one dimension (biases, normalisation).

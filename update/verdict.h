@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions of the shards' reports.
 // Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
-//         verdict does not depend on the number of shards or the order of their answers, and a restarted coordinator
+//         verdict does not depend on the number of shards or the order of their answers. A restarted coordinator
 //         reaches the same one.
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once

@@ -74,8 +74,8 @@ BufferPool::BufferPool(std::size_t buffer_bytes)
 
 BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 
-// Each slab holds as many buffers as there are already, up to a limit: a pool is at most about twice as large
-// as its use.
+// Each slab holds as many buffers as there are already, up to a limit: a pool is at most about twice as large as its
+// peak use.
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));

@@ -3,7 +3,7 @@
 // Kind:   Buffer is shared by count; a pool is owned by one thread, but buffers come back to it from any thread.
 // Limits: a pool never frees a buffer while the pool exists; its owner bounds how many are in use.
 // Why:    a received frame is the staged gradient and a published block is the sent frame, so a payload's memory lives
-//         exactly as long as a reference to it, and the last reference may be dropped on the transport's own thread.
+//         exactly as long as a reference to it. The transport's own thread may drop the last reference.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Buffer {
  public:
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // References alive now. Other threads can drop theirs at any time, so only the owner may rely on the count: once all
+  // References alive now. Other threads can drop theirs at any time, so only the owner may rely on the count. Once all
   // remaining references are its own, no other thread can make one, and the owner may write.
   std::uint32_t reference_count() const { return references_.load(std::memory_order_acquire); }
 

@@ -4,9 +4,9 @@
 // Kind:   internal to common/job_config*.cc.
 // Why:    reading, printing, hashing and suggestions cannot drift apart.
 //
-// A visitor has Begin(section, when), End(), Later(word) for a planned key that this build does not have,
-// Default(field, value) for a default that depends on a kind, and one method per type of value, each taking (Key,
-// field&, limits).
+// A visitor has Begin(section, when), End(), and one method per type of value, each taking (Key, field&, limits).
+// Later(word) is for a planned key that this build does not have, Default(field, value) for a default that depends
+// on a kind.
 #pragma once
 
 #include <cstdint>

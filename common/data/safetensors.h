@@ -2,8 +2,8 @@
 //
 // Kind:   a writer is owned by one thread; reading is a pure function.
 // Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
-// Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails). Reading: kInvalid (no such file),
-//         kCorrupt.
+// Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails). Reading: kInvalid (no
+//         such file), kCorrupt.
 // Why:    the file's bytes depend only on names, shapes, metadata and weights, so two runs can be compared by sha256.
 // Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
 #pragma once

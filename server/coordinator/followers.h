@@ -3,7 +3,7 @@
 // Kind:   owned by the Coordinator.
 // Limits: at most kFollowersMax are remembered; the job does not wait for others.
 // Why:    the servers end with the job, and a program that evaluates every version could miss the last one. None is
-//         forgotten while the last snapshot and the final weights are written: that may take longer than a lease, and a
+//         forgotten while the last snapshot and the final weights are written. That may take longer than a lease, and a
 //         worker that reads the last version learns of the job's end only afterwards.
 #pragma once
 

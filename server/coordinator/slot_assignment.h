@@ -10,8 +10,8 @@
 
 namespace capstan::server {
 
-// `held[i]`: slots worker i has now (may be empty). Returns the new slots of each worker, sorted: every slot has one
-// worker, shares differ by at most one, earlier workers have the larger shares, and a worker keeps its slots as far as
+// `held[i]`: slots worker i has now (may be empty). Returns the new slots of each worker, sorted. Every slot has one
+// worker, shares differ by at most one, and earlier workers have the larger shares. A worker keeps its slots as far as
 // its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
 

@@ -1,5 +1,5 @@
-// LogQueue: pushes and ends of slots that have arrived and are not in the shard's log yet: records that wait for the
-// next append, and records that are being appended.
+// LogQueue: pushes and ends of slots that are not in the shard's log yet. They wait for the next append, or
+// are being appended.
 //
 // Kind:   owned by the Shard.
 // Limits: at most `bytes_max` bytes and `records_max` records wait; the caller checks Full() before Add().

@@ -1,8 +1,8 @@
 // StagedBlock: the contributions to one block in the current step.
 //
 // Kind:   owned by the Shard.
-// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots: siblings are added as soon as both are there, except the
-//         root's children, which the update adds.
+// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots. Siblings are added as soon as both are there; only the
+//         root's children are added by the update.
 // Fails:  kInvalid: a node came before with another sample count.
 // Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint nodes of
 //         the reduction tree, and their sum does not depend on the order of arrival.

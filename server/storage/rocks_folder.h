@@ -6,7 +6,7 @@
 // Why:    a part's arrays and its header are ingested in one atomic step. So a family without a header was left by a
 //         process that ended before that.
 //
-// A family's name is g<generation>-v<version>, with -r<n> appended if the same snapshot was written again: the new
+// A family's name is g<generation>-v<version>, with -r<n> appended if the same snapshot was written again. The new
 // family is complete before the old one is dropped.
 #pragma once
 

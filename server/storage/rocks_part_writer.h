@@ -3,7 +3,7 @@
 // Kind:   one function, which starts threads and joins them.
 // Fails:  kBusy, the disk is full; kUnreachable, the disk fails; kRefused, `cancelled` became true. The caller removes
 //         the files.
-// Why:    writing the files directly, with two threads and without the page cache, is several times as fast as writing
+// Why:    two threads write the files directly, without the page cache. That is several times as fast as writing
 //         through the database and takes a tenth of the processor time.
 #pragma once
 

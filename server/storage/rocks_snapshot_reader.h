@@ -4,7 +4,7 @@
 // Fails:  reading a part: the failure to open its shard's directory; kInvalid, not found; kCorrupt; kUnreachable, also
 //         if the running job has deleted the part meanwhile.
 // Why:    it sees the parts that were there when it was opened. Each part is in the directory of the shard that wrote
-//         it, so these directories have every part on this machine, whatever the number of shards is now.
+//         it. So these directories have every part on this machine, whatever the number of shards is now.
 #pragma once
 
 #include <cstdint>
