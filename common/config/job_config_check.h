@@ -1,4 +1,4 @@
-// FindProblem: checks that involve several keys of the job file.
+// FindProblem: checks of the job file that go beyond the range of a single key.
 //
 // Kind:   internal to common/config/job_config.cc; a pure function.
 #pragma once
