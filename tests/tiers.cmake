@@ -8,7 +8,7 @@ set(CAPSTAN_ONCE
   fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
   server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
   server_storage_test server_shard_test
-  server_coordinator_test server_hostile_test worker_client_test worker_session_test)
+  server_coordinator_test server_test worker_client_test worker_session_test)
 # Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
 # computes on an emulated device; but for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
