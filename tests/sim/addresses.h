@@ -5,7 +5,7 @@
 
 namespace capstan::sim {
 
-// The coordinator; the reader that follows the job; shard i is kShards + i; a worker's life n is kWorkers + n.
+// The coordinator; the reader that follows the job. Shard i is kShards + i; the n-th started worker is kWorkers + n.
 inline constexpr std::uint64_t kCoordinator = 1, kReader = 2, kShards = 100, kWorkers = 1000;
 inline constexpr std::uint32_t kShardsMax = 4;
 

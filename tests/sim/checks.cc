@@ -65,7 +65,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
   if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (options_.durable) SeeLogged(index, shard);
-  if (shard.awaits_first_weights()) return;  // nothing is decided
+  if (shard.awaits_first_weights()) return;  // nothing is decided yet
   if (options_.given) SeeFirstWeights(shard);
   if (!HasGlobalSteps(options_.mode)) return;
   auto& [generation, version] = seen_[index];
@@ -75,7 +75,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   generation = shard.generation();
   version = shard.version();
   if (const Commit* commit = shard.last_commit()) SeeCommit(*commit);
-  if (replicas_) return;  // they know what is to be held, and of which bits
+  if (replicas_) return;  // they check the weights of this mode
   SeeWeights(shard);
   const std::uint64_t digest = shard.Digest();
   const auto [known, added] = digests_.try_emplace({index, version}, digest);
@@ -93,7 +93,7 @@ void Checks::SeeWeights(const Shard& shard) {
   }
 }
 
-// What a worker computes with is the published version, bit for bit.
+// A worker must compute with the published version, bit for bit.
 void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights) {
   if (!HasGlobalSteps(options_.mode)) return;
   const auto known = published_.find({version, index});
@@ -127,8 +127,8 @@ void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Heade
   if (steps.size() > kWalkedMax) Fail("a worker walks to the present step through all that are over");
 }
 
-// A slot pushes only what it computed with weights that hold all but `staleness` of its own clock's pushes of every
-// slot.
+// A slot may only push gradients of weights that contain, for every slot, all but `staleness` of as many pushes
+// as its own clock.
 void Checks::SeeStaleness(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const auto& last = shard.sequence_numbers(local);
@@ -138,7 +138,7 @@ void Checks::SeeStaleness(const Shard& shard) {
   }
 }
 
-// The weights that were given are one worker's, on all shards, whatever was lost before they were kept.
+// All given first weights come from one worker, on all shards, whatever was lost before the snapshot.
 void Checks::SeeFirstWeights(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const Block& block = catalog_.blocks()[shard.store().blocks()[local]];
@@ -178,7 +178,7 @@ void Checks::Acknowledged(std::size_t index, Generation history, const Header& h
   }
 }
 
-// What was acknowledged is there, and the state after a record of the log is the same in every life.
+// Acknowledged pushes are there, and the state after a given log record is the same after every restart.
 void Checks::SeeLogged(std::size_t index, const Shard& shard) {
   Promises& promises = promises_[index];
   if (promises.history != shard.history()) return;
@@ -237,7 +237,7 @@ void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index
   newest->second = push.step;
 }
 
-// All Commits of one (generation, step) are equal but for the term.
+// All Commits of one (generation, step) are equal except for the term.
 void Checks::SeeCommit(Commit commit) {
   commit.term = {};
   std::unique_ptr<const Commit>& known = commits_[{commit.generation, commit.step}];

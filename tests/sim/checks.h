@@ -1,8 +1,7 @@
-// Checks: what must hold after every event of a simulated cluster.
+// Checks: invariants that must hold after every event of a simulated cluster.
 //
 // Kind:   owned by the cluster.
-// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are those of the
-//         protocol's invariants.
+// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are the protocol's.
 #pragma once
 
 #include <map>
@@ -40,43 +39,43 @@ class Checks {
   Checks(const ClusterOptions& options, Outcome* outcome);
   ~Checks();
 
-  // `shards`: null where one is dead.
+  // `shards`: null for a dead shard.
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
            const std::vector<SimDisk>& disks);
   void Take(std::vector<StepRecord> records);
-  // Sync: a version has had so many updates, as a Commit or a worker has it.
+  // Sync: the version that `step` begins with has had this many updates, as a Commit or a worker reports.
   void SeeUpdates(Step step, std::uint64_t updates);
-  // Another number of shards begins.
+  // Call it when the number of shards changes.
   void ForgetShards() {
     digests_.clear();
     seen_.clear();
   }
   void EveryPushCountedOnce(const std::vector<const server::Shard*>& shards);
-  // Of a process that has ended: what it met.
+  // Takes the final metrics of a process that has ended.
   void Add(const monitoring::CoordinatorMetrics& metrics);
   void Add(const monitoring::ShardMetrics& metrics);
 
-  // A shard in this life counted this push, as it was sent. `before`: the shard's version then.
+  // A shard of this incarnation has counted this push, as it was sent. `before`: the shard's version then.
   void PushCounted(const server::Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push);
 
-  // A worker was handed this block, and computes with it.
+  // A worker received this block and computes with it.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
-  // A follower has read this version, in the catalog's order.
+  // A follower has read this version; `weights` are in catalog order.
   void Followed(Version version, const float* weights);
-  // A worker that is behind takes up the present step, and does not walk there through those that are over.
+  // Checks that a worker that is behind takes up the present step, instead of going through the steps that are over.
   void SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker);
 
-  // Of mode allreduce; null: another mode.
+  // Null except in mode allreduce.
   ReplicaChecks* replicas() { return replicas_.get(); }
 
-  // Level durable. A shard says that it has something: then it has it for as long as the history lasts.
+  // With durable acknowledgements: what a shard acknowledges, it has for as long as the timeline lasts.
   void Acknowledged(std::size_t index, Generation history, const Header& header);
-  // A history ends where something happened that it cannot survive, and with a line that says so.
+  // A timeline may only end after an event that it cannot survive, and a log line must report it.
   void MayGoBack() { may_go_back_ = true; }
   void SaidLost() { ++said_lost_; }
 
-  // A line for traces.
+  // A trace line for this message.
   static std::string Describe(const Header& header);
 
  private:
@@ -98,28 +97,28 @@ class Checks {
   Outcome* const outcome_;
   const Catalog catalog_;
   std::unique_ptr<ReplicaChecks> replicas_;
-  std::vector<std::uint32_t> founders_;  // kinds of first weights that this job may have begun with
+  std::vector<std::uint32_t> founders_;  // kinds of first weights with which this job may have begun
   std::map<std::pair<Generation, Step>, std::unique_ptr<const Commit>> commits_;
-  std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // of a shard's state
+  std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // hash of a shard's state
   std::map<std::pair<Version, BlockIndex>, std::vector<float>> published_;              // sync: weights
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard
   std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
-  std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest
+  std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest counted
   std::map<Step, double> losses_;
-  std::map<std::uint64_t, std::set<Step>> walked_;  // by worker: steps that were over, since it last had work
-  std::map<Step, std::uint64_t> updates_;           // of the version that the step begins with
+  std::map<std::uint64_t, std::set<Step>> walked_;  // by worker: finished steps it went through since it last had work
+  std::map<Step, std::uint64_t> updates_;           // of the version with which the step begins
   Term term_;
   Generation generation_;
-  // Level durable.
+  // With durable acknowledgements.
   struct Promises {
     Generation history;
     std::map<std::pair<BlockIndex, SlotIndex>, std::uint64_t> pushes;  // newest sequence number acknowledged
     std::map<SlotIndex, std::uint64_t> clocks;
-    std::uint64_t records = 0;  // of the log, when it was last looked at
+    std::uint64_t records = 0;  // log records when last checked
   };
   std::map<std::size_t, Promises> promises_;                                                 // by shard
-  std::map<std::tuple<std::size_t, Generation, std::uint64_t>, std::uint64_t> log_digests_;  // after that record
-  Generation history_;  // of the coordinator, once it ran
+  std::map<std::tuple<std::size_t, Generation, std::uint64_t>, std::uint64_t> log_digests_;  // state after that record
+  Generation history_;  // the coordinator's, once it was running
   bool may_go_back_ = false;
   std::uint64_t said_lost_ = 0;
 };

@@ -77,7 +77,7 @@ void Cluster::StartCoordinator() {
   options.job_file = PrintJobConfig(config_);
   options.job = JobId{1, options_.seed};
   options.block_elements = options_.block_elements;
-  options.accept_loss = true;  // where it is said
+  options.accept_loss = true;  // the checks demand a log line for each loss
   log_ = std::make_shared<FencedLog>(&records_);
   logs_.push_back(log_);
   coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();
@@ -91,7 +91,7 @@ void Cluster::StopCoordinator() {
   coordinator_.core.reset();
   records_.Crash();
   lines_.Forget(kCoordinator);
-  stop_.reset();  // the next coordinator knows nothing of it
+  stop_.reset();  // the next coordinator does not know of it
 }
 
 void Cluster::StartShard(std::uint32_t index) {

@@ -1,4 +1,4 @@
-// What befalls a simulated cluster: one function for each kind of trouble.
+// The faults that hit a simulated cluster: one function for each kind.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
@@ -31,7 +31,7 @@ void Cluster::InjectFaults() {
 }
 
 void Cluster::InjectDiskFaults() {
-  // A job whose first weights cannot be kept fails: until they are, there is room.
+  // A job fails if its first weights cannot be written: until they are, the disk has room.
   const bool may_fill = !options_.given || (coordinator_.core && !coordinator_.core->manifests().empty());
   if (Strikes(options_.full_disks) && may_fill) {
     ++troubles_;
@@ -97,7 +97,7 @@ void Cluster::KillCoordinator() {
   Count("coordinator crashes");
   markers_->CoordinatorDies(Look());
   if (!Chance(options_.zombies)) return StopCoordinator();
-  // It only seems dead: another one takes its place and its log, and it goes on for a while.
+  // The coordinator only seems dead: another one takes over its index and log, and it continues for a while.
   log_->Fence();
   records_.Crash();
   stop_.reset();
@@ -134,7 +134,7 @@ void Cluster::RequestStop() {
   stop_ = Stop{now_, troubles_, CanStop()};
 }
 
-// Where nothing befell its servers meanwhile, a job that was stopped goes on from where it was.
+// If nothing hit its servers meanwhile, a stopped job continues from where it was.
 void Cluster::EndStopped() {
   Trace("the job has stopped");
   Count("jobs stopped, and resumed");
@@ -142,7 +142,7 @@ void Cluster::EndStopped() {
   const bool late = now_ - stop_->since >= std::chrono::seconds(55);
   const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
   const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
-  // Where the workers have the version and none is left, nobody can give it to the servers.
+  // If the workers have the version and none is left, no process can upload it to the servers.
   const bool lost = WorkersUpdate(options_.mode) && coordinator.worker_count() == 0;
   if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed && !lost) {
     Count("jobs stopped, and nothing befell their servers");
@@ -158,7 +158,7 @@ void Cluster::EndStopped() {
     if (shards_[i].core) KillShard(i);
   }
   if (Chance(0.3)) ChangeShardCount(1 + static_cast<std::uint32_t>(random_.Below(kShardsMax)));
-  if (Chance(0.7)) return;  // workers wait for the job to go on
+  if (Chance(0.7)) return;  // workers wait for the job to continue
   for (const auto& [node, worker] : workers_) dead_workers_.push_back({worker->name(), now_});
   workers_.clear();
 }
@@ -193,7 +193,7 @@ void Cluster::Part() {
   for (std::uint64_t node : nodes) (Chance(0.4) ? partition.from : partition.to).insert(node);
   partition.until = now_ + Up_to(5000);
   partitions_.push_back(partition);
-  if (Chance(0.5)) {  // both ways
+  if (Chance(0.5)) {  // both directions
     std::swap(partition.from, partition.to);
     partitions_.push_back(partition);
   }

@@ -34,7 +34,7 @@ const World& Cluster::Look() {
 void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
   for (const Notice& notice : outbox->notices) {
     if (notice.text.starts_with("acknowledged pushes after version")) checks_->SaidLost();
-    if (notice.text.find("the job goes back to version") != notice.text.npos) ++troubles_;  // no worker has its own
+    if (notice.text.find("the job goes back to version") != notice.text.npos) ++troubles_;  // no worker has the version
     if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
   }
   for (Envelope& envelope : outbox->envelopes) {
@@ -75,7 +75,7 @@ bool Cluster::Travels(std::uint64_t from, Message* message) {
   return status.ok();
 }
 
-// A worker drops what its line has no room for, and its session repeats it; servers queue as much again.
+// A worker drops messages that its line has no room for, and its session repeats them. Servers may queue as much again.
 bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
   const bool queues = from < kWorkers && from != kReader;
   if (lines_.Full(from, envelope.to.value, queues ? 1 : 0)) {
@@ -174,7 +174,7 @@ bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
 }
 
 void Cluster::Deliver() {
-  const Delivery delivery = std::move(const_cast<Delivery&>(queue_.top()));  // its place in the queue stays as it was
+  const Delivery delivery = std::move(const_cast<Delivery&>(queue_.top()));  // its order does not change
   queue_.pop();
   now_ = std::max(now_, delivery.at);
   if (const auto lost = lost_through_.find(delivery.from);
@@ -253,15 +253,15 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   }
   const bool matters = shard.core->version() != before || delivery.message.header.Is<Redo>() ||
                        delivery.message.header.Is<Reset>() || delivery.message.header.Is<SnapshotsKept>();
-  if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // batches differ
+  if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // so that batches differ
   AfterShard(index, &out);
   if (!matters) return;
-  See();  // it may be its last word
+  See();  // its last message may matter
   Aim(index);
 }
 
 void Cluster::AfterCoordinator(SimCoordinator* coordinator, Outbox* out) {
-  checks_->Take(coordinator->core->TakeRecords());  // also of one that was replaced: it writes the same file
+  checks_->Take(coordinator->core->TakeRecords());  // also from a replaced coordinator, which writes the same file
   Send(kCoordinator, out, coordinator == &zombie_);
 }
 

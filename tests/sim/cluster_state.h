@@ -1,7 +1,7 @@
-// Cluster: the processes of a simulated job, their network, disks and clocks, and what befalls them.
+// Cluster: the processes of a simulated job, their network, disks and clocks, and the faults that hit them.
 //
 // Kind:   owned by RunCluster. Its parts: cluster.cc (processes, time, the end), cluster_network.cc (messages) and
-//         cluster_faults.cc (one function for each thing that can befall it).
+//         cluster_faults.cc (one function for each kind of fault).
 #pragma once
 
 #include <array>
@@ -46,8 +46,8 @@ struct Delivery {
   std::uint64_t order = 0;
   std::uint64_t from = 0, to = 0;
   Message message;
-  bool zombie = false;  // from a coordinator that was replaced
-  bool on_line = true;  // it takes room on its line
+  bool zombie = false;  // sent by a replaced coordinator
+  bool on_line = true;  // takes up room on its line
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
 };
 
@@ -55,14 +55,14 @@ struct SimCoordinator {
   std::unique_ptr<Coordinator> core;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
   Instant paused_until{};
-  Instant ahead{};  // of its clock
+  Instant ahead{};  // how far its clock is ahead
 };
 
 struct SimShard {
   std::unique_ptr<Shard> core;
   std::shared_ptr<monitoring::ShardMetrics> metrics;
   Incarnation life;
-  std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // done at that time
+  std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // each done at that time
   std::deque<std::pair<Instant, server::LogWork>> log_work;
   Instant paused_until{};
   Instant ahead{};
@@ -76,7 +76,7 @@ class Cluster {
 
  private:
   struct Partition {
-    std::set<std::uint64_t> from, to;  // what these send does not reach those
+    std::set<std::uint64_t> from, to;  // messages from `from` do not reach `to`
     Instant until{};
   };
 
@@ -95,9 +95,9 @@ class Cluster {
   void StartCoordinator();
   void StopCoordinator();
   void StartShard(std::uint32_t index);
-  // What it dies in the middle of: a part of an append is there, or nothing, or all, and nobody heard of it.
+  // Leaves part of the interrupted append on disk, nothing, or all of it; no process learned which.
   void TearLog(std::size_t index);
-  // Dies. Of its disk's work the first piece may have been done: nobody heard of it.
+  // Kills the shard. The first piece of its disk work may have been done, without any process learning it.
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
   ReplicaWorker::Settings ReplicaSettings(std::uint64_t node);
@@ -105,26 +105,26 @@ class Cluster {
 
   // ---- network
   bool Parted(std::uint64_t from, std::uint64_t to) const;
-  // What can be seen from outside.
+  // The state that is visible from outside.
   const World& Look();
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
-  // False, and the job has failed: nobody can be sent this message.
+  // Whether the message can be encoded; if not, the job has failed.
   bool Travels(std::uint64_t from, Message* message);
   void NoteEvent(std::uint64_t from, const Envelope& envelope);
-  // False: the line is full, and the sender keeps nothing back.
+  // False: the line is full, and the sender does not keep the message.
   bool HasRoom(std::uint64_t from, const Envelope& envelope);
   void Lost(const Message& message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
-  // Words that decide something are remembered apart: there are few of them.
+  // Messages that decide something are remembered separately, because there are few of them.
   void Replay(const Delivery& delivery);
-  // A bit of a gradient or of weights flips.
+  // Flips a bit of a gradient or of weights.
   void Damage(Message* message);
   Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
   void SendForged(const Tampering& tampering);
   bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope);
-  // Hands the receiver what it acts on: the message as it was sent, unless a rule is broken.
+  // Hands the receiver the message as it was sent, unless a rule is broken.
   void Arrive(const Delivery& delivery, const Coordinator* receiver, const std::function<void(const Message&)>& handle);
-  // What arrives at a process that stands still waits in its socket.
+  // A message to a paused process waits in its socket.
   bool Postponed(const Delivery& delivery, Instant paused_until);
   void Deliver();
   void See();
@@ -142,18 +142,18 @@ class Cluster {
   // ---- faults
   void InjectFaults();
   void InjectDiskFaults();
-  // Something has just reached one shard, and perhaps not the others.
+  // Something has just reached one shard, and perhaps not the others: a critical moment.
   void Aim(std::size_t index);
-  // Up to twice a worker's lease, at once.
+  // By up to twice a worker's lease, at once.
   void JumpClock();
-  // One after the other some processes' networks clog; each has an end of its own.
+  // One after the other, some processes' networks stall; each has its own end time.
   void Clog();
   void KillCoordinator();
   void KillAll();
   void RequestStop();
-  // The coordinator has ended the job as it was asked to: all of its servers end, and come back.
+  // The coordinator has stopped the job as requested: all its servers end, and come back.
   void EndStopped();
-  // Whether all shards are there, and nothing hinders a last snapshot.
+  // Whether all shards are there, and nothing prevents a last snapshot.
   bool CanStop() const;
   void ChangeShardCount(std::uint32_t count);
   void PauseServer();
@@ -176,7 +176,7 @@ class Cluster {
   const std::vector<TensorSpec> tensors_;
   std::unique_ptr<Catalog> catalog_;
   SimLog records_;
-  std::shared_ptr<FencedLog> log_;  // of the coordinator that is alive
+  std::shared_ptr<FencedLog> log_;  // the living coordinator's
   std::vector<std::shared_ptr<FencedLog>> logs_;
   std::unique_ptr<BufferPool> pool_;
 
@@ -187,29 +187,29 @@ class Cluster {
   std::size_t full_disk_ = 0;
   Instant full_until_{};
   bool damaged_ = false;
-  RingBoard board_;  // these outlive the workers
+  RingBoard board_;  // the boards outlive the workers
   LocalBoard local_board_;
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
-  std::unique_ptr<Follower> follower_;  // null: nobody follows
+  std::unique_ptr<Follower> follower_;  // null: none
   std::vector<std::pair<std::string, Instant>> dead_workers_;
   std::vector<Partition> partitions_;
-  // A stop was asked for; unset: it was not.
+  // Unset: no stop was requested.
   struct Stop {
     Instant since{};
-    std::uint64_t troubles = 0;  // before it
-    bool undisturbed = false;    // so far
+    std::uint64_t troubles = 0;  // before the stop
+    bool undisturbed = false;    // until now
   };
   std::optional<Stop> stop_;
-  std::uint64_t troubles_ = 0;  // that may hinder a last snapshot
+  std::uint64_t troubles_ = 0;  // faults that may prevent a last snapshot
 
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> queue_;
   std::uint64_t order_ = 0, messages_ = 0;
   Wire wire_;
   Lines lines_;
   PayloadAccount payload_;
-  std::map<std::uint64_t, Instant> clogs_;               // until when nothing reaches it
-  std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: what was still in its sockets when it died
+  std::map<std::uint64_t, Instant> clogs_;               // nothing reaches the process until then
+  std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: messages still in its sockets when it died
   World world_;
   std::array<std::deque<Delivery>, 2> history_;
   std::unique_ptr<Markers> markers_;

@@ -65,7 +65,7 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
   return written;
 }
 
-// A writer that looks at nothing: what its reader refuses is noticed here.
+// Writes without any check: errors that the reader refuses are noticed here.
 void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
   Result<std::string> encoded = server::EncodeSnapshotHeader(header);
   if (!encoded.ok()) {
@@ -85,7 +85,7 @@ void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
   }
 }
 
-// What a flawed disk writes instead.
+// Changes the bytes as a flawed disk would.
 void SimDisk::Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const {
   if (flaw_ == Flaw::kNoOptimizerState && array > 0) std::fill(bytes->begin(), bytes->end(), std::byte{0});
   if (flaw_ == Flaw::kDamageHashed && !bytes->empty()) bytes->front() ^= std::byte{1};

@@ -1,7 +1,7 @@
-// SimDisk: a shard's directory in a simulated cluster. It outlives the shard, and fails as told.
+// SimDisk: a shard's directory in a simulated cluster. It outlives the shard, and fails on request.
 //
 // Kind:   owned by the cluster.
-// Why:    what is not on the disk when a shard dies is lost; what is there may be damaged, or the disk full.
+// Why:    data that is not on disk when a shard dies is lost; data on disk may be damaged; the disk may be full.
 #pragma once
 
 #include <map>
@@ -30,32 +30,32 @@ class SimDisk : public server::SnapshotStore {
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
 
-  // Another number of shards begins: this disk is also the one that reads what `orphan` holds.
+  // The number of shards changes: this disk also serves the parts that `orphan` holds.
   void Adopt(SimDisk* orphan) { orphans_.push_back(orphan); }
   void ForgetOrphans() { orphans_.clear(); }
   void set_full(bool full) {
     full_ = full;
     push_log_.FailWrites(full ? Unreachable("the disk is full") : Status());
   }
-  // Flips a bit of one array of this part; false when it is not here.
+  // Flips a bit of one array of this part; false if it is not here.
   bool Damage(SnapshotId id, std::uint64_t random);
   void set_flaw(Flaw flaw) {
     flaw_ = flaw;
     push_log_.set_flaw(flaw);
   }
-  // Of a header; one with more cannot be read, as if the limit of real disks were lower.
+  // Limit of reports in a header; a header with more cannot be read, as if real disks had a lower limit.
   void set_reports_max(std::size_t most) { reports_max_ = most; }
   SimPushLog* push_log() { return &push_log_; }
   void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
-  // Its shard dies.
+  // Call it when the shard dies.
   void Crash();
-  // What was written and cannot be read, or cannot be encoded; ok: there is none.
+  // The first thing written that cannot be read or encoded; ok: there is none.
   const Status& unreadable() const { return unreadable_.ok() ? push_log_.unreadable() : unreadable_; }
   bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
 
  private:
   struct Part {
-    std::string header;  // as it is on disk,
+    std::string header;  // as on disk,
     std::uint64_t digest = 0;
     bool readable = false;  // and whether it can be decoded
     std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;
@@ -73,7 +73,7 @@ class SimDisk : public server::SnapshotStore {
   std::size_t reports_max_ = SIZE_MAX;
   bool full_ = false, kills_when_full_ = false;
   Flaw flaw_ = Flaw::kNone;
-  std::optional<std::pair<SnapshotId, ShardIndex>> newest_;  // not durable, if flawed
+  std::optional<std::pair<SnapshotId, ShardIndex>> newest_;  // not durable on a flawed disk
 };
 
 }  // namespace capstan::sim

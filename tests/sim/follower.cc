@@ -46,7 +46,7 @@ void Follower::Tick(Instant now, Outbox* out) {
 void Follower::Run(Instant now) {
   if (!waits_) return;
   if (!core_.status().ok()) {
-    const Code code = core_.status().code();  // kRefused: by a coordinator that was replaced
+    const Code code = core_.status().code();  // kRefused: by a replaced coordinator
     if (code != Code::kUnreachable && code != Code::kRefused)
       violation_ = "the follower gave up: " + core_.status().message();
     waits_ = false;

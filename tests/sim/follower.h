@@ -1,5 +1,5 @@
 // Follower: a program of a simulated cluster that reads a job: the real ReaderCore, asked for one version after the
-// other until it has the last one.
+// other until the last one.
 //
 // Kind:   owned by the cluster.
 #pragma once
@@ -13,7 +13,7 @@ namespace capstan::sim {
 
 class Follower {
  public:
-  // A version that was read, whole, with the weights laid out flat.
+  // A complete version, with flat weights.
   using OnReading = std::function<void(const client::ReaderCore::Reading&, const float* weights)>;
 
   Follower(std::uint32_t block_elements, OnReading on_reading);
@@ -22,7 +22,7 @@ class Follower {
   void Tick(Instant now, Outbox* out);
   // Whether it has the job's last version.
   bool done() const { return done_; }
-  // What should never happen; empty: it has not.
+  // An event that must never happen; empty: none.
   const std::string& violation() const { return violation_; }
   std::string WaitingFor() const { return core_.WaitingFor(); }
 

@@ -29,9 +29,9 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
   options.local = name.local;
-  if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // of programs' workers
+  if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // needs user programs
   if (name.durable) AddLogTroubles(&options);
-  // A loss scale needs a verdict, and so do trust ratios.
+  // Loss scales and trust ratios need a coordinator's decision per step.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
   if (!HasGlobalSteps(name.mode)) options.optimizer = OptimizerKind::kAdamW;
   if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;
@@ -65,7 +65,7 @@ std::string Judge::Examine(const ClusterOptions& options, const Outcome& outcome
     }
     return "other weights";
   }
-  std::set<std::uint64_t> steps;  // a new coordinator may report the newest ones again
+  std::set<std::uint64_t> steps;  // a new coordinator may report the newest steps again
   for (const StepRecord& record : outcome.records) steps.insert(record.step.value);
   return steps.size() == options.steps ? "" : "steps without a record";
 }

@@ -1,6 +1,6 @@
-// Judge: runs one seed's job and says what is wrong with what came of it.
+// Judge: runs one seed's job and reports errors in its outcome.
 //
-// Kind:   owned by one thread; keeps the undisturbed run of every kind of job it has met.
+// Kind:   owned by one thread; it caches the undisturbed run of every kind of job.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace capstan::sim {
 
-// Steps of an old job without --steps: enough for every limit that the simulator sets low to bind many times.
+// Steps of an old job without --steps: enough for every low limit of the simulator to be reached many times.
 inline constexpr std::uint64_t kOldSteps = 400;
 
-// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`, or
-// `sim --seed N --old | --slow-lines`.
+// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`, or `sim
+// --seed N --old | --slow-lines`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
@@ -32,20 +32,20 @@ struct RunName {
   std::uint64_t old_steps = kOldSteps;
 };
 
-// How often a case was met.
+// How often a case occurred.
 struct Tally {
   std::uint64_t times = 0, jobs = 0;
 };
 
 class Judge {
  public:
-  // Empty: nothing is wrong. `mutant`: null for none; `trace`: null for none.
+  // Empty: no error. `mutant`: null for none; `trace`: null for none.
   std::string Try(const RunName& name, const Mutant* mutant = nullptr,
                   std::function<void(const std::string&)> trace = nullptr);
-  // Over all runs tried.
+  // Over all runs so far.
   const std::map<std::string, Tally>& counts() const { return counts_; }
-  // Of all runs tried, in their order. Two builds with the same hash sent the same messages at the same moments, and
-  // their jobs ended with the same weights.
+  // Over all runs so far, in order. Two builds with the same hash sent the same messages at the same times, and their
+  // jobs ended with the same weights.
   std::uint64_t events_hash() const { return events_.Digest(); }
 
  private:
@@ -56,7 +56,7 @@ class Judge {
   Hasher events_;
 };
 
-// On a line each: how many times a case was met, in how many jobs, and which.
+// One line each: how often a case occurred, in how many jobs, and which case.
 void PrintCounts(const Judge& judge);
 
 ClusterOptions OptionsOf(const RunName& name);

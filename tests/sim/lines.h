@@ -1,8 +1,8 @@
-// Lines: how long messages take over the lines of a simulated cluster, and how many of them a line holds.
+// Lines: how long messages take on the lines of a simulated cluster, and how many of them a line holds.
 //
 // Kind:   owned by the cluster.
-// Why:    a line carries one message after the other. What is sent again before it has arrived delays all that is behind
-//         it.
+// Why:    a line carries one message after the other, so a message that is sent again before it has arrived delays all
+//         messages behind it.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,16 @@ namespace capstan::sim {
 
 class Lines {
  public:
-  // `bytes_per_second`: of each line, from one process to another; 0: all arrives at once.
+  // `bytes_per_second`: of each line from one process to another; 0: messages arrive at once.
   Lines(double bytes_per_second, std::size_t messages_max)
       : bytes_per_second_(bytes_per_second), messages_max_(messages_max) {}
 
-  // Whether the line holds no further message, nor a queue of so many times its size behind it.
+  // Whether the line, and behind it a queue of `queues` times its size, holds no further message.
   bool Full(std::uint64_t from, std::uint64_t to, std::size_t queues) const {
     const auto line = lines_.find({from, to});
     return line != lines_.end() && line->second.messages / (1 + queues) >= messages_max_;
   }
-  // When the last byte of this message arrives, behind all that was sent before it.
+  // When the last byte of this message arrives, after all messages sent before it.
   Instant Send(std::uint64_t from, std::uint64_t to, std::size_t bytes, Instant now) {
     Line& line = lines_[{from, to}];
     ++line.messages;
@@ -35,26 +35,26 @@ class Lines {
     line.free_at = std::max(line.free_at, now) + Instant(takes);
     return line.free_at;
   }
-  // `at`, or when the newest message of the line arrives, if that is later: as connections deliver.
+  // `at`, or the arrival of the line's newest message if that is later, as connections deliver in order.
   Instant Behind(std::uint64_t from, std::uint64_t to, Instant at) {
     Line& line = lines_[{from, to}];
     return line.newest_at = std::max(line.newest_at, at);
   }
-  // The receiver has taken a message, or it is lost.
+  // The receiver has taken a message, or it was lost.
   void Arrived(std::uint64_t from, std::uint64_t to) {
     const auto line = lines_.find({from, to});
     if (line != lines_.end() && line->second.messages > 0) --line->second.messages;
   }
-  // A process has died: its lines are empty.
+  // A process died: its lines become empty.
   void Forget(std::uint64_t node) {
     std::erase_if(lines_, [node](const auto& line) { return line.first.first == node || line.first.second == node; });
   }
 
  private:
   struct Line {
-    Instant free_at{};         // when the last byte that was sent has left it
+    Instant free_at{};         // when the last byte sent has left it
     Instant newest_at{};       // when the newest message arrives
-    std::size_t messages = 0;  // sent, and not taken yet
+    std::size_t messages = 0;  // sent, and not yet taken
   };
 
   const double bytes_per_second_;

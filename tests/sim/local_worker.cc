@@ -13,7 +13,7 @@ namespace capstan::sim {
 
 namespace {
 
-constexpr Instant kSilence = std::chrono::seconds(10);  // after which a member that cannot be reached is lost
+constexpr Instant kSilence = std::chrono::seconds(10);  // then an unreachable member counts as lost
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void LocalWorker::TakeGroup(const Session::LocalGroup& group, Instant now, Outbo
   if (group.members.size() < 2) return;
   formed_ = std::none_of(group.members.begin(), group.members.end(),
                          [](const GroupMember& member) { return member.address.empty(); });
-  // Here it has formed it by itself, so the others may need its address yet.
+  // This worker has formed the group by itself here, so the others may still need its address.
   session_->SayLocalGroup(group.epoch, formed_ ? GroupState::kFormed : GroupState::kOffered,
                           std::to_string(settings_.node), now, out);
 }
@@ -125,7 +125,7 @@ void LocalWorker::Run(Instant now, Outbox* out) {
   EndRound();
 }
 
-// Whether it did not stop in the middle.
+// Returns whether it did not stop halfway.
 bool LocalWorker::PushSums(const train::LocalPlan& plan, Instant now, Outbox* out) {
   for (auto index = static_cast<BlockIndex>(settings_.catalog->blocks().size()); index-- > 0;) {
     if (Strikes(0.01, now)) return false;

@@ -1,10 +1,10 @@
-// LocalWorker: what a simulated worker does in a job with allreduce.local_reduce: what worker/train's LocalReducer does
-// around a Session, with the plan and the sums of the product. LocalBoard: where the workers of a machine meet, without
-// the servers.
+// LocalWorker: a simulated worker's part in a job with allreduce.local_reduce: it plays LocalReducer (worker/train)
+// around a Session, with the product's plan and sums. LocalBoard: where the workers of a machine exchange data,
+// without the servers.
 //
 // Kind:   the board is owned by the cluster and shared by its workers, each of which owns a LocalWorker.
-// Why:    a group comes and goes beside steps and generations, and whoever was to push for others may be gone, or have
-//         pushed a part of it: the weights are those of every worker pushing by itself.
+// Why:    a group comes and goes independently of steps and generations, and the worker that pushes for the others may
+//         be gone, or may have pushed only a part. The weights must still be those of every worker pushing by itself.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ namespace capstan::sim {
 
 struct LocalMeeting {
   std::map<int, std::vector<client::SlotSums::Part>> brought;  // by rank
-  bool somebody_alone = false;                                 // who pushes by itself
-  std::set<int> silent;                                        // ranks that are not reached
+  bool somebody_alone = false;                                 // a member pushes by itself
+  std::set<int> silent;                                        // ranks that cannot be reached
 };
 
 class LocalBoard {
@@ -34,7 +34,7 @@ class LocalBoard {
   using When = std::pair<Generation, Step>;
 
   LocalMeeting* At(std::uint64_t epoch, When when) { return &meetings_[{epoch, when}]; }
-  // Where the members of a group are, once they have formed it.
+  // The members that have formed the group.
   void Say(std::uint64_t epoch, int rank, When when) { newest_[{epoch, rank}] = when; }
   bool HasCome(std::uint64_t epoch, int rank, When when) const {
     const auto said = newest_.find({epoch, rank});
@@ -42,7 +42,7 @@ class LocalBoard {
   }
 
  private:
-  std::map<std::pair<std::uint64_t, When>, LocalMeeting> meetings_;  // they stay
+  std::map<std::pair<std::uint64_t, When>, LocalMeeting> meetings_;  // never removed
   std::map<std::pair<std::uint64_t, int>, When> newest_;
 };
 
@@ -62,11 +62,11 @@ class LocalWorker {
 
   void TakeGroup(const client::Session::LocalGroup& group, Instant now, Outbox* out);
   void LeaveStep(const client::Session::StepLeft& left);
-  // A round whose gradients are there. How its parts are to be pushed, which are encoded before the next Run.
+  // Takes a round whose gradients are complete. Returns how to push its parts; they are encoded before the next Run.
   client::PushWay BeginRound(const client::Work& work, float loss_scale,
                              const std::vector<client::SlotSums::Part>& parts, Instant now);
   void Run(Instant now, Outbox* out);
-  // Whether the round is not to end yet, because this worker has to push for others.
+  // Whether the round must not end yet, because this worker has to push for others.
   bool pushes_for_others() const { return meeting_ != nullptr && group_.rank == 0; }
   void EndRound() { meeting_ = nullptr; }
 
@@ -74,7 +74,7 @@ class LocalWorker {
   bool Strikes(double probability, Instant now);
   train::LocalPlan Plan() const;
   LocalBoard::When when() const { return {work_.generation, work_.step}; }
-  // Members that are as far, and bring nothing.
+  // Members at the same step that bring nothing.
   bool SomebodyIsAlone() const;
   void Break(const char* why, Instant now, Outbox* out);
   bool PushSums(const train::LocalPlan& plan, Instant now, Outbox* out);
@@ -86,8 +86,8 @@ class LocalWorker {
   bool formed_ = false;
   std::optional<LocalBoard::When> last_;
 
-  // The round.
-  LocalMeeting* meeting_ = nullptr;  // null: it is over, or nobody is met in it
+  // The current round.
+  LocalMeeting* meeting_ = nullptr;  // null: the round is over, or the worker takes part alone
   client::Work work_;
   float loss_scale_ = 1.0F;
   Instant until_{};

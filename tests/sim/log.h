@@ -1,7 +1,7 @@
 // SimLog, FencedLog: the coordinator's log in a simulated cluster. It outlives the coordinator.
 //
 // Kind:   owned by the cluster; a FencedLog belongs to one life of a coordinator.
-// Why:    a coordinator that was replaced has no log; a flawed log loses what it had said was durable.
+// Why:    a replaced coordinator must have no log; a flawed log loses what it had reported as durable.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace capstan::sim {
 
 class SimLog : public server::CoordinatorLog {
  public:
-  // `keep`: snapshots that stay when the log is compacted.
+  // `keep`: snapshots that remain when the log is compacted.
   SimLog(Flaw flaw, std::uint32_t keep) : flaw_(flaw), keep_(keep) {}
 
   // Keeps what the next coordinator would read.
@@ -30,8 +30,8 @@ class SimLog : public server::CoordinatorLog {
   }
   const std::vector<server::LogRecord>& records() const override { return records_; }
 
-  // The coordinator dies. Of what it had not written one of the two newest records is lost; what is never remembered
-  // is lost altogether. Every other time the next one finds the log compacted.
+  // The coordinator dies. One of the two newest records is lost if it was not durable; records that a flaw forgets are
+  // always lost. Every other time the next coordinator finds the log compacted.
   void Crash() {
     if (flaw_ == Flaw::kTermForgotten) Forget<server::TermRecord>();
     if (flaw_ == Flaw::kSessionForgotten) Forget<server::SessionRecord>();
@@ -69,7 +69,7 @@ class SimLog : public server::CoordinatorLog {
   std::vector<server::LogRecord> records_;
 };
 
-// Of the coordinator that is alive; a zombie's appends go nowhere.
+// The living coordinator's log; a zombie's appends have no effect.
 class FencedLog : public server::CoordinatorLog {
  public:
   explicit FencedLog(server::CoordinatorLog* log) : log_(log) {}

@@ -1,8 +1,8 @@
-// Markers: which cases of CORNER_CASES.md a simulated job met, counted from outside: by what is sent and delivered,
-// what the cores say of themselves, and who dies when.
+// Markers: counts which cases of CORNER_CASES.md a simulated job met, from outside: by messages sent and delivered, the
+// cores' accessors, and who dies when.
 //
 // Kind:   owned by the cluster.
-// Why:    a set of runs that never met a case proves nothing about it: `marker_table.h` says which ones it has to meet.
+// Why:    runs that never met a case prove nothing about it; `marker_table.h` lists the cases that they must meet.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ class Markers {
   void SentByCoordinator(const Envelope& envelope, bool zombie);
   void ToCoordinator(const World& world, const server::Coordinator& receiver, const Message& message);
   void ToShard(const World& world, std::uint64_t from, std::size_t index, const Message& message, bool from_zombie);
-  // The push of this message was counted by the shard.
+  // The shard has counted the push of this message.
   void Staged(std::uint64_t from, std::size_t index, const Push& push);
-  // It had been, by this push or another.
+  // The shard had counted it before, by this push or another.
   void Repeated(std::uint64_t from, const Push& push);
   void ToWorker(const World& world, std::uint64_t to, Generation generation, const Message& message);
   void WorkerDies(const World& world, std::uint64_t node, bool had_work);
@@ -46,9 +46,9 @@ class Markers {
   void Parted(const std::set<std::uint64_t>& from, const std::set<std::uint64_t>& to, std::size_t shards);
   void DiskWorked(const World& world, const server::DiskResult& result);
   void LogWorked(const server::LogResult& result);
-  // Whether this push waits for its place in the log.
+  // Whether this push waits for the log or is being appended.
   static bool IsBeingLogged(const server::Shard& shard, Incarnation life, const Message& message);
-  void Stage(const World& world);  // after every event
+  void Stage(const World& world);  // call it after every event
 
  private:
   void Count(const char* what) { ++outcome_->counts[what]; }
@@ -60,7 +60,7 @@ class Markers {
   using StepName = std::pair<Generation, Step>;
   struct Tentative {
     std::uint32_t attempt = 0;
-    Term term;  // of the coordinator then
+    Term term;  // the coordinator's term then
   };
   void SeeTentative(const World& world, std::uint64_t to, Generation generation, const Weights& weights);
   void SeeTentative(const World& world, std::uint64_t to, Generation, const Published& published);
@@ -68,17 +68,17 @@ class Markers {
   const ClusterOptions& options_;
   Outcome* const outcome_;
   std::map<std::uint64_t, Pushes> pushes_;  // by worker
-  std::map<StepName, Term> commit_terms_;   // first term that sent it
+  std::map<StepName, Term> commit_terms_;   // first term that sent the Commit
   std::map<std::pair<StepName, std::uint32_t>, Term> redo_terms_;
-  std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // taken: by whom
-  std::map<std::uint64_t, Term> view_terms_;                                        // newest, by worker
-  std::uint64_t founder_ = 0;  // newest: who, and in which generation
+  std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // accepted nodes, by worker
+  std::map<std::uint64_t, Term> view_terms_;                                        // newest view's term, by worker
+  std::uint64_t founder_ = 0;                                                       // newest founder and its generation
   Generation founder_generation_;
-  std::map<std::tuple<Generation, BlockIndex, std::uint64_t>, Incarnation> assigned_;  // arrays that a shard was sent
-  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;  // newest, by worker, not published yet
+  std::map<std::tuple<Generation, BlockIndex, std::uint64_t>, Incarnation> assigned_;  // arrays sent to a shard
+  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;  // newest, by worker; not yet published
   StepName worker_died_at_, shard_died_at_;
-  Term running_term_;                     // newest that was seen running,
-  std::map<Generation, Term> ran_since_;  // and the first of each generation
+  Term running_term_;                     // newest term that was seen running
+  std::map<Generation, Term> ran_since_;  // and the first one of each generation
   bool redoing_ = false;
 };
 

@@ -46,7 +46,7 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   config.model.kind = ModelKind::kMlp;
   config.worker.precision = options.precision;
   config.limits.stall = options.line_bytes_per_second > 0 ? 1500 : 150;  // a job that hangs fails by name
-  config.limits.join = 90;  // longer than trouble lasts, clogs and jumps of the clock together
+  config.limits.join = 90;  // longer than all faults together, with clogs and clock jumps
   config.limits.lease = 4;
   return config;
 }
@@ -58,7 +58,7 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
     tensors.push_back(
         {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
     if (TakesTrustRatio(options.optimizer) && i % 4 != 3)
-      tensors.back().shape.push_back(1);  // lars spares one dimension
+      tensors.back().shape.push_back(1);  // lars skips one-dimensional tensors
     if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kGiven, 0.0F};
     if (options.statistics && i % 2 == 1) tensors.back().kind = TensorKind::kStatistic;
   }

@@ -1,4 +1,4 @@
-// What a simulated job trains: a small model whose gradients depend on everything they may depend on.
+// The model of a simulated job: small, with gradients that depend on everything that they may depend on.
 //
 // Kind:   pure functions of the options.
 #pragma once
@@ -16,16 +16,16 @@ namespace capstan::sim {
 
 EditableJobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
-// Of every group, other ones at every step; empty: the job file owns them.
+// Numbers for every group, different at every step; empty: the job file has them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
-// What workers of this kind bring as first weights.
+// First weights from workers of this kind.
 float GivenWeight(std::uint32_t kind, std::uint64_t element);
-// What a program makes of the state it was handed, at the end of a step; as long as the step wants it.
+// The state that a program makes at the end of a step from the state it was given; its length depends on the step.
 std::string NextProgramState(const std::string& state, Step step);
-// Of the version that this step begins with: from the first step on, one after the other.
+// The state of the version that this step begins with, computed step by step from the start.
 std::string ProgramStateAt(Step step);
-// Samples of a slot: 0 to 3, the same whoever asks. Without global steps a slot whose gradient is infinite has none, as
-// real clients leave it out.
+// Samples of a slot: 0 to 3, the same for every caller. Without global steps a slot with an infinite gradient has none,
+// because real clients skip it.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
 // Depends on the weight in a way that amplifies any difference.
 float GradientOf(const ClusterOptions& options, float weight, Step step, SlotIndex slot, std::uint64_t element);

@@ -12,7 +12,7 @@ namespace capstan::sim {
 
 namespace {
 
-// The child process writes its result here, also when it dies of an assertion.
+// The child process writes its result here, also before it dies of an assertion.
 struct Shared {
   std::uint64_t seed;
   char how[160];
@@ -47,7 +47,7 @@ std::optional<Catch> SearchFrom(const Mutant& mutant, RunName name, std::uint64_
   const std::string how = shared->how;
   munmap(memory, sizeof(Shared));
   if (WIFSIGNALED(status)) {
-    CAPSTAN_CHECK(WTERMSIG(status) == SIGABRT);  // another signal is a fault of the simulator
+    CAPSTAN_CHECK(WTERMSIG(status) == SIGABRT);  // another signal is a bug of the simulator
     return Catch{name, "an assertion of the product"};
   }
   if (WEXITSTATUS(status) == kNothing) return std::nullopt;

@@ -19,7 +19,7 @@ Incarnation LifeOf(const Tampering& t, std::size_t shard) {
 
 bool ToWorker(const Tampering& t) { return t.to >= kWorkers; }
 
-// As if a worker did not look at the generation and the incarnation of a shard's word.
+// Makes a shard's message look current, as if a worker did not check its generation and incarnation.
 template <class Body>
 void Refresh(Tampering* t, Body* body) {
   if (!ToWorker(*t) || t->world->coordinator == nullptr || !IsShardAddress(t->from)) return;

@@ -28,7 +28,7 @@ void AddLimitFlaws(std::vector<Mutant>* all) {
       {"stopped-at-once", "a stop does not wait for the last snapshot", Mode::kSync, Flaw::kStopAtOnce, {}, {}});
 }
 
-// The version that the follower asked a shard for, as a key of Tampering::numbers.
+// The key in Tampering::numbers for the version that the follower requested from a shard.
 std::uint64_t AskedOf(std::uint64_t shard) { return (std::uint64_t{1} << 40) + shard; }
 
 void AddReading(std::vector<Mutant>* all) {
@@ -65,7 +65,7 @@ void AddForgetting(std::vector<Mutant>* all) {
                   {}});
 }
 
-// Of old jobs and of slow lines.
+// For old jobs and slow lines.
 void AddWaste(std::vector<Mutant>* all) {
   Mutant walks{"spare-walks",
                "a worker does not hear which step is under way",

@@ -22,7 +22,7 @@ Incarnation LifeAt(const Tampering& t, std::uint64_t address) {
   return is ? t.world->incarnations[index] : Incarnation{};
 }
 
-// As if the first array of a block were all of it: the second one is taken from there.
+// Makes the first array of a block count as the whole block: the second array is taken from it.
 void FirstArrayIsAll(Tampering* t, Assign& assign) {
   if (assign.array != 0) return;
   Assign forged = assign;

@@ -1,4 +1,4 @@
-// RandomOptions: what a simulated job is like and what befalls it, all of it from one seed.
+// RandomOptions: a simulated job and its faults, all derived from one seed.
 //
 // Kind:   pure functions.
 #pragma once
@@ -10,20 +10,21 @@
 namespace capstan::sim {
 
 inline constexpr int kNewestEdition = 8;
-// `edition`: what befell jobs when a seed was written down; an older one is replayed without what came later.
+// `edition`: the set of faults that existed when a seed was recorded; an older edition is replayed
+// without later faults.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
-// What befalls the logs of a job whose acknowledgements are durable.
+// Adds faults of the logs, for a job with durable acknowledgements.
 void AddLogTroubles(ClusterOptions* options);
 // A job of many steps with few numbers: a snapshot every other step, more workers than slots, limits so low that they
-// bind, and processes that die from the first step to the last.
+// are reached, and processes that die from the first step to the last.
 ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps);
-// A job over slow lines, where hardly anything befalls it, that is to send little more than it needs.
+// A job over slow lines with few faults, which must send little more than it needs.
 ClusterOptions SlowLines(std::uint64_t seed, Mode mode);
 // The undisturbed run of the same job, with one worker and one shard.
 ClusterOptions Undisturbed(ClusterOptions options);
-// What the final bits may depend on.
+// Everything that the final bits may depend on.
 std::string ReferenceKey(const ClusterOptions& options);
-// One line for people.
+// A one-line description.
 std::string Describe(const ClusterOptions& options);
 
 }  // namespace capstan::sim

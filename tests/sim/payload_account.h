@@ -1,7 +1,7 @@
-// PayloadAccount: the payload bytes that a simulated job has sent, and those that it had to send.
+// PayloadAccount: the payload bytes that a simulated job sent, and those that it had to send.
 //
 // Kind:   owned by the cluster.
-// Why:    a message that is sent again although the first one arrives costs a slow line as much as the first.
+// Why:    on a slow line, a message sent again although the first one arrives costs as much as the first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace capstan::sim {
 
 class PayloadAccount {
  public:
-  // `message`: its header, as a hash. A job has to send each message once to each receiver.
+  // `message`: hash of its header. A job has to send each message once to each receiver.
   void Sent(std::uint64_t to, std::uint64_t message, std::uint64_t bytes) {
     sent_ += bytes;
     if (messages_.insert({to, message}).second) needed_ += bytes;
@@ -21,7 +21,7 @@ class PayloadAccount {
   // The message never arrived, or its receiver died.
   void Lost(std::uint64_t bytes) { needed_ += bytes; }
 
-  // Empty: the job has sent at most `factor` times what it had to.
+  // Empty: the job sent at most `factor` times the bytes that it had to send.
   std::string Judge(double factor) const {
     if (static_cast<double>(sent_) <= factor * static_cast<double>(needed_)) return "";
     return std::to_string(sent_) + " bytes of payload were sent, and " + std::to_string(needed_) + " were needed";

@@ -28,7 +28,7 @@ Status SimPushLog::Append(Generation history, std::uint64_t first, const std::ve
   return MemoryPushLog::Append(history, first, *read);
 }
 
-// The records that a shard's next life would read.
+// The records that the shard would read after a restart.
 Result<std::vector<PushLogRecord>> SimPushLog::AsRead(std::uint64_t first, const std::vector<PushLogRecord>& records) {
   std::vector<PushLogRecord> read;
   for (const PushLogRecord& record : records) {
@@ -47,7 +47,7 @@ void SimPushLog::Crash() {
   for (std::uint64_t number = newest(); number >= newest_append_; --number) Lose(number);
 }
 
-// As if sequence numbers were not looked at in a replay: a push counts again, for the one that comes after it.
+// Makes a replay ignore sequence numbers: a push counts again, in place of the next one.
 Result<server::PushLog::Piece> SimPushLog::Read(server::LogHistory history, std::uint64_t from,
                                                 std::uint64_t bytes_max) {
   Result<Piece> piece = MemoryPushLog::Read(history, from, bytes_max);

@@ -1,8 +1,8 @@
-// SimPushLog: a shard's log in a simulated cluster. It outlives the shard, and fails as told.
+// SimPushLog: a shard's log in a simulated cluster. It outlives the shard, and fails on request.
 //
-// Kind:   owned by the disk that it lies on.
-// Why:    what an append had not finished when its shard died is there in part or not at all; one that failed may have
-//         left something; a flawed log loses or repeats what it promised.
+// Kind:   owned by the disk that holds it.
+// Why:    an append that was unfinished when its shard died is on disk in part or not at all; a failed append may have
+//         left something; a flawed log loses or repeats records.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ class SimPushLog : public server::MemoryPushLog {
   Result<Piece> Read(server::LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override;
 
   void set_flaw(Flaw flaw) { flaw_ = flaw; }
-  // The next append fails, and leaves so many of its records behind.
+  // The next append fails, and leaves this many of its records on disk.
   void FailNext(std::size_t leave) { fail_next_ = leave; }
-  // Its shard dies.
+  // Call it when the shard dies.
   void Crash();
-  // Why a record that was appended cannot be read; ok: all can.
+  // Why an appended record cannot be read; ok: all can be read.
   const Status& unreadable() const { return unreadable_; }
 
  private:

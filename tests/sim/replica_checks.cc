@@ -55,7 +55,7 @@ void ReplicaChecks::See(const std::vector<const Shard*>& shards, const RingBoard
   }
 }
 
-// A history begins with version 0, or with a version that was committed once.
+// A timeline begins with version 0, or with a version that was committed earlier.
 void ReplicaChecks::BeginHistory(Generation history, const std::vector<const Shard*>& shards) {
   const Version version = shards.front()->version();
   const bool begun = std::any_of(truths_.begin(), truths_.end(),
@@ -82,7 +82,7 @@ Arrays ReplicaChecks::Stored(const std::vector<const Shard*>& shards) const {
   return arrays;
 }
 
-// The first shard that publishes a version tells that it is committed.
+// The first shard that publishes a version shows that it is committed.
 void ReplicaChecks::SeeCommit(const Shard& shard, const RingBoard& board) {
   const Commit* commit = shard.last_commit();
   if (!commit || truths_.contains({shard.history(), shard.version()})) return;
@@ -165,7 +165,7 @@ void ReplicaChecks::ComputesWith(Generation generation, Version version, const A
   }
 }
 
-// Its generation may have been over before it was seen whole here; a version is the same in all histories that have it.
+// Its generation may have ended before all shards were seen here; a version is the same on all timelines that have it.
 void ReplicaChecks::Followed(Version version, const float* weights) {
   bool seen = false;
   for (const auto& [name, truth] : truths_) {

@@ -1,9 +1,9 @@
-// ReplicaChecks: what must hold in mode allreduce, where weights are the workers' own: each version that is committed
-// is made again here, from the one before and one sum of all slots, in the order in which that group adds up.
+// ReplicaChecks: invariants of mode allreduce, where the workers hold the weights. Each committed version is computed
+// again here, from the one before and one sum over all slots, in the order in which that group adds.
 //
 // Kind:   owned by the cluster's checks.
-// Why:    which bits a version has depends on who made it; so a version is known by the history that it is of, and
-//         everybody who believes to have it is compared with what was committed.
+// Why:    the bits of a version depend on the group that made it. So a version is identified together with its
+//         timeline, and every process that claims to have it is compared with the committed one.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,13 @@ class ReplicaChecks {
   ReplicaChecks(const ClusterOptions& options, const Catalog& catalog, std::function<void(std::string)> fail);
 
   void See(const std::vector<const server::Shard*>& shards, const RingBoard& board);
-  // A worker computes with this, and believes that it is that version.
   // A follower has read these weights.
   void Followed(Version version, const float* weights);
+  // A worker computes with these arrays and takes them for this version.
   void ComputesWith(Generation generation, Version version, const Arrays& arrays);
-  // A worker has made a next version.
+  // A worker has computed a next version.
   void Made(Generation generation, Version version, const Arrays& arrays);
-  // What the shards hold, all of them in this generation; a worker believes that it is that version.
+  // The shards' arrays, all of this generation; a worker takes them for this version.
   Arrays Read(const std::vector<const server::Shard*>& shards, Generation generation, Version version);
 
  private:
@@ -41,7 +41,7 @@ class ReplicaChecks {
     Arrays arrays;
     std::uint64_t updates = 0;
   };
-  using Name = std::pair<Generation, Version>;  // history, version
+  using Name = std::pair<Generation, Version>;  // timeline, version
 
   void BeginHistory(Generation history, const std::vector<const server::Shard*>& shards);
   void SeeCommit(const server::Shard& shard, const RingBoard& board);
@@ -58,9 +58,9 @@ class ReplicaChecks {
   const std::function<void(std::string)> fail_;
   train::Replica replica_;
   std::map<Name, Truth> truths_;
-  std::vector<float> followed_first_;            // version 0 as followers got it before the shards were seen with it
-  std::map<Name, Arrays> made_;                  // by generation, version: by the first worker
-  std::map<Generation, Generation> history_of_;  // of a generation
+  std::vector<float> followed_first_;            // version 0 as followers read it before the shards were seen with it
+  std::map<Name, Arrays> made_;                  // by generation and version: as the first worker made it
+  std::map<Generation, Generation> history_of_;  // timeline of each generation
   std::map<std::size_t, std::pair<Generation, Version>> seen_;  // by shard
 };
 

@@ -14,7 +14,7 @@ using client::Session;
 
 namespace {
 
-constexpr Instant kConnectMax = std::chrono::seconds(15);  // as form_group.cc
+constexpr Instant kConnectMax = std::chrono::seconds(15);  // as in form_group.cc
 constexpr char kHas = '+', kHasNot = '-';
 
 }  // namespace
@@ -47,7 +47,7 @@ void ReplicaWorker::Run(Instant now, Outbox* out) {
   }
 }
 
-// A round that is given up while its sum is under way leaves the others without this worker.
+// A round given up while its sum is under way leaves the others without this worker.
 void ReplicaWorker::GiveUp(Instant now, Outbox* out) {
   if (group_ != nullptr && submitted_) Break(GroupState::kBroken, "its round was given up", now, out);
   void_ = submitted_ = false;
@@ -90,7 +90,7 @@ void ReplicaWorker::Settle(Instant now, Outbox* out) {
   }
 }
 
-// What it goes by, where a fault is planted another thing than it was told.
+// The terms that it uses; with a planted fault, other terms than it was given.
 client::StepTerms ReplicaWorker::Believed() const {
   client::StepTerms terms = work_.terms;
   const auto believe = [&](Flaw flaw, const std::optional<train::ReplicaVersion::Name>& name) {
@@ -145,7 +145,7 @@ void ReplicaWorker::Connect(Instant now, Outbox* out) {
   state_ = State::kConnecting;
 }
 
-// When all are connected, one who has the version hands it around, or the first one reads it for all.
+// When all are connected, a member with the version sends it to the others, or the first member reads it for all.
 void ReplicaWorker::Share(Instant now, Outbox* out) {
   if (!group_->connected() || (!Calm(now) && Chance(0.01))) {
     const bool seen = group_->broken() && Chance(0.1);
@@ -162,7 +162,7 @@ void ReplicaWorker::Share(Instant now, Outbox* out) {
   if (work_.rank == root && !known) {
     settings_.count("version read from the shards");
     std::optional<Arrays> read = settings_.read(work_.terms.version, group_of_);
-    if (!read) {  // the job has gone on, or a shard is lost: another generation comes
+    if (!read) {  // the job has moved on, or a shard is lost: another generation will come
       LeaveGroup();
       void_ = false;
       state_ = State::kIdle;
@@ -229,7 +229,7 @@ void ReplicaWorker::Submit(Instant now) {
   state_ = State::kReducing;
 }
 
-// Each has the sum at a time of its own, once all have brought their part.
+// Each member has the sum at its own time, once all have contributed.
 void ReplicaWorker::Reduce(Instant now, Outbox* out) {
   if (!group_->IsWhole(calls_ - 1)) {
     if (group_->broken() && Chance(0.02)) Break(GroupState::kBroken, "a member is gone", now, out);
@@ -280,7 +280,7 @@ void ReplicaWorker::EndSlots(const train::Replica::Outcome& outcome, Instant now
   }
 }
 
-// Each worker gives its share of a version that all have.
+// Each worker uploads its share of a version that all have.
 std::vector<BlockIndex> ReplicaWorker::BlocksToGive() {
   std::vector<BlockIndex> blocks;
   if (settings_.flaw == Flaw::kShareForgotten && work_.rank > 0) return blocks;

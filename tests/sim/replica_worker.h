@@ -1,8 +1,8 @@
-// ReplicaWorker: the application of a simulated worker in mode allreduce: what worker/train's ReplicaClient does around
-// its Session, with the real Replica, one step of it at a time.
+// ReplicaWorker: the application of a simulated worker in mode allreduce: it plays ReplicaClient (worker/train) around
+// its Session, with the real Replica, one step at a time.
 //
 // Kind:   owned by a SimWorker.
-// Limits: as the real one it hears nothing of the job while it connects or waits for a version from another member.
+// Limits: like the real one, it gets no news of the job while it connects or waits for a version from another member.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class ReplicaWorker {
     RandomStream* random = nullptr;
     RingBoard* board = nullptr;
     Flaw flaw = Flaw::kNone;
-    std::function<std::optional<Arrays>(Version, Generation)> read;  // from the shards
+    std::function<std::optional<Arrays>(Version, Generation)> read;  // reads from the shards
     std::function<void(Generation, Version, const Arrays&)> computes_with, made;
     std::function<void(const char*)> count;
   };
@@ -42,7 +42,7 @@ class ReplicaWorker {
   void TakeVoid(std::uint64_t round);
   void TakeGroup(client::Session::GroupKnown& known) { known_ = std::move(known); }
   void Run(Instant now, Outbox* out);
-  // Whether it asks for work.
+  // Whether it is ready for work.
   bool idle() const { return state_ == State::kIdle; }
   const std::string& violation() const { return violation_; }
 
@@ -70,7 +70,7 @@ class ReplicaWorker {
   void EndSlots(const train::Replica::Outcome& outcome, Instant now, Outbox* out);
   std::vector<BlockIndex> BlocksToGive();
   void LeaveGroup();
-  // The group is over, and the coordinator hears of it.
+  // The group is over, and the coordinator is told.
   void Break(GroupState state, const std::string& why, Instant now, Outbox* out);
   void GiveUp(Instant now, Outbox* out);
   Arrays Present();
@@ -79,8 +79,8 @@ class ReplicaWorker {
   client::Session* const session_;
   train::Replica replica_;
   State state_ = State::kIdle;
-  Instant until_{};     // nothing happens before
-  Instant deadline_{};  // of forming
+  Instant until_{};     // no action before this time
+  Instant deadline_{};  // for forming the group
   client::Work work_;
   bool void_ = false;
   train::ReplicaVersion version_;
@@ -88,7 +88,7 @@ class ReplicaWorker {
   RingGroup* group_ = nullptr;
   std::optional<client::Session::GroupKnown> known_;
   bool submitted_ = false;  // in this round
-  std::size_t calls_ = 0;   // of the group
+  std::size_t calls_ = 0;   // sums begun in this group
   std::vector<float> sum_;
   std::string violation_;
 };

@@ -1,9 +1,9 @@
-// RingBoard: what workers of a simulated job do among themselves, without the servers: they connect, hand a version
-// around and add up gradients.
+// RingBoard: how workers of a simulated job interact without the servers: they connect, send a version to each other
+// and add gradients.
 //
 // Kind:   owned by the cluster; shared by its workers.
-// Why:    as with real connections, those who name the same addresses meet, the n-th sum of one member meets the
-//         n-th of the others, and a member that is gone is noticed, or not.
+// Why:    as with real connections, members that name the same addresses meet, the n-th sum of one member matches the
+//         n-th of the others, and a lost member is noticed, or not.
 #pragma once
 
 #include <map>
@@ -21,23 +21,23 @@ struct GroupMember;
 
 namespace capstan::sim {
 
-// Weights, then the optimizer's states, each flat as the catalog.
+// Weights, then the optimizer's states, each flat in catalog order.
 using Arrays = std::vector<std::vector<float>>;
 
-// What a member adds to a sum.
+// A member's contribution to a sum.
 struct RingPart {
   Step step;
   std::vector<SlotIndex> slots;
   std::uint64_t samples = 0;
-  std::vector<float> sum;  // of mean gradient times samples
+  std::vector<float> sum;  // mean gradients times samples
 };
 
 struct RingGroup {
   Generation generation;
   std::size_t size = 0;
-  std::map<int, std::uint64_t> members;  // by rank: who is connected
-  std::set<std::uint64_t> gone;          // of these
-  std::optional<Arrays> version;         // that somebody hands around
+  std::map<int, std::uint64_t> members;  // connected processes, by rank
+  std::set<std::uint64_t> gone;          // members that are gone
+  std::optional<Arrays> version;         // the version that a member sends to the others
   std::vector<std::map<int, RingPart>> calls;
 
   bool connected() const { return members.size() == size; }
@@ -47,17 +47,17 @@ struct RingGroup {
 
 class RingBoard {
  public:
-  // Whoever names the same addresses is in one group.
+  // Members that name the same addresses are in one group.
   RingGroup* Connect(const std::vector<GroupMember>& members, Generation generation, int rank);
-  // A process that ends, or its end of a group.
+  // Call it when a process ends, or leaves a group.
   void Gone(std::uint64_t node);
   const std::map<std::string, RingGroup>& groups() const { return groups_; }
 
  private:
-  std::map<std::string, RingGroup> groups_;  // by addresses; they stay
+  std::map<std::string, RingGroup> groups_;  // by addresses; never removed
 };
 
-// Of these slots, in their order; flat as the catalog. `weights`: that the gradients are of.
+// The sum over these slots, in their order; flat in catalog order. `weights`: for which the gradients are computed.
 RingPart MakePart(const ClusterOptions& options, const Catalog& catalog, const float* weights, Step step,
                   std::vector<SlotIndex> slots);
 // In the order of ranks.

@@ -8,7 +8,7 @@ namespace capstan::sim {
 
 namespace {
 
-// Fills in the kind of a word like "async+durable"; false: there is no such kind.
+// Fills in the kind of a word such as "async+durable"; false: no such kind.
 bool ReadModeWord(const std::string& word, RunName* name) {
   const auto has = [&](const char* part) {
     return ("+" + word + "+").find(std::string("+") + part + "+") != word.npos;

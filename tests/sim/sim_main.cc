@@ -1,19 +1,21 @@
-// sim: simulated jobs by hand.
+// sim: runs simulated jobs by hand.
 //
-//   sim --seed N                 the job of that seed, and what came of it
+//   sim --seed N                 runs the job of that seed and prints its outcome
 //   sim --seed N --trace         with every event on a line
-//   sim --seed N --runs M        M jobs from that seed on; names the seeds that fail, exits 1 if there are any, and
+//   sim --seed N --runs M        M jobs from that seed on; lists the seeds that fail, exits with 1 if
+//   there are any, and
 //                                prints a hash of all messages, which a change that keeps behaviour does not change
-//   sim --mutant NAME --runs M   with a rule broken: the first seed that shows it, and how; exits 1 if none does
-//   sim --mutants --runs M       all of them, as the table of MUTANTS.md
-//   sim --mutant... --caught F   tries the run that this list has first, and lists there what was caught
+//   sim --mutant NAME --runs M   with a broken rule: prints the first seed that shows it, and how; exits
+//   with 1 if none does
+//   sim --mutants --runs M       all mutants, as the table of MUTANTS.md
+//   sim --mutant... --caught F   tries this list's runs first, and adds the caught runs to it
 //   sim ... --async              without global steps; --bounded: with a bound on staleness
-//   sim ... --allreduce          where workers update
-//   sim ... --async --durable    and with acknowledgements of what is on disk
-//   sim ... --local              where one worker of a machine pushes for all
-//   sim ... --old [--steps S]    a job of many steps, spares and low limits; of S steps
+//   sim ... --allreduce          workers update
+//   sim ... --async --durable    and with durable acknowledgements
+//   sim ... --local              one worker of each machine pushes for all
+//   sim ... --old [--steps S]    a job of many steps (S), with spare workers and low limits
 //   sim ... --slow-lines         a job over slow lines
-//   sim ... --edition E          with what befell jobs then
+//   sim ... --edition E          with the faults of an earlier edition
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -82,7 +84,7 @@ int Complain(const Status& status) {
   return 2;
 }
 
-// A run that shows the mutant: the one of the list if it still does, else the first one that does.
+// A run that shows the mutant: the listed one if it still does, otherwise the first one that does.
 std::optional<Catch> CatchMutant(const Mutant& mutant, const Arguments& arguments,
                                  const std::vector<ListedRun>& listed) {
   const RunName* before = FindCaught(listed, mutant);

@@ -73,7 +73,7 @@ TEST_CASE("the table of mutants has the listed seeds, and a reason for each muta
   }
 }
 
-// The mutant gets a line in caught_seeds.txt, whose seeds have to show it every time.
+// The mutant gets a line in caught_seeds.txt, whose seeds must show their mutant every time.
 TEST_CASE("a seed that tier all finds for a mutant that none has shown yet shows it again", "[sim][survivors]") {
   if (testing::TestTier() != testing::Tier::kAll) return;
   const std::vector<ListedRun> caught = CaughtSeeds();

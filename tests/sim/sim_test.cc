@@ -20,8 +20,8 @@ namespace {
 
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
 
-// A kind of jobs, and how many each tier runs. Sanitizers make a job ten times as slow, and few jobs show what they look
-// for.
+// A kind of jobs, and how many each tier runs. With sanitizers a job takes ten times as long, and few jobs suffice for
+// what they look for.
 struct Kind {
   RunName name;
   std::uint64_t quick, normal, all, sanitized;
@@ -53,7 +53,7 @@ std::uint64_t RunsInTier(const Kind& kind) {
   return kind.all;
 }
 
-// A set of jobs is repeated, or made longer, by CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test.
+// CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test repeats a set of jobs, or makes it longer.
 std::uint64_t RunsOf(const Kind& kind) { return testing::NumberFromEnvironment("CAPSTAN_SIM_RUNS", RunsInTier(kind)); }
 
 std::uint64_t FirstSeed() {
@@ -66,7 +66,7 @@ void TryOne(Judge* judge, const RunName& name) {
   REQUIRE(problem.empty());
 }
 
-// A set of jobs that met no trouble proves nothing. A smaller set is asked for what comes often.
+// Jobs that met no fault prove nothing. A smaller set must meet only the frequent cases.
 void CheckMarkers(const Judge& judge, const RunName& name, std::uint64_t runs) {
   for (const Marker& marker : MarkersOf(name)) {
     if (!ExpectedWithin(marker, runs)) continue;
@@ -87,7 +87,7 @@ void TrySeeds(const Kind& kind) {
   CheckMarkers(judge, name, runs);
 }
 
-// The runs of a list; under sanitizers every `stride`-th of them.
+// Tries the runs of a list; with sanitizers only every `stride`-th.
 void TryList(const std::string& path, std::size_t stride) {
   const Result<std::vector<ListedRun>> runs = ReadSeedList(path);
   INFO((runs.ok() ? path : runs.status().message()));

@@ -1,9 +1,9 @@
-// Wire: messages as their receivers decode them. Every message of a simulated cluster goes through the codec, the seal
-// and the frame limit of the transport.
+// Wire: turns messages into what their receivers decode. Every message of a simulated cluster goes through the codec,
+// the seal and the frame limit of the transport.
 //
 // Kind:   owned by the cluster.
-// Fails:  kInvalid: the message cannot be encoded, or is longer than a frame. It never leaves, however often it is sent.
-// Why:    a limit of the codec that a long or a large job breaks ends a simulated job by name.
+// Fails:  kInvalid: the message cannot be encoded, or is longer than a frame, and repeating it would not help.
+// Why:    if a long or large job exceeds a limit of the codec, the simulated job fails by name.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ class Wire {
  public:
   explicit Wire(std::size_t frame_bytes_max = TransportOptions{}.frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
 
-  // The message becomes the one that its receiver decodes.
+  // Replaces the message by the one that its receiver decodes.
   Status Carry(Message* message);
-  // Bytes of the newest message's header, with its seal.
+  // Bytes of the last message's header, with its seal.
   std::size_t header_bytes() const { return header_.size(); }
   std::uint64_t header_hash() const { return Hash64(header_); }
 

@@ -60,7 +60,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
     idle_call_due_ = true;
   }
   const bool busy = replica_ ? !replica_->idle() : has_work_ || (local_ && local_->pushes_for_others());
-  if (!busy && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // more than once is once
+  if (!busy && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // twice must do no harm
     idle_call_due_ = false;
     session_->Ready(now, out);
   }
@@ -124,18 +124,18 @@ void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
 
 void SimWorker::OnEvent(Session::Failed& failed, Instant, Outbox*) {
   exited_ = true;
-  // A worker of a former life under the same name is told to go; nothing else may fail.
+  // A worker of an earlier start with the same name is asked to end; nothing else may fail.
   if (failed.status.code() != Code::kRefused) violation_ = "a worker failed: " + failed.status.message();
 }
 
-// Whose data a slot gets; what is computed when it is not its own, is wrong.
+// The number whose data a slot gets; any but its own makes a wrong result.
 std::uint32_t SimWorker::DataOf(SlotIndex slot, std::size_t index) const {
   if (settings_.flaw == Flaw::kDataByPosition) return static_cast<SlotIndex>(index);
   if (settings_.flaw == Flaw::kNotReproducible) return slot + 100 * static_cast<SlotIndex>(settings_.node % 7);
   return slot;
 }
 
-// The sums of nodes, but from the last slot to the first.
+// Adds the nodes' sums from the last slot to the first.
 void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
                                const std::vector<SlotSums::Part>& parts) const {
   for (const SlotSums::Part& part : parts) {
@@ -153,7 +153,7 @@ void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
   }
 }
 
-// The gradient of a slot, as it would arrive; of statistics what was observed.
+// The gradient of a slot, as it would arrive; for statistics the observed values.
 void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
   for (const Block& block : settings_.catalog->blocks()) {
     const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_;

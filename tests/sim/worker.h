@@ -1,5 +1,5 @@
-// SimWorker: a worker process of a simulated cluster: the real Session, and an application that computes with what it
-// gets and pushes what it must.
+// SimWorker: a worker process of a simulated cluster: the real Session, and an application that computes and pushes as
+// the session asks.
 //
 // Kind:   owned by the cluster.
 #pragma once
@@ -22,7 +22,7 @@ namespace capstan::sim {
 class SimWorker {
  public:
   struct Settings {
-    std::uint64_t node = 0;  // its address, and its life
+    std::uint64_t node = 0;  // its address, different for each start
     std::string name;
     const ClusterOptions* options = nullptr;
     const std::vector<TensorSpec>* tensors = nullptr;
@@ -32,9 +32,9 @@ class SimWorker {
     PeerId coordinator;
     Flaw flaw = Flaw::kNone;
     Encoding encoding = Encoding::kFp32;
-    std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each block
+    std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each received block
     const JobConfig* config = nullptr;
-    ReplicaWorker::Settings replica;  // of mode allreduce
+    ReplicaWorker::Settings replica;  // for mode allreduce
     LocalWorker::Settings local;
   };
   explicit SimWorker(Settings settings);
@@ -49,18 +49,18 @@ class SimWorker {
   const client::Work& work() const { return work_; }
   Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
-  // What should never happen; empty: it has not.
+  // An event that must never happen; empty: none.
   const std::string& violation() const { return replica_ && violation_.empty() ? replica_->violation() : violation_; }
   std::string WaitingFor() const { return session_->WaitingFor(); }
   Instant paused_until{};
-  Instant ahead{};  // of its clock
+  Instant ahead{};  // how far its clock is ahead
 
  private:
   void Run(Instant now, Outbox* out);
   BufferRef FirstWeights() const;
   void OnEvent(client::Session::JobFile&, Instant now, Outbox* out);
   void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
-  void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers meet nowhere
+  void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers use no barrier
   void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
   void OnEvent(client::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
@@ -82,13 +82,13 @@ class SimWorker {
 
   const Settings settings_;
   std::unique_ptr<client::Session> session_;
-  std::unique_ptr<ReplicaWorker> replica_;  // null: another mode
+  std::unique_ptr<ReplicaWorker> replica_;  // null in other modes
   std::unique_ptr<LocalWorker> local_;      // null: it pushes for itself
   std::vector<float> weights_;
   bool has_work_ = false;
   client::Work work_;
   float loss_scale_ = 1.0F;
-  std::string program_state_;  // of the version that it has
+  std::string program_state_;  // the state of its version
   std::vector<bool> arrived_;
   Instant busy_until_{};
   bool idle_call_due_ = true;
