@@ -1,11 +1,11 @@
 // The parts of Catch2 that tests need, of version 2 (one header) or 3 (a library). The runner is Catch2::Catch2WithMain.
 //
-// Why:      The versions have other headers and other names for the same things. Tests are written with those of version 2,
-//           and with EventListenerBase of version 3.
+// Why:      the versions have different headers, and different names for the same things. Tests use the names of
+//           version 2, and EventListenerBase of version 3.
 #pragma once
 
 #if __has_include(<catch2/catch.hpp>)
-#define CATCH_CONFIG_EXTERNAL_INTERFACES  // the listeners
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // for the listeners
 #include <catch2/catch.hpp>
 
 namespace Catch {

@@ -1,4 +1,4 @@
-// ComparedWithNothing: the line of a test that has nothing to compare with on this machine.
+// ComparedWithNothing: the message of a test that has nothing to compare with on this machine.
 #pragma once
 
 #include <cstdio>
@@ -8,14 +8,14 @@
 
 namespace capstan::testing {
 
-// Prints the one line that a run of all tests collects and lists at its end. `what`: the fact that was not looked at;
-// `why`: what is missing here.
+// Prints one line, which a run of all tests collects and lists at its end. `what`: the fact that was not checked;
+// `why`: what this machine lacks.
 inline void ComparedWithNothing(const std::string& what, const std::string& why) {
   std::printf("compared with nothing: %s (%s)\n", what.c_str(), why.c_str());
   std::fflush(stdout);
 }
 
-// Whether this machine has to have everything that can be installed: a test without it fails.
+// Whether this machine must have everything that can be installed: a test that lacks something then fails.
 inline bool MustHaveAll() {
   const char* const ci = std::getenv("CI");
   return ci != nullptr && std::string_view(ci) == "true";

@@ -1,11 +1,12 @@
 // Tier: how much a run of the tests tries, and with which seeds.
 //
-//   CAPSTAN_TEST_TIER   quick, default (also where it is not set) or all
-//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds; without it 0, or in all a fresh number
+//   CAPSTAN_TEST_TIER   quick, default (also if it is not set) or all
+//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds; if not set: 0, or a fresh
+//   number in tier all
 //
 // Kind:   functions of the environment.
-// Fails:  throws std::invalid_argument for words and numbers that these variables do not have, so that the test fails.
-// Why:    a red run can be repeated; each run of all tries other seeds.
+// Fails:  throws std::invalid_argument for invalid values of these variables, so that the test fails.
+// Why:    a failed run can be repeated; each run of tier all tries other seeds.
 #pragma once
 
 #include <charconv>
@@ -29,7 +30,7 @@ inline Tier TestTier() {
   throw std::invalid_argument("CAPSTAN_TEST_TIER is quick, default or all, not \"" + word + "\"");
 }
 
-// The decimal number that a variable holds; `otherwise` where it is not set.
+// The decimal number in a variable; `otherwise` if it is not set.
 inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return otherwise;
@@ -40,11 +41,11 @@ inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t other
   throw std::invalid_argument(std::string(name) + " is a decimal number of 64 bits, not \"" + digits + "\"");
 }
 
-// How many of `count` random tries a run makes: all of them in tier all, an eighth in the others, whose seeds are others
+// How many of `count` random tries a run makes: all in tier all, an eighth in the other tiers, whose seeds change
 // with each commit.
 inline int TriesOfTier(int count) { return TestTier() == Tier::kAll ? count : (count + 7) / 8; }
 
-// 32 bits, which it prints: those of CAPSTAN_TEST_SEED, or without it fresh ones in tier all, and 0 in the others.
+// 32 bits, which it prints: CAPSTAN_TEST_SEED; if not set, fresh ones in tier all and 0 in the others.
 inline std::uint32_t TestSeed() {
   const std::uint32_t otherwise = TestTier() == Tier::kAll ? std::random_device()() : 0;
   const auto seed = static_cast<std::uint32_t>(NumberFromEnvironment("CAPSTAN_TEST_SEED", otherwise));

@@ -1,8 +1,8 @@
-// DiskCalls: what this program asks of its disk, in order; it can be made to fail, or to end the process, at any of them.
+// DiskCalls: records this program's disk calls in order, and can make any of them fail or end the process.
 //
-// Kind:   of a test program, one at a time; the calls of all threads while it lives.
-// Why:    the functions of the C library are replaced in the test's own program (disk_calls.cc), so every writer is
-//         seen, RocksDB's too. What a power cut would leave follows from the order of renames and fsyncs.
+// Kind:   for a test program, one at a time; it records the calls of all threads while it lives.
+// Why:    the test program replaces the C library's functions (disk_calls.cc), so every writer is recorded, even
+//         RocksDB. The order of renames and fsyncs shows what a power cut would leave.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,19 @@ class DiskCalls {
     bool failed = false;
   };
 
-  // `below`: paths that count begin with this.
+  // `below`: only paths that begin with this count.
   explicit DiskCalls(std::string below);
   DiskCalls(const DiskCalls&) = delete;
   DiskCalls& operator=(const DiskCalls&) = delete;
   ~DiskCalls();
 
-  // The errno that a call fails with instead of being made; 0: it is made.
+  // The errno with which a call fails instead of being made; 0: the call is made.
   std::function<int(const Call&)> fail;
-  // The process ends in front of call number `end_at`, as by kill -9.
+  // The process ends before call number `end_at`, as after kill -9.
   std::size_t end_at = SIZE_MAX;
 
   const std::vector<Call>& calls() const { return calls_; }
-  // What a power cut now could lose or tear: names and bytes that were not synced, one line each.
+  // Names and bytes that were not synced, so that a power cut could lose or tear them now; one line each.
   std::vector<std::string> NotDurable() const;
 
   // For disk_calls.cc.

@@ -1,7 +1,7 @@
-// InputBytes: the bytes of an input as a source of choices, one after the other.
+// InputBytes: uses the bytes of an input as a sequence of choices.
 //
-// Kind:   a value of one run of a target. Where the bytes end, every choice is 0.
-// Why:    it stands in for RandomStream, so that a fuzzer decides what a seed decides elsewhere.
+// Kind:   a value of one run of a target. After the last byte, every choice is 0.
+// Why:    it replaces RandomStream, so that a fuzzer makes the choices that a seed makes elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class InputBytes {
     if (bound <= 1) return 0;
     return Number(bound <= 256 ? 1 : bound <= 65536 ? 2 : 8) % bound;
   }
-  // Fewer, where fewer are left.
+  // Returns fewer if fewer are left.
   std::string_view Take(std::size_t count) {
     const std::string_view taken = left_.substr(0, count);
     left_.remove_prefix(taken.size());

@@ -1,10 +1,10 @@
-// PeerScript: the bytes of an input as what peers do to a core, one action after the other. A message arrives as the
-// wire brings it: as the bytes of a frame, or as fields that the input chooses and that are encoded and decoded.
+// PeerScript: turns the bytes of an input into actions of a core's peers. A message arrives as from the wire: either
+// the input has the bytes of a frame, or it chooses fields that are encoded and decoded.
 //
 // Kind:   a value of one run of a target.
-// Limits: kInputBytesMax bytes and kActionsMax actions; what is beyond does not happen.
-// Why:    frames reach all that a message can carry. Chosen fields lie within reach of valid ones, so that the first
-//         checks do not turn them away.
+// Limits: kInputBytesMax bytes and kActionsMax actions; the rest of an input is ignored.
+// Why:    frames can carry everything that a message can. Chosen fields are close to valid ones, so that they pass
+//         the first checks.
 #pragma once
 
 #include <optional>
@@ -33,11 +33,11 @@ class PeerScript {
     return std::chrono::milliseconds(kMilliseconds[Below(8)]);
   }
 
-  // The next bytes as a frame and its payload. Nothing: they are no header.
+  // The next bytes as a frame and its payload; nothing if they are no header.
   std::optional<Message> Frame();
-  // A message of any kind. Nothing: it cannot be sent.
+  // A message of any kind; nothing if it cannot be sent.
   std::optional<Message> Any();
-  // A sound message, or one that differs in a field.
+  // A correct message, or one that differs in a field.
   std::optional<Message> Near(Header sound);
 
  private:
@@ -51,11 +51,12 @@ class PeerScript {
 // The bytes from which Frame reads this message, for seeds.
 std::string FrameOf(const Message& message);
 
-// A catalog of few small tensors: cores under attack cut blocks of 4 elements, of which a large one would make millions.
+// A catalog of a few small tensors: cores under attack use blocks of 4 elements, and a large tensor
+// would have millions.
 bool IsSmall(const std::vector<TensorSpec>& catalog);
 
-// Requires that one call of a core answered with at most `envelopes_max` messages, each of which can be sent, and with
-// lines that a person can read.
+// Requires that one call of a core answered with at most `envelopes_max` messages, that each of these can be sent, and
+// that log lines are readable.
 void CheckAnswers(const Outbox& out, std::size_t envelopes_max);
 
 }  // namespace capstan::fuzz

@@ -1,6 +1,6 @@
-// Target: a parser of bytes that come from a disk, a person or a peer, as a function of these bytes.
+// Target: a parser of bytes from a disk, a user or a peer, as a function of these bytes.
 //
-// Kind:   each *_fuzz.cc registers one before main begins; a program runs the targets that are linked into it.
+// Kind:   each *_fuzz.cc registers one before main begins; a program runs the targets linked into it.
 // Fails:  Require and RequireReason end the process, so that a fuzzer keeps the input and ctest shows its name.
 // Why:    one definition serves two programs: the fuzzer, and the replay of the corpus with any compiler.
 #pragma once
@@ -13,7 +13,7 @@
 namespace capstan::fuzz {
 
 struct Target {
-  std::string_view name;  // of its folder in corpus/
+  std::string_view name;  // name of its folder in corpus/
   void (*run)(std::string_view bytes);
 };
 
@@ -24,10 +24,10 @@ class Registered {
 
 const std::vector<Target>& Targets();
 
-// `what` names the property that does not hold.
+// `what` names the violated property.
 void Require(bool holds, std::string_view what);
 
-// A refusal has a message of bounded length that names `subject`: what was refused.
+// A refusal must have a message of bounded length that names `subject`, the refused thing.
 void RequireReason(const Status& status, std::string_view subject);
 
 }  // namespace capstan::fuzz

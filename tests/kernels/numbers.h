@@ -42,7 +42,7 @@ double DotOf(const std::vector<Real>& x, const std::vector<Real>& y) {
   return sum;
 }
 
-// |x - y| / |y|; infinity when any element is not a number or the lengths differ.
+// |x - y| / |y|; infinity if an element is not a number or the lengths differ.
 template <class A, class B>
 double RelativeDistance(const std::vector<A>& x, const std::vector<B>& y) {
   double difference = 0, norm = 0;
@@ -68,8 +68,8 @@ bool SameBits(const std::vector<T>& x, const std::vector<T>& y) {
   return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
-// How far, in norm, an array of T may be from what it should hold when each element was rounded once: the most that a
-// rounding to nearest can do, and for float some steps of arithmetic.
+// The largest error, in norm, of an array of T whose elements were each rounded once: the most that rounding to nearest
+// can cause, and for float some steps of arithmetic.
 template <class T>
 constexpr double kRounded = std::is_same_v<T, Bf16>   ? 0x1p-8
                             : std::is_same_v<T, Half> ? 0x1p-11

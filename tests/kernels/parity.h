@@ -1,6 +1,6 @@
-// Agree: a kernel's result beside what it should be; all comparisons of a run end as a table of errors and tolerances.
+// Agree: compares a kernel's result with the expected one; a run ends with a table of all errors and tolerances.
 //
-// Kind:   for the test runner's own thread.
+// Kind:   for the test runner's thread.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace detail {
 bool Agree(const std::string& result, const char* numbers, double error, double tolerance);
 }
 
-// Whether `error` (a RelativeDistance: in norm, from double, from the definition or from finite differences) is within
-// `tolerance`. `result` names the kernel and the array, "layer norm: dx"; T is what the kernel computes on (its
-// sums and the gradients of parameters are never narrower than fp32).
+// Whether `error` is within `tolerance`. It is a RelativeDistance, in norm, from a result in double, from the
+// definition or from finite differences. `result` names the kernel and the array, such as "layer norm: dx". T is the
+// kernel's type (its sums and the gradients of parameters are at least fp32).
 template <class T>
 bool Agree(const std::string& result, double error, double tolerance) {
   return detail::Agree(result,

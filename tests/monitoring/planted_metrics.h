@@ -1,4 +1,4 @@
-// PlantMetrics: one struct of each kind with known values, for tests that look for them at the other end.
+// PlantMetrics: one struct of each kind with known values, for tests that search for them in the output.
 #pragma once
 
 #include "monitoring/registry.h"

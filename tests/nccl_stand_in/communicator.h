@@ -1,13 +1,14 @@
-// Communicator: one rank of what NCCL calls a communicator, over shared memory, on the emulated device's streams.
+// Communicator: one rank of an NCCL communicator, over shared memory, on the emulated device's streams.
 //
-// Kind:   shared by the host's thread that calls and the streams that compute; the host's calls come one at a time.
+// Kind:   shared by the calling host thread and the computing streams; the host makes one call at a time.
 // Limits: kRanksMax ranks, kSplitsMax splits; sums of fp32, bf16 and fp16.
-// Fails:  as NCCL, and where NCCL would go wrong without a word: ranks that call something else, calls while another one
-//         is being begun, a second stream, calls that run in another order than they were made in. And where NCCL would
-//         not: the calls of one group of calls run one after the other, so sends and receives that wait for each other
-//         in a cycle end with an error between two ranks and never between more; no rank sends to itself.
-// Why:    a call that has begun on a stream ends when all ranks have come to it or it is aborted, as on a device. A
-//         quarter of the calls are begun only while somebody asks how the communicator is, as NCCL may do.
+// Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call
+//         while another one is being started, a second stream, and calls that run in another order than they were
+//         made. And it fails where NCCL would not: the calls in a group run one after the other, so sends and
+//         receives that wait for each other in a cycle end with an error between two ranks (never between more). No
+//         rank can send to itself.
+// Why:    a call that has begun on a stream ends when all ranks have reached it or it is aborted, as on a device. A
+//         quarter of the calls start only when the host asks for the communicator's state, as NCCL may do.
 #pragma once
 
 #include <nccl.h>
@@ -29,16 +30,16 @@ struct Call {
   Kind kind;
   const void* send;
   void* receive;
-  std::size_t count;  // as NCCL has it
+  std::size_t count;  // as in NCCL's call
   ncclDataType_t type;
-  int root;  // the other rank, of kSend and kReceive
+  int root;  // for kSend and kReceive: the other rank
   cudaStream_t stream;
 
   bool is_between_two() const { return kind == Kind::kSend || kind == Kind::kReceive; }
 };
 
-// CAPSTAN_NCCL_FAULT when the communicator is made: "init" reports an error in forming, "absent" never comes, "hang N"
-// never completes call N (counted from 1), "error N" reports an error in it.
+// CAPSTAN_NCCL_FAULT when the communicator is created: "init" reports an error in forming, "absent" never joins, "hang
+// N" never completes call N (counted from 1), "error N" reports an error in it.
 struct Fault {
   std::string what;
   std::uint64_t call = 0;
@@ -53,7 +54,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Split(int color, int key, ncclComm_t* part);
   ncclResult_t Finalize();
   void Abort();
-  // What is in progress goes on in here.
+  // Work in progress advances in this call.
   ncclResult_t State();
   const char* last_error() const { return last_error_.c_str(); }
   bool is_final() const { return is_final_; }
@@ -71,7 +72,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Launch();
   ncclResult_t Refuse(ncclResult_t result, const std::string& why);
 
-  // On a stream. False: it was aborted.
+  // Runs on a stream. False: it was aborted.
   void Run(const Call& call, std::uint64_t number);
   bool Agree(const Call& call);
   template <class T>
@@ -90,7 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Fault fault_;
   const std::unique_ptr<Segment> segment_;
 
-  // The host's.
+  // Used by the host.
   bool has_joined_ = false, is_formed_ = false, is_finalizing_ = false, is_final_ = false;
   std::vector<Call> waiting_;
   int looks_left_ = 0;
@@ -99,7 +100,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int splits_ = 0;
   ncclComm_t* part_ = nullptr;
 
-  // The stream's.
+  // Used by the stream.
   std::uint64_t steps_ = 0;
   std::string last_error_;  // written before `error_`
   std::atomic<ncclResult_t> error_{ncclSuccess};

@@ -1,9 +1,9 @@
-// Segment: the memory that the ranks of one communicator share, whether in one process or in several.
+// Segment: the memory shared by the ranks of a communicator, in one process or in several.
 //
-// Kind:   one for each rank; a rank writes to its own place alone.
-// Fails:  null when the system has no memory to share.
-// Why:    it comes zeroed, so whoever comes first makes it; whoever is done with it takes its name away, and it is gone
-//         when the last one has gone.
+// Kind:   one for each rank; a rank writes only to its own place.
+// Fails:  null if the system has no memory to share.
+// Why:    it comes zeroed, so the first rank creates it. The first rank that is done removes its name, and the memory
+//         is freed after the last rank.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr int kRanksMax = 8;
 constexpr int kSplitsMax = 16;
 constexpr std::size_t kChunkBytes = 64u << 10;
 
-// What all ranks are to call alike, or the two between which a call is.
+// A call that all ranks, or the two ranks of a send, must make alike.
 struct Signature {
   int kind = 0, type = 0, root = 0;
   std::size_t count = 0;
@@ -33,15 +33,15 @@ struct SplitPlace {
 
 struct Place {
   std::atomic<bool> has_joined;
-  std::atomic<std::uint64_t> steps;                              // that this rank has come to
-  std::array<std::atomic<std::uint64_t>, kRanksMax> steps_with;  // those of calls with one other rank
+  std::atomic<std::uint64_t> steps;                              // steps that this rank has reached
+  std::array<std::atomic<std::uint64_t>, kRanksMax> steps_with;  // the same for calls with one other rank
   Signature call;
   std::array<SplitPlace, kSplitsMax> splits;
   alignas(64) std::byte chunk[kChunkBytes];
 };
 
 struct Layout {
-  std::atomic<std::uint32_t> news;  // counts what Tell was called for
+  std::atomic<std::uint32_t> news;  // number of calls of Tell
   Place places[kRanksMax];
 };
 
@@ -54,11 +54,11 @@ class Segment {
 
   Place& operator[](int rank) { return layout_->places[rank]; }
   std::uint32_t news() const { return layout_->news; }
-  // Who waits looks again.
+  // Wakes the ranks that wait.
   void Tell();
-  // Until there is more than `known`, or some time has passed.
+  // Waits until there is news after `known`, or some time has passed.
   void AwaitNews(std::uint32_t known);
-  // Nobody finds it any more.
+  // Removes the name, so that no rank finds it any more.
   void TakeNameAway();
 
  private:

@@ -1,7 +1,7 @@
-// LocalJob: what a job file asks for, without processes or sockets: settings, data, model, catalog, version 0.
+// LocalJob: the contents of a job file, without processes or sockets: settings, data, model, catalog, version 0.
 //
-// Kind:   immutable, but for the model, which the owner's thread runs.
-// Fails:  as the job file, the data or the model do.
+// Kind:   immutable, except for the model, which the owner's thread runs.
+// Fails:  as loading the job file, the data or the model does.
 #pragma once
 
 #include <memory>
@@ -25,13 +25,13 @@ struct LocalJob {
   std::unique_ptr<const Catalog> catalog;
 };
 
-// Paths of the job file are taken as they are.
+// Paths in the job file are used unchanged.
 Result<LocalJob> OpenLocalJob(const std::string& path, const std::vector<std::string>& overrides);
 
-// Writes all tensors of the catalog, that lie one behind the other in `values`, as safetensors.
+// Writes all tensors of the catalog as safetensors; they lie one after the other in `values`.
 Status WriteTensors(const std::string& path, const Catalog& catalog, std::span<const float> values);
 
-// main() of a program that is called with JOB.toml FOLDER [section.key=value ...].
+// The main() of a program with the arguments JOB.toml FOLDER [section.key=value ...].
 int RunProgram(int argc, char** argv, Status (*body)(LocalJob& job, const std::string& folder));
 
 }  // namespace capstan::parity

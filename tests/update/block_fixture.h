@@ -35,7 +35,7 @@ class Floats {
   float* data() const { return data_.get(); }
   std::size_t size() const { return count_; }
   float& operator[](std::size_t i) const { return data_[i]; }
-  // Equal bits; NaN equals itself, 0 differs from -0.
+  // Equal bits; a NaN equals itself, 0 differs from -0.
   bool operator==(const Floats& other) const {
     return count_ == other.count_ && std::memcmp(data(), other.data(), count_ * sizeof(float)) == 0;
   }
@@ -85,7 +85,7 @@ inline std::vector<StagedInput> Inputs(const std::vector<Contribution>& contribu
   return inputs;
 }
 
-// Weights and state of one version of a block, and what an update says beside them.
+// Weights and state of one version of a block, and the other results of an update.
 struct BlockArrays {
   Floats weights, state[kStatesMax], sum;
   std::vector<double> squares;
@@ -102,7 +102,7 @@ struct BlockArrays {
   }
 };
 
-// States are positive: second moments are.
+// States are positive, as second moments are.
 inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::size_t segments) {
   BlockArrays block(count, segments);
   block.weights = RandomFloats(random, count);
@@ -114,7 +114,7 @@ inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::siz
   return block;
 }
 
-// `count` elements in two segments, the second one without decay; one segment if there is but one element.
+// `count` elements in two segments, the second one without decay; a single element is one segment.
 inline std::vector<SegmentRange> TwoSegments(std::uint32_t count) {
   const std::uint32_t first = (count + 1) / 2;
   std::vector<SegmentRange> segments{{0, first, true}};

@@ -1,4 +1,4 @@
-// FlushToZero: what a host program may have done to its thread: denormal numbers are zero, sums round down.
+// FlushToZero: settings that a host program may have made for its thread: denormal numbers are zero, sums round down.
 //
 // Kind:   a value of one scope.
 #pragma once
@@ -24,7 +24,7 @@ class FlushToZero {
   std::fenv_t before_{};
 };
 
-// Whether this thread computes as capstan's threads have to.
+// Whether this thread computes as capstan's threads must.
 inline bool ComputesNormally() {
   volatile float small = 1e-39F, half = 0.5F;
   volatile double third = 1.0, three = 3.0;

@@ -1,7 +1,7 @@
 // Fields(struct): its members as a tuple of references. Fill and Same walk them.
 //
-// Why: a member added to a struct does not compile here until it is listed, and then every round trip covers it. Here
-//      are the structs that messages and stored records share; others have their Fields in their own namespace.
+// Why: a member added to a struct does not compile here until it is listed; then every round trip covers it. This file
+//      has the structs shared by messages and stored records; others have their Fields in their own namespace.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -63,7 +63,7 @@ void Fill(std::vector<T>& list, Random& random) {
   for (T& element : list) Fill(element, random);
 }
 template <class Random>
-void Fill(std::vector<std::int64_t>& shape, Random& random) {  // the only such list, and a bounded one
+void Fill(std::vector<std::int64_t>& shape, Random& random) {  // the only list of this type, and a bounded one
   shape.resize(random.Below(9));
   for (std::int64_t& extent : shape) Fill(extent, random);
 }
@@ -91,7 +91,7 @@ void Fill(T& value, Random& random) {
     value = static_cast<T>(random.Below(CountOf(value)));
   } else if constexpr (std::is_arithmetic_v<T>) {
     const std::uint64_t bits = random.Below(4) == 0 ? random.Below(3) : random.Next64();
-    std::memcpy(&value, &bits, sizeof value);  // floats too: every pattern of bits, NaNs among them
+    std::memcpy(&value, &bits, sizeof value);  // floats too: any bits, including NaNs
   } else {
     std::apply([&](auto&... field) { (Fill(field, random), ...); }, Fields(value));
   }

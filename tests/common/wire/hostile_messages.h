@@ -1,8 +1,8 @@
-// HostileMessages: well-formed messages of every kind that no sound peer would send.
+// HostileMessages: well-formed messages of every kind that no correct peer would send.
 //
 // Kind:   pure functions of a random stream.
-// Why:    purely random numbers are turned away at the first check. Tamed ones get further: each number is, now and
-//         then, one that plays a part in the job under attack, and lists have lengths that do.
+// Why:    purely random numbers fail the first check. Tamed ones get further: now and then a number is one that matters
+//         in the job under attack, and a list has a length that matters.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace capstan::testing {
 
 // Numbers of the job under attack.
 struct Plausible {
-  std::uint64_t number = 1;  // of terms, generations, steps, versions, sessions
+  std::uint64_t number = 1;  // for terms, generations, steps, versions, sessions
   std::vector<std::uint64_t> incarnations;
   std::vector<std::size_t> lengths;   // of lists
   std::vector<std::size_t> payloads;  // bytes
@@ -37,7 +37,7 @@ class HostileMessagesFrom {
     return from[random_.Below(from.size())];
   }
 
-  // Any kind, all fields random, then tamed to a random degree.
+  // A message of any kind; all fields random, then tamed to a random degree.
   Message Make() {
     Header header = RandomHeader(random_.Below(std::variant_size_v<MessageVariant>), random_);
     static constexpr std::uint64_t kDegrees[] = {0, 50, 90, 100};
@@ -45,7 +45,7 @@ class HostileMessagesFrom {
     std::visit([&](auto& body) { Tame(body); }, header.any());
     return WithPayload(std::move(header));
   }
-  // A sound message with one field of it replaced.
+  // A correct message with one field replaced.
   Message Spoil(Header header) {
     std::visit(
         [&](auto& body) {
@@ -61,7 +61,7 @@ class HostileMessagesFrom {
         header.any());
     return WithPayload(std::move(header));
   }
-  // With any payload; it mostly matches the hash.
+  // With any payload, which mostly matches the hash.
   Message WithPayload(Header header) {
     Message message{std::move(header), {}};
     const std::size_t size = Chance(80) ? Pick(plausible_.payloads) : random_.Below(100);

@@ -1,4 +1,4 @@
-// Running transports in a test: recorders of what arrives, and loops that end by a condition or fail.
+// Runs transports in a test: recorders of arriving messages, and loops that end by a condition or fail.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct Recorder {
   }
 };
 
-// Repeats `step` until it says that it is done. Fails after half a minute, or longer where a run has more patience.
+// Repeats `step` until it returns that it is done. Fails after half a minute, times the run's patience.
 inline void Until(const std::function<bool()>& step) {
   const std::chrono::seconds limit(30 * Patience());
   const auto give_up = std::chrono::steady_clock::now() + limit;
@@ -44,7 +44,7 @@ inline void RunUntil(const std::vector<std::pair<Transport*, Recorder*>>& runnin
   });
 }
 
-// Bytes that depend on their place and on `seed`.
+// Bytes that depend on their position and on `seed`.
 inline Slice MakePayload(std::size_t size, std::uint64_t seed) {
   if (size == 0) return {};
   BufferPool pool(size);

@@ -1,4 +1,4 @@
-// A context and arrays of a device, the real or the emulated one, as the build has it.
+// A context and arrays on a device, real or emulated as the build has it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,8 +33,8 @@ class Device {
   std::unique_ptr<CudaContext> context_;
 };
 
-// Numbers of the device. What is not given is poisoned. `offset` elements lie in front, so that the first is not
-// aligned.
+// An array on the device, poisoned except for the given numbers. `offset` elements lie in front, so that the first
+// number is not aligned.
 template <class T>
 class DeviceArray {
  public:
@@ -49,7 +49,7 @@ class DeviceArray {
   }
 
   T* get() { return first_; }
-  // Once all that was enqueued is done.
+  // The numbers after all enqueued work is done.
   std::vector<T> Read() {
     std::vector<T> values(count_);
     Copy(values.data(), first_, cudaMemcpyDeviceToHost);

@@ -1,4 +1,4 @@
-// StartConvolutions: a device of a test that has cuDNN.
+// StartConvolutions: prepares a test's device that has cuDNN.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace capstan::kernels {
 
-// False, and says so, on a machine without it; the emulated one has it.
+// False, with a message, on a machine without cuDNN; the emulated device has it.
 inline bool StartConvolutions(Device& device) {
   setenv("CAPSTAN_EMULATED_CUDNN", "1", 1);
   const Status status = LoadConvolutions(SearchOf(std::getenv), &device.context()).status();

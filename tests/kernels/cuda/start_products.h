@@ -1,4 +1,4 @@
-// StartProducts: a device of a test that computes matrix products.
+// StartProducts: prepares a test's device for matrix products.
 #pragma once
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// CoordinatorBench: one coordinator with its log, and a hand that plays shards and workers.
+// CoordinatorBench: one coordinator with its log, and methods that play shards and workers.
 //
 // Kind:   a value of one test.
-// Why:    a shard is here what its Hello says: a test sets the state it wants a coordinator to find.
+// Why:    here a shard is only its Hello, so a test can set the state that a coordinator finds.
 #pragma once
 
 #include <memory>
@@ -29,13 +29,13 @@ class CoordinatorBench {
     Hello hello;
   };
 
-  // Two tensors, each a block and a segment; with two shards, one each.
+  // Two tensors, each one block and one segment; with two shards, one on each.
   static constexpr std::uint32_t kBlockElements = 4;
   static constexpr PeerId kStranger{9};
 
   explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
 
-  // A coordinator's life begins; the one before, if any, is dead.
+  // Starts a coordinator; the one before, if any, is dead.
   void Live() {
     Forget();
     for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
@@ -53,7 +53,7 @@ class CoordinatorBench {
     coordinator->Tick(now, &out_);
   }
   void Conclude() { coordinator->Conclude(&out_); }
-  // Time passes as a loop lets it pass; these workers keep their leases.
+  // Lets time pass in steps, as a loop would; these workers keep their leases.
   void Pass(Instant time, const std::vector<Join>& alive = {}) {
     constexpr Instant kEvery = std::chrono::milliseconds(500);
     for (Instant passed{}; passed < time; passed += kEvery) {
@@ -94,7 +94,7 @@ class CoordinatorBench {
   static std::vector<TensorSpec> Tensors() {
     return {{"a", {4}, {InitKind::kZeros, 0.0F}, true}, {"b", {2, 2}, {InitKind::kZeros, 0.0F}, true}};
   }
-  // A worker and one life of it; its peer follows from both.
+  // A worker, and one of its sessions; its peer follows from both.
   Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
     return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}, {}};
   }
@@ -106,14 +106,14 @@ class CoordinatorBench {
     Send(PeerOf(join), join);
     return join;
   }
-  // The newest view sent to a worker; nothing: none since the last one was taken.
+  // The newest view sent to a worker; nothing: none since the last call.
   View ViewOf(const Join& join);
   Beat MakeBeat(const Join& join);
   Leave MakeLeave(const Join& join);
 
   // ---- shards
   void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
-  // Every shard hears the new term and says so.
+  // Every shard answers with the new term.
   void ShardsEchoTerm() {
     for (ShardIndex i = 0; i < shards.size(); ++i) {
       shards[i].hello.term = coordinator->term();
@@ -121,7 +121,7 @@ class CoordinatorBench {
     }
   }
   void AnswerReset(ShardIndex shard);
-  // A job that runs, with workers "w0", "w1", ...
+  // A running job, with workers "w0", "w1", ...
   void Run();
   Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const;
   void Prepares(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) {
@@ -131,7 +131,7 @@ class CoordinatorBench {
   void Commits(ShardIndex shard, const Commit& commit);
   // A whole step, on all shards.
   void DoStep(std::uint64_t step);
-  // A new process takes a shard's place, with these parts in its directory.
+  // A new process takes over a shard's index, with these parts in its directory.
   void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
     Hello& hello = shards[shard].hello;
     hello.incarnation = Incarnation{hello.incarnation.value + 10};
@@ -161,7 +161,7 @@ class CoordinatorBench {
   EditableJobConfig config;
   MemoryCoordinatorLog log;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
-  bool accept_rollback = false;  // of the next life
+  bool accept_rollback = false;  // for the next coordinator
   std::unique_ptr<Coordinator> coordinator;
   std::vector<FakeShard> shards;
   Instant now = std::chrono::seconds(1000);

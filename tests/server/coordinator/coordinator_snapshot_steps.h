@@ -1,5 +1,4 @@
-// What tests of snapshots and recovery do with a CoordinatorBench: steps, parts that are kept, Resets that are
-// answered.
+// Used by tests of snapshots and recovery with a CoordinatorBench: steps, retained parts, answered Resets.
 //
 // Kind: functions of a bench.
 #pragma once
@@ -28,7 +27,7 @@ inline CoordinatorBench Bench(std::uint32_t shard_count = 2, Mode mode = Mode::k
   return bench;
 }
 
-// A step, and the parameters of the next one; the Commits are answered.
+// A step with the parameters of the next one; the Commits are answered.
 inline StepParameters DoStep(CoordinatorBench* bench) {
   const std::uint64_t step = bench->coordinator->step().value;
   for (ShardIndex i = 0; i < bench->shards.size(); ++i) bench->Prepares(i, step);
@@ -42,7 +41,7 @@ inline StepParameters DoStep(CoordinatorBench* bench) {
   return next;
 }
 
-// Steps up to this version, every snapshot on the way whole on every shard.
+// Steps up to this version; every snapshot due before it is completed on every shard.
 inline void RunTo(CoordinatorBench* bench, std::uint64_t version) {
   while (bench->coordinator->step().value < version) {
     if (!DoStep(bench).snapshot) continue;
@@ -57,7 +56,7 @@ inline std::vector<std::uint64_t> KeptVersions(const Coordinator& coordinator) {
   return versions;
 }
 
-// The newest Reset that each shard was sent; there is one.
+// The newest Reset sent to each shard; there must be one.
 inline std::vector<Reset> Resets(CoordinatorBench* bench) {
   bench->Tick(std::chrono::milliseconds(500));
   std::vector<Reset> resets;

@@ -1,8 +1,8 @@
-// ShardBench: one shard, and a hand that plays the coordinator and the workers.
+// ShardBench: one shard, and methods that play the coordinator and the workers.
 //
 // Kind:   a value of one test.
-// Why:    weights start at zero and the optimizer is plain descent with rate 1, so that after a step each weight is
-//         minus the mean gradient, and a test can say what it must be.
+// Why:    weights start at zero and the optimizer is gradient descent with rate 1. So after a step each weight is minus
+//         the mean gradient, and a test can state its value.
 #pragma once
 
 #include <algorithm>
@@ -35,15 +35,15 @@ struct ShardBenchOptions {
   std::uint32_t shard_count = 1;
   SlotIndex slots = 3;
   std::uint32_t window_blocks = 16;
-  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is a block,
-  std::uint32_t block_elements = 4;               // while small ones do not share one
-  std::uint32_t groups = 0;                       // tensor i is of group i mod groups + 1
+  std::vector<std::int64_t> tensors = {4, 4, 2};  // each is one block,
+  std::uint32_t block_elements = 4;               // if small tensors do not share one
+  std::uint32_t groups = 0;                       // tensor i is in group i mod groups + 1
   OptimizerKind optimizer = OptimizerKind::kSgd;
   Encoding encoding = Encoding::kFp32;
-  std::vector<std::size_t> statistics = {};    // tensors that are
-  const MemorySnapshotStore* found = nullptr;  // what is in its directory
+  std::vector<std::size_t> statistics = {};    // tensors that are statistics
+  const MemorySnapshotStore* found = nullptr;  // contents of its directory
   Acknowledge acknowledge = Acknowledge::kReceived;
-  MemoryPushLog* log = nullptr;  // that outlives it; null: one of its own
+  MemoryPushLog* log = nullptr;  // outlives the shard; null: its own log
   std::size_t log_records_max = 100;
 };
 
@@ -91,7 +91,7 @@ class ShardBench {
     WorkDisk();
     WorkLog();
   }
-  // The answers of one kind to one peer since they were last taken.
+  // The answers of one kind to one peer since the last call.
   template <class T>
   std::vector<T> Take(PeerId to = kWorker) {
     std::vector<T> taken;
@@ -104,7 +104,7 @@ class ShardBench {
     });
     return taken;
   }
-  // Everything that was sent to one peer since it was last taken.
+  // Everything sent to one peer since the last call.
   std::vector<Envelope> TakeAll(PeerId to) {
     std::vector<Envelope> taken;
     std::erase_if(out_.envelopes, [&](Envelope& envelope) {
@@ -114,7 +114,7 @@ class ShardBench {
     });
     return taken;
   }
-  // The only answer, which is an Error of this code.
+  // The only answer, which must be an Error with this code.
   bool Refused(Code code, PeerId to = kWorker) {
     const std::vector<Error> errors = Take<Error>(to);
     const bool alone = out_.envelopes.empty();
@@ -145,7 +145,7 @@ class ShardBench {
     }
     return reset;
   }
-  // To a snapshot: these parts of it, each with the endpoint of a shard that has it.
+  // Resets to a snapshot: these parts of it, each with the endpoint of a shard that has it.
   Reset MakeResetTo(std::uint64_t to_generation, const std::vector<SnapshotPart>& parts) const {
     Reset reset = MakeReset(to_generation);
     reset.snapshot = parts.front().id;
@@ -206,27 +206,27 @@ class ShardBench {
     return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
             {},         false};
   }
-  // Every block and slot of a step, all gradients of one value; a slot has one sample.
+  // Pushes every block and slot of a step with gradients of one value; a slot has one sample.
   void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
     for (BlockIndex block = 0; block < options_.tensors.size(); ++block) {
       for (SlotIndex slot = 0; slot < options_.slots; ++slot) Stage(step, block, {slot, slot + 1}, samples, value);
     }
     for (SlotIndex slot = 0; slot < options_.slots; ++slot) FromWorker(MakeEnd(step, slot, samples));
   }
-  // What the shard says it holds of a step.
+  // The nodes that the shard reports as staged for a step.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
     FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
-  // First weight of a block that this shard holds.
+  // The first weight of a block on this shard.
   float WeightOf(std::size_t local) const {
     return *reinterpret_cast<const float*>(shard->store().Weights(local).data);
   }
   std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
 
-  // Carries out what a held disk was asked to do.
+  // Executes the requests to a held disk.
   void LetDiskGo() {
     holds_disk_ = false;
     WorkDisk();
@@ -238,16 +238,16 @@ class ShardBench {
     WorkLog();
   }
   void HoldLog() { holds_log_ = true; }
-  // What the log is asked for and has not done.
+  // Requests to the log that are not executed yet.
   std::vector<LogWork> waiting_log_work;
   PushLog* log() { return options_.log != nullptr ? options_.log : &own_log_; }
 
   MemorySnapshotStore disk;
-  Generation generation{1};            // of the messages made
-  std::vector<HyperParameters> hyper;  // of the pushes made
+  Generation generation{1};            // for the messages it makes
+  std::vector<HyperParameters> hyper;  // for the pushes it makes
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
-  std::vector<Slice> payloads;  // of all messages taken
+  std::vector<Slice> payloads;  // payloads of all messages taken
   Instant now = std::chrono::seconds(100);
 
  private:
@@ -257,7 +257,7 @@ class ShardBench {
     shard->Flush(now, &out_);
     WorkLog();
   }
-  // So does the log.
+  // The log also executes its requests at once, unless it is held.
   void WorkLog() {
     while (true) {
       for (LogWork& piece : shard->TakeLogWork()) waiting_log_work.push_back(std::move(piece));
@@ -268,7 +268,7 @@ class ShardBench {
       shard->Flush(now, &out_);
     }
   }
-  // The disk does at once what it is asked to, in order, unless it is held.
+  // The disk executes its requests at once and in order, unless it is held.
   void WorkDisk() {
     while (!holds_disk_) {
       if (work_.empty()) work_ = shard->TakeDiskWork();
@@ -288,7 +288,7 @@ class ShardBench {
   MemoryPushLog own_log_;
 };
 
-// Names that most tests of a shard use: its peers, and the leaves of a job of two slots.
+// Names for most tests of a shard: its peers, and the leaves of a job with two slots.
 inline constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker,
                         kOther = ShardBench::kOther;
 inline constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};

@@ -1,4 +1,4 @@
-// What the tests of a shard's log share: records whose contents follow from numbers.
+// Shared by the tests of a shard's log: records whose contents follow from numbers.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace capstan::server {
 
 inline constexpr LogHistory kLogHistory{{4}, 2};
 
-inline constexpr std::uint64_t kChildKey = 77;  // of the records that a storage_child writes
+inline constexpr std::uint64_t kChildKey = 77;  // for the records that storage_child writes
 
 // Pushes with payloads, pushes without, and ends.
 inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
@@ -64,7 +64,7 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
          Hash64(x.payload.bytes()) == Hash64(y.payload.bytes());
 }
 
-// Piece by piece.
+// Reads piece by piece.
 inline Result<std::vector<PushLogRecord>> ReadAll(PushLog* log, std::uint64_t from, LogHistory history = kLogHistory) {
   std::vector<PushLogRecord> records;
   while (true) {

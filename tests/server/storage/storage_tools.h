@@ -1,4 +1,4 @@
-// What the tests of storage share: folders that go away, and snapshots whose contents follow from a seed.
+// Shared by the tests of storage: folders that are removed afterwards, and snapshots whose contents follow from a seed.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct ImageShape {
   SlotIndex slot_count = 4;
 };
 
-// What element bytes of a block's array are: a function of the snapshot and the block.
+// The element bytes of a block's array: a function of the snapshot and the block.
 inline void FillArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array, std::span<std::byte> out) {
   const std::uint64_t key = PhiloxKey(id.generation.value, id.version.value, part);
   std::uint64_t number = 0;
@@ -93,7 +93,7 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   return work;
 }
 
-// Loads a part through CarryOut: its status, or kStale when it is good and the bytes are not those of MakeImage.
+// Loads a part through CarryOut. Returns its status, or kStale if it is good and its bytes are not MakeImage's.
 inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
                              ImageShape shape = {}) {
   const SnapshotImage like = MakeImage(id, part, shape);
@@ -113,7 +113,7 @@ inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex par
 
 inline const std::atomic<bool> kNotCancelled{false};
 
-// For testing::Fill and testing::Same, which find them by the arguments' namespace.
+// For testing::Fill and testing::Same, which find these functions by the arguments' namespace.
 // clang-format off
 inline auto Fields(SnapshotHeader::Block& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e[0], e[1], e[2]); }
 inline auto Fields(SnapshotHeader& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
@@ -158,7 +158,7 @@ inline bool SameRecord(server::LogRecord a, server::LogRecord b) {
   return std::visit([&](auto& record) { return Same(record, std::get<std::decay_t<decltype(record)>>(b)); }, a);
 }
 
-// Any contents that fit together.
+// Random contents that are consistent.
 inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   server::SnapshotHeader header;
   Fill(header, random);
@@ -169,7 +169,7 @@ inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   header.ended.resize(random.Below(2) * header.slot_count);
   for (StepReport& entry : header.reports) {
     entry.report.slot %= header.slot_count;
-    entry.report.gradient_squares = 0.0;  // of a mode whose reports are never stored
+    entry.report.gradient_squares = 0.0;  // modes with stored reports have none
     entry.report.replica_hash = 0;
   }
   BlockIndex next = 0;

@@ -1,7 +1,7 @@
-// GatedMesh: a mesh whose ranks go on with a call once all that are awaited have entered it.
+// GatedMesh: a mesh whose ranks continue a call once all expected ranks have entered it.
 //
 // Kind: shared, as the mesh inside. One Gate for all ranks of a mesh.
-// Why:  a deadline that passes before a rank has entered names that rank, too: a test would depend on the scheduler.
+// Why:  a deadline that passes before a rank has entered names that rank too, so a test would depend on the scheduler.
 #pragma once
 
 #include "common/base/mailbox.h"
@@ -11,7 +11,7 @@ namespace capstan::collective {
 
 class Gate {
  public:
-  // From now on: calls of `ranks` ranks go on together. 0: calls go on at once.
+  // From now on `ranks` ranks continue calls together. 0: calls continue at once.
   void Await(int ranks) { ranks_ = ranks; }
   void Enter() {
     if (ranks_ == 0) return;
@@ -20,7 +20,7 @@ class Gate {
   }
 
  private:
-  int ranks_ = 0;  // set between the calls
+  int ranks_ = 0;  // set between calls
   Guarded<int> entered_;
 };
 

@@ -1,4 +1,4 @@
-// Groups: all ranks of a group at once, of any of the kinds that the contract is for.
+// Groups: all ranks of a group at once, for each implementation that the contract covers.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,12 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-// Those of mesh_groups.cc, a thread for each rank; or of tests/worker/device/nccl_groups.cc, a process for each.
+// Made by mesh_groups.cc, one thread per rank; or by tests/worker/device/nccl_groups.cc, one process per rank.
 extern const std::vector<std::string> kKinds;
 
-// Connected meshes of mesh_groups.cc, by rank. All ranks are of this process: each answers, and each says farewell before
-// it closes a connection, however late. A test that breaks connections gives another time for `farewell`, and one that
-// slows them down another one for `silence`.
+// Connected meshes of mesh_groups.cc, by rank. All ranks are in this process: each answers, and each sends its farewell
+// before it closes a connection, however late. A test that breaks connections passes another time for `farewell`; one
+// that slows them down passes another one for `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
                                                 std::chrono::milliseconds farewell = kPatience,
                                                 std::chrono::milliseconds silence = kPatience);
@@ -40,11 +40,11 @@ class Groups {
   // On meshes of one process, by rank.
   explicit Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options = {});
 
-  // In this process.
+  // Within this process.
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
   int size() const { return size_; }
 
-  // `body` for each rank at once; what it returned, by rank.
+  // Runs `body` for all ranks at once; returns their results.
   std::vector<Status> Run(const std::function<Status(Group&)>& body);
   void RunWell(const std::function<Status(Group&)>& body) {
     for (const Status& status : Run(body)) {

@@ -1,4 +1,4 @@
-// Gzip: what a file would be that gzip has packed.
+// Gzip: the bytes of a file that gzip has compressed.
 //
 // Kind: a function of tests.
 #pragma once

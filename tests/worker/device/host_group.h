@@ -1,7 +1,7 @@
-// HostGroup: a DeviceGroup as a Group of arrays of the host, so that one contract is for both; TestDevice.
+// HostGroup: a DeviceGroup as a Group of host arrays, so that one contract covers both; TestDevice.
 //
 // Kind:   owned by one thread.
-// Why:    arrays go to the device on the stream that computes, and come back there, as a trainer's would.
+// Why:    arrays go to the device on the computing stream and come back on it, as a trainer's would.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace capstan::train {
 
-// A stream that computes, and its context.
+// A computing stream and its context.
 struct TestDevice {
   static cudaStream_t NewStream() {
     cudaStream_t made = nullptr;
@@ -73,7 +73,7 @@ class HostGroup final : public collective::Group {
     CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group_->SubmitBarrier(deadline));
     return group_->Wait(ticket);
   }
-  // A wire is an array's own matter here.
+  // Ignores the options: each array has its own wire type.
   Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
                                        const std::optional<collective::GroupOptions>& = std::nullopt) override {
     CAPSTAN_ASSIGN_OR_RETURN(auto part,
@@ -90,7 +90,7 @@ class HostGroup final : public collective::Group {
   Status Run(std::span<float> data, const Submit& submit) {
     const kernels::CudaContext::Memory there = device_->Put(data.data(), data.size_bytes());
     const Status status = RunThere(data, there.get(), submit);
-    const Status copied = device_->Synchronize(device_->stream.get());  // what is on its way uses both
+    const Status copied = device_->Synchronize(device_->stream.get());  // work in flight uses both
     return status.ok() ? copied : status;
   }
   template <class Submit>

@@ -1,4 +1,4 @@
-// Models to test, of any type of number, with batches and weights for them.
+// Models to test, for any type of number, with batches and weights.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ struct Samples {
   }
 };
 
-// One model to test, of any element type, with batches for it.
+// One model to test, for any element type, with its batches.
 struct Subject {
   std::string name;
   MlpShape mlp;
@@ -94,7 +94,7 @@ inline Subject LargerConvnet(double dropout) {
           {.image = {15, 17, 3}, .classes = 10, .channels = {17, 33}, .hidden = {70}, .dropout = dropout}};
 }
 
-// Weights large enough that every nonlinearity matters; no two tensors alike.
+// Weights so large that every nonlinearity matters; no two tensors are alike.
 template <class T>
 std::vector<T> SomeWeights(const Model<T>& model) {
   std::vector<T> weights = kernels::RandomNumbers<T>(static_cast<std::int64_t>(ElementsOf(model.tensors())), 99);

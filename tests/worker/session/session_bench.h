@@ -1,4 +1,4 @@
-// SessionBench: one session, and a hand that plays the coordinator, two shards and the application.
+// SessionBench: one session, with methods that play the coordinator, two shards and the application.
 //
 // Kind:   a value of one test.
 #pragma once
@@ -25,7 +25,7 @@ class SessionBench {
   static constexpr std::uint32_t kBlockElements = 4, kShards = 2;
   static constexpr SlotIndex kSlots = 4;
 
-  // Blocks 0 to `blocks` - 1 of 4 elements each: the even ones on shard 0, the odd ones on shard 1.
+  // Blocks 0 to `blocks` - 1 of 4 elements each: even ones on shard 0, odd ones on shard 1.
   explicit SessionBench(Mode mode = Mode::kSync, std::size_t blocks = 4) : mode_(mode), blocks_(blocks) {
     SessionOptions options;
     options.name = "w";
@@ -86,7 +86,7 @@ class SessionBench {
     });
     return taken;
   }
-  // Nothing that the application hears.
+  // Checks that the application got no event.
   bool NoEvents() const {
     return std::all_of(events_.begin(), events_.end(),
                        [](const Session::Event& event) { return std::holds_alternative<Session::StepLeft>(event); });
@@ -125,7 +125,7 @@ class SessionBench {
     session->Declare(MakeDeclaration(), now, &out_);
     Gather();
   }
-  // Joined, and given these slots of a running job.
+  // Joins, and gets these slots of a running job.
   SessionBench& Join(std::vector<SlotIndex> slots) {
     Declare();
     FromCoordinator(MakeView(std::move(slots)));
@@ -152,7 +152,7 @@ class SessionBench {
     staged.ended = std::move(ended);
     return staged;
   }
-  // Shards answer what they have been asked since: nothing of it has arrived.
+  // The shards answer all questions since the last call: nothing has arrived.
   void LoseAll(std::uint32_t credit = 16) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       for (const CoverageQuery& query : TakeFor<CoverageQuery>(shard)) {
@@ -164,7 +164,7 @@ class SessionBench {
       }
     }
   }
-  // Both shards hold nothing of the step yet.
+  // Both shards report that they have nothing of the step yet.
   void NothingCovered(std::uint64_t step) {
     for (ShardIndex i = 0; i < kShards; ++i) FromShard(i, MakeCoverage(i, step));
   }
@@ -204,7 +204,7 @@ class SessionBench {
     session->Barrier(now, &out_);
     Gather();
   }
-  // From nothing to a round whose weights are all there; the work is returned.
+  // From the start to a round whose weights have all arrived; returns the work.
   Work BeginWork(std::uint64_t version = 0) {
     Ready();
     NothingCovered(version);
@@ -229,7 +229,7 @@ class SessionBench {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Push(work, node, block);
     for (SlotIndex slot = node.begin; slot < node.end; ++slot) EndSlot(work, slot);
   }
-  // Both shards have all of the node and the ends.
+  // Both shards report the whole node and the slots' ends.
   void StageAll(std::uint64_t step, Node node) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeStaged(shard, step);
@@ -243,7 +243,7 @@ class SessionBench {
 
   std::unique_ptr<Session> session;
   std::vector<std::string> connected;
-  std::string unreachable;  // no connection can be made to this endpoint
+  std::string unreachable;  // connections to this endpoint fail
   std::vector<PeerId> disconnected;
   Instant now = std::chrono::seconds(1000);
 
