@@ -1,4 +1,4 @@
-// Small runs of every benchmark: that they run and give figures. How large the figures are is nobody's business here.
+// Small runs of every benchmark: they run and give figures. The size of a figure is not checked here.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -1,6 +1,6 @@
-"""The figures of a device are whole, on shapes for the emulated one: device_bench_test.py DEVICE_BENCH [DEVICE_BENCH...]
+"""The figures of a device are complete, on shapes for the emulated one: device_bench_test.py DEVICE_BENCH [DEVICE_BENCH...]
 
-A program for a device that this machine lacks says so and exits with 77.
+A program for a device that this machine lacks must print so and exit with 77.
 """
 import json
 import subprocess

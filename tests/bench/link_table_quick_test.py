@@ -1,5 +1,5 @@
-"""link_table.py --quick measures one point whole, and leaves nothing behind, also when it is cut short or finds what
-another one left: link_table_quick_test.py --bin DIR. Takes root, ip and tc; without them exits with 77, and with 1
+"""link_table.py --quick measures one complete point and leaves nothing behind, even if it is cut short or finds the leftovers
+of another run: link_table_quick_test.py --bin DIR. Needs root, ip and tc; without them it exits with 77, and with 1
 where CI=true.
 """
 import argparse

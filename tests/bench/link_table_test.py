@@ -1,4 +1,4 @@
-"""The formulas of link_table.py and slow_line.py at known points, what it reads and what it refuses. Takes no network and no root."""
+"""The formulas of link_table.py and slow_line.py at known points; accepted and refused arguments. Needs no network and no root."""
 import contextlib
 import io
 import json

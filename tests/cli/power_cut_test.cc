@@ -10,7 +10,7 @@ namespace {
 
 using Kind = testing::DiskCalls::Call::Kind;
 
-// But for the id of the process that has the folder: it is of no use to the next one.
+// Except for the id of the process that holds the folder: the next one does not need it.
 std::vector<std::string> NotDurable(const testing::DiskCalls& calls) {
   std::vector<std::string> bad = calls.NotDurable();
   std::erase_if(bad, [](const std::string& line) { return line.find("/lock was written") != std::string::npos; });

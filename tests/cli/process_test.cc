@@ -11,7 +11,7 @@
 namespace capstan::cli {
 namespace {
 
-// A process of a launcher, which is this one: it obeys when it is sent a byte, and writes what it reports.
+// A process whose launcher is this test: it obeys when it gets a byte, and writes its reports.
 class Launched {
  public:
   Launched() {

@@ -13,7 +13,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Clock = ReachCheck::Clock;
 
-// A port of this machine's own; nobody answers there before it listens.
+// A free port of this machine; no process answers there before the test listens.
 class Port {
  public:
   Port() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

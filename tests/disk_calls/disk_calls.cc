@@ -1,4 +1,4 @@
-// glibc's checked inline forms of these functions would be in the way.
+// glibc's checked inline versions would hide these functions.
 #undef _FORTIFY_SOURCE
 
 #include "tests/disk_calls/disk_calls.h"

@@ -1,4 +1,4 @@
-"""A worker under `ulimit -v`: where memory or a thread is refused it ends with a message."""
+"""A worker under `ulimit -v`: if memory or a thread is refused, it ends with a message."""
 import harness
 
 

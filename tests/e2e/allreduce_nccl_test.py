@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Mode allreduce where workers have devices that add up gradients among themselves: devices are emulated, and a library of
-the tests stands in for NCCL.
+"""Mode allreduce with devices that add up gradients among themselves: the devices are emulated, and a library of the tests
+replaces NCCL.
 
-With two workers the sums are those over Gloo, and with two slots those of mode sync, to the bit.
+With two workers the sums equal those over Gloo, and with two slots those of mode sync, to the bit.
 """
 import os
 import random

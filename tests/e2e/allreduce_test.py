@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Mode allreduce: workers add up gradients among themselves, and the job has what it has in mode sync: snapshots, resume,
-other numbers of processes, and recovery from any kill.
+"""Mode allreduce: workers add up gradients among themselves, with everything that mode sync has: snapshots, resume, other
+numbers of processes, and recovery from any kill.
 
-The job has two slots: a sum of two has one order, so whoever computes, and in how many processes, its weights are those
-of mode sync to the bit.
+The job has two slots: a sum of two has one order, so its weights equal those of mode sync to the bit, whichever and
+however many processes compute.
 """
 import os
 import random

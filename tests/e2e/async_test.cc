@@ -1,4 +1,4 @@
-// Mode async over real sockets: nobody is held up by a slow worker, and no pull ever sees half of an update.
+// Mode async over real sockets: a slow worker delays no other worker, and no pull returns half of an update.
 #include <capstan/client.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-"""The bundle starts where none of capstan's libraries are: bundle_test.py --bundle scripts/bundle --build BUILD
+"""The bundle starts on a system without capstan's libraries: bundle_test.py --bundle scripts/bundle --build BUILD
 
-Unpacks it into a folder that has glibc, libstdc++ and libgcc_s and nothing else, makes that the root folder, and
-trains a job there. Where this machine lets nobody change the root folder, or has no nvcc to build with, it ends with
-77, and with 1 where CI=true.
+Unpacks it into a folder that has only glibc, libstdc++ and libgcc_s, makes that the root folder, and trains a job there.
+If this machine does not allow a change of the root folder, or has no nvcc to build with, it exits with 77, and with 1
+where CI=true.
 """
 import argparse
 import glob

@@ -1,4 +1,4 @@
-"""A job whose processes are started one by one: in any order, again after they were killed, and again when it is done."""
+"""A job whose processes are started one by one: in any order, again after kills, and again when the job is done."""
 import contextlib
 import glob
 import json

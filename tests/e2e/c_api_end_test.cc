@@ -1,4 +1,4 @@
-// A client in C that ends while the thread behind it still writes the weights of a round.
+// A C client that ends while its thread still writes the weights of a round.
 #include <capstan/capstan.h>
 
 #include <array>

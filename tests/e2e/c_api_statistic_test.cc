@@ -1,4 +1,5 @@
-// A tensor in C that is observed and not trained, in structs with and without that field; and what a client in C prints.
+// A statistic (observed, not trained) declared in C, in structs with and without that field; and the
+// output of a C client.
 #include <capstan/capstan.h>
 #include <unistd.h>
 

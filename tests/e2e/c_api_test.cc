@@ -1,4 +1,4 @@
-// The client in plain C against a job in this process: what it computes, and what it says to calls that cannot be.
+// The client in plain C against a job in this process: its results, and its answers to invalid calls.
 #include <capstan/capstan.h>
 #include <sys/wait.h>
 #include <unistd.h>

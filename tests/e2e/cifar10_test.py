@@ -1,4 +1,4 @@
-"""Jobs on images in the format of CIFAR-10: crops and flips are the same whoever computes a slot."""
+"""Jobs on images in CIFAR-10's format: crops and flips are the same, whichever worker computes a slot."""
 import hashlib
 import os
 import random

@@ -1,5 +1,5 @@
-"""What the tests share of jobs whose workers add up gradients among themselves: what a process has counted, and when all
-workers of a group take part. A member that is disturbed before that is another case: the group has not got it yet."""
+"""Shared by tests of jobs whose workers add up gradients among themselves: a process's counters, and when all workers of a
+group take part. A member that is disturbed before that is another case: the group does not have it yet."""
 import contextlib
 import urllib.request
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Files of a run that are damaged, gone, somebody else's or old: found before use, named, and never made worse."""
+"""Files of a run that are damaged, missing, foreign or old: they are noticed before use, named, and never made worse."""
 import glob
 import os
 import random

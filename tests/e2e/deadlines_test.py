@@ -1,5 +1,5 @@
-"""Everything that can be missing, occupied or broken at the start of a job: it ends in time, with one message that says
-what, who, and what to do."""
+"""Everything that can be missing, occupied or broken at the start of a job: it ends in time, with one message that names the
+problem, the process, and the next action."""
 import contextlib
 import gzip
 import os

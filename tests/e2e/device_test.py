@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Jobs whose workers compute on a device, which is emulated: the same bits for any number of workers and after kills, the
-losses of the CPU, and what is said where there is no device, or not the right one.
+"""Jobs whose workers compute on an emulated device: the same bits for any number of workers and after kills, the losses of
+the CPU, and the messages without a device or with the wrong one.
 
-With CAPSTAN_HAS_CUDA_PLUGIN=1 the plug-in for real devices is looked at too, on machines with and without one.
+With CAPSTAN_HAS_CUDA_PLUGIN=1 it also tests the plug-in for real devices, on machines with and without one.
 """
 import os
 import re

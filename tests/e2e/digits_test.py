@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""examples/digits.toml names at least 97 % of the held-out handwritten digits right, with data of the tree alone."""
+"""examples/digits.toml names at least 97 % of the held-out handwritten digits right, with only the data of the tree."""
 import os
 
 import harness

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A disk that is full, under each file that a job writes. Snapshots are given up with a warning that names the place, and
-training goes on; for everything else the job waits. When there is room again it goes on with the same bits. The disk is a
-small tmpfs, which takes root."""
+"""A full disk under each file that a job writes. Snapshots are given up with a warning that names the place, and training
+continues; for everything else the job waits. When there is room again it continues with the same bits. The disk is a
+small tmpfs, which needs root."""
 import contextlib
 import os
 import shutil

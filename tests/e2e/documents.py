@@ -1,19 +1,19 @@
-"""The fenced blocks of Markdown files, run as a reader would run them.
+"""Runs the fenced blocks of Markdown files as a reader would run them.
 
 The blocks of a file run in order, in one scratch folder that has the links `examples`, `scripts` and `build/release`, with
 an installed capstan on the PATH. By their kind:
 
-    sh       run by bash; it fails where a command fails
-    toml     loaded by `capstan launch --print-config`; keys that a whole job needs are added where they are missing
+    sh       run by bash; it fails if a command fails
+    toml     loaded by `capstan launch --print-config`; missing keys of a whole job are added
     python   run, with the installed package
     c, cpp   compiled against the installed headers
     cmake    configured against the installed package, with empty sources
 
-Comments directly above a block say what is special about it:
+Comments directly above a block give exceptions:
 
     <!-- not run: why -->         it is left out; a kind that is not in the list needs this
-    <!-- file: NAME -->           it is written into the scratch folder, too; Python is compiled then, and not run
-    <!-- with: ... -->            lines that are put before it
+    <!-- file: NAME -->           it is also written into the scratch folder; Python is then compiled, and not run
+    <!-- with: ... -->            lines to put before it
 """
 import os
 import re

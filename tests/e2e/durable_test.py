@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""acknowledge = "durable": kill -9 of servers, and of everything, loses nothing that was acknowledged.
+"""acknowledge = "durable": kill -9 of servers, and of everything, loses no acknowledged push.
 
-The coordinator's count of steps never falls, and it says that pushes are lost only where they must be: when logs are gone
+The coordinator's count of steps never falls. It reports lost pushes only if the loss is inevitable: when logs are missing
 or the number of servers changes.
 """
 import contextlib

@@ -1,4 +1,4 @@
-"""The client in trainers of one's own: installed, built against from outside the tree, killed, and used wrongly."""
+"""The client in the user's own trainers: installed, built against from outside the tree, killed, and used wrongly."""
 import contextlib
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-// What travels between a worker and its shards when a job's numbers have 16 bits: half the bytes, and the same job.
+// The traffic between a worker and its shards in a job with 16-bit numbers: half the bytes, and the same job.
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A program that follows a running job and takes no part in it: rising steps, the last version with its bits, and what
-the package's reader says to a wrong use."""
+"""A program that follows a running job without taking part: rising steps, the last version with its bits, and the errors of
+the package's reader on wrong use."""
 import os
 import re
 import signal

@@ -1,10 +1,10 @@
-"""What capstan.torch asks of CUDA, played by the CPU: a copy that does not block has happened when an event of its own
-stream says so, and not before. For torch_memory_test.py.
+"""The part of CUDA that capstan.torch uses, played by the CPU: a non-blocking copy has happened when an event of its own
+stream reports it, and not before. For torch_memory_test.py.
 
-The stream that computes reads a gradient before what it computes next may use the memory again; on another stream only
-what is still held then is read. What is not read, or not yet, is NaN.
+The computing stream reads a gradient before its next work may use the memory again; another stream reads only memory
+that is still held by then. Memory that is not read, or not yet, is NaN.
 
-usage: fake_gpu.py on|off JSON      torch_training.py's training, with all parameters on the GPU, or where none is
+usage: fake_gpu.py on|off JSON      torch_training.py's training, with all parameters on the GPU, or without a GPU
 """
 import collections
 import contextlib

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""A TCP proxy that does to connections what networks do, from a seed: fault_proxy.py --listen HOST:PORT --target HOST:PORT
+"""A TCP proxy that injects network faults from a seed: fault_proxy.py --listen HOST:PORT --target HOST:PORT
 
-Faults act on chunks as they pass, in one direction or both, for as long as they are set:
-  latency     each chunk is held back, by `seconds` and up to as much again
-  bandwidth   `rate` bytes a second pass
-  stall       nothing passes; what waits passes later
-  blackhole   nothing passes and what comes is lost; the connection seems to live (half-open), and is cut when it ends
+Faults affect chunks as they pass, in one direction or both, for as long as they are set:
+  latency     each chunk is delayed, by `seconds` and up to as much again
+  bandwidth   `rate` bytes per second pass
+  stall       nothing passes; waiting bytes pass later
+  blackhole   nothing passes and incoming bytes are lost; the connection seems alive (half-open), and is cut at the end
   reset       connections are closed at once, with RST
-  corrupt     one bit of every `every`-th chunk is another, but in no handshake
+  corrupt     one bit of every `every`-th chunk flips, except in handshakes
   truncate    every `every`-th chunk is cut in the middle, then the connection is closed
-  handshake   connections are closed at once, and of those that are made then one bit of the handshake is another
+  handshake   connections are closed at once, and one bit in the handshake of each new connection flips
 As a program it draws faults until it is killed; tests drive it from their own thread (FaultProxy.start).
 """
 import argparse

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""A job whose every connection leads through fault_proxy.py: delay, thin lines, stalls, resets, half-open connections, cut
-messages and flipped bits. The same bits come out, and what came damaged was refused and counted, or its connection remade.
+"""A job whose every connection goes through fault_proxy.py: delays, slow lines, stalls, resets, half-open connections, cut
+messages and flipped bits. The result has the same bits; damaged messages were refused and counted, or the connection was
+made again.
 
 Servers listen on one loopback address and advertise another one, where the proxies are; so does the coordinator.
-CAPSTAN_CHAOS_SECONDS is how long a job is disturbed (8 by default), and longer where too little has happened by then.
+CAPSTAN_CHAOS_SECONDS is how long a job is disturbed (8 by default), and longer if too few faults have occurred by then.
 """
 import contextlib
 import os

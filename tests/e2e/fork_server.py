@@ -1,10 +1,9 @@
 #!/usr/bin/python3
-"""Starts Python scripts without their imports: it has imported what they need once, and forks a process for each.
+"""Starts Python scripts without their imports: the server has imported their modules once, and forks a process for each.
 
-A script's process is as one that a shell has started: arguments, folder, environment, PYTHONPATH, output, a session of
-its own, its exit code and its id. Only this is otherwise: modules that are imported here, PYTHONHASHSEED and the options
-of the interpreter are the server's, and when the script has ended those modules are not taken apart. forked_script.py is
-the other end of the socket.
+A script's process is like one started by a shell: it has its own arguments, folder, environment, PYTHONPATH, output,
+session, exit code and id. These are different: modules imported here, PYTHONHASHSEED and the interpreter's options are the
+server's, and those modules are not torn down when the script has ended. forked_script.py is the other end of the socket.
 
 usage: fork_server.py DESCRIPTOR MODULE...     DESCRIPTOR: of a socket, with one message for each script to start
 """

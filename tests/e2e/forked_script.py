@@ -1,4 +1,4 @@
-"""Python scripts as processes of a fork server, for tests that start many: the server has imported what they need."""
+"""Python scripts as processes of a fork server, for tests that start many: the server has already imported their modules."""
 import atexit
 import json
 import os

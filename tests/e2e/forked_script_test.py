@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A script that the fork server starts is a process as one that is started from nothing, and ends as that does."""
+"""A script started by the fork server behaves, and ends, like a process that is started normally."""
 import json
 import os
 import signal

@@ -1,7 +1,7 @@
 """A gate before a step of a job: its workers wait there until the test opens it.
 
-So a test can do what it has to do before a job ends, however fast the job is. In Python, paced_script.py is what waits;
-a program in another language takes a shared lock of the file before it begins the step.
+So a test can act before a job ends, however fast the job is. In Python, paced_script.py waits at the gate; a program in
+another language takes a shared lock of the file before it begins the step.
 """
 import fcntl
 

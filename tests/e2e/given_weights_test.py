@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""First weights that come from a worker: they are one worker's, whoever is killed before and after the first step."""
+"""First weights from a worker: they are one worker's, whichever process is killed before and after the first step."""
 import os
 import signal
 import struct

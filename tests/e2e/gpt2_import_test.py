@@ -1,5 +1,5 @@
-"""capstan snapshot import of weights that are laid out as OpenAI's GPT-2: names, orientation, what is left out; and the
-loss of a job that begins with them, beside a GPT-2 of this file's own in PyTorch. Its data are files of token ids."""
+"""capstan snapshot import of weights in OpenAI's GPT-2 layout: names, orientation, left-out tensors; and the loss of a job
+that begins with them, next to this file's own GPT-2 in PyTorch. The data are files of token ids."""
 import array
 import random
 import struct

@@ -1,4 +1,4 @@
-"""scripts/gpu-check on the emulated device: its JSON is whole, and says what failed.
+"""scripts/gpu-check on the emulated device: its JSON is complete, and names failures.
 
     gpu_check_test.py --gpu-check scripts/gpu-check --build BUILD
 """

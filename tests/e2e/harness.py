@@ -1,4 +1,4 @@
-"""What the tests of whole jobs share: job files, processes with deadlines, and a look at what is left running."""
+"""Shared by the tests of whole jobs: job files, processes with deadlines, and a check for processes left running."""
 import argparse
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The harness itself: processes by their ids, addresses of a test's own, limits that say so, and seeds that repeat."""
+"""The harness itself: processes by their ids, addresses for one test, limits that are reported, and seeds that repeat."""
 import os
 import socket
 import subprocess

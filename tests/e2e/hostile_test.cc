@@ -1,5 +1,5 @@
-// Random bytes and random messages on every socket of a job: counted and refused, and the job trains on to the same
-// end.
+// Random bytes and random messages on every socket of a job: they are counted and refused, and the job
+// reaches the same end.
 #include <arpa/inet.h>
 #include <capstan/client.h>
 #include <netinet/in.h>

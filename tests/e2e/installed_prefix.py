@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """The prefix that tests of an installed capstan share, in the build's folder.
 
-ctest installs it before those tests, by this file; a test that is started by hand does so itself, where something that
-is installed is newer.
+ctest installs it before those tests with this file. A test that is started by hand installs it itself if a built file is
+newer than the installed one.
 
 usage: installed_prefix.py --bin FOLDER
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The prefix that tests share is what is built now, and is installed once."""
+"""The shared prefix holds the present build, and is installed once."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""kill -9 of any process, at any time: the job goes on, and has the same bits.
+"""kill -9 of any process, at any time: the job continues and has the same bits.
 
 CAPSTAN_CHAOS_RUNS random runs (1 by default) kill a random process every 0.3 to 1.5 s (CAPSTAN_CHAOS_PAUSES=0.3:1.5), in
 bursts, after each of which steps must be committed; CAPSTAN_CHAOS_SEED repeats their choices (not the timing of the

@@ -1,4 +1,4 @@
-"""capstan launch: what a run leaves behind, how it ends, and that nothing outlives it."""
+"""capstan launch: the files that a run leaves behind, how it ends, and that no process outlives it."""
 import contextlib
 import fcntl
 import os

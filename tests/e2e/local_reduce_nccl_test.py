@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""allreduce.local_reduce = "nccl": the device of a machine's first worker adds up what its workers push: devices are
-emulated, and a library of the tests stands in for NCCL.
+"""allreduce.local_reduce = "nccl": the device of a machine's first worker adds up the pushes of its workers. The devices are
+emulated, and a library of the tests replaces NCCL.
 
 Every run has the weights of the same job without it.
 """

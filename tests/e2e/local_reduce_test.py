@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """allreduce.local_reduce: workers of one machine add up their gradients, and one of them pushes for all.
 
-Nothing depends on it but the bytes that travel: every run has the weights of the same job without it.
+It changes only the bytes that travel: every run has the weights of the same job without it.
 """
 import contextlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A long job of small steps: random kills all the time, a spare worker, a program that follows, and stops with a resume by
-other numbers of workers and servers. The weights are those of an undisturbed job, and no process grows with the job's age.
+"""A long job of small steps: random kills all the time, a spare worker, a reader, and stops with a resume by other numbers of
+workers and servers. The weights equal those of an undisturbed job, and no process grows with the job's age.
 
 CAPSTAN_LONG_STEPS is how many steps the job does at least (2,000 by default; 200,000 take about an hour on two cores).
 """

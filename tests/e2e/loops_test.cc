@@ -1,4 +1,4 @@
-// Coordinator, shards and clients over real sockets, in one process: what they commit is what they write.
+// Coordinator, shards and clients over real sockets, in one process: they write what they commit.
 #include <capstan/client.h>
 
 #include <algorithm>

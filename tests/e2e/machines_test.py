@@ -1,10 +1,9 @@
 #!/usr/bin/python3
 """A job on three machines, by the README's commands: a coordinator and its workers on one, a server on each of two others.
-Every process is killed and started again by the command that started it, and the weights are those of a job that nobody
-disturbed.
+Every process is killed and restarted by the command that started it, and the weights equal those of an undisturbed job.
 
-A machine is a network namespace with a folder of its own to work in; nothing of the machine's own network is touched. It
-takes root.
+A machine is a network namespace with a folder of its own to work in; the machine's own network is not changed. It needs
+root.
 """
 import contextlib
 import json

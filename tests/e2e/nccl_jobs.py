@@ -1,5 +1,5 @@
-"""What tests of jobs have in common whose workers' devices add up gradients among themselves: devices are emulated, and a
-library of the tests stands in for NCCL."""
+"""Shared by tests of jobs whose workers' devices add up gradients among themselves: the devices are emulated, and a library
+of the tests replaces NCCL."""
 import os
 import shutil
 import subprocess

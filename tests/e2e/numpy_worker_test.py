@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A worker in Python and numpy, with the package as `cmake --install` puts it: the same bits for any number of its
-processes, also when one is killed, and a typed error for each wrong use."""
+"""A worker in Python and numpy, with the package installed by `cmake --install`: the same bits for any number of its
+processes, even if one is killed, and a typed error for each wrong use."""
 import functools
 import os
 import re

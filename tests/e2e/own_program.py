@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""A worker as `capstan launch job.toml -- python3 own_program.py HOW` starts it. HOW is what befalls it:
+"""A worker, started by `capstan launch job.toml -- python3 own_program.py HOW`. HOW is what happens to it:
 
 train          nothing
-fail-once FILE it fails in the first step after step 5, unless FILE is there, and makes FILE
-fail-one FILE  the one whose index FILE holds fails in the first step after step 5, in each of its lives
+fail-once FILE it fails in the first step after step 5, unless FILE exists, and creates FILE
+fail-one FILE  the one whose index FILE holds fails in the first step after step 5, after each start
 fail           it fails before it takes part
-refused        the library refuses what it does after step 5
-leave-one      the one with index 1 ends with 0 after step 5, all others train
-leave          it ends with 0 after step 5
-warn           the library has a word for people
+refused        the library refuses its calls after step 5
+leave-one      the one with index 1 exits with 0 after step 5, all others train
+leave          it exits with 0 after step 5
+warn           the library prints a warning
 stay           after the job it does not end by itself
 """
 import array

@@ -1,4 +1,4 @@
-"""What the tests of workers that are not ours share: their scripts, jobs that wait for them, and those killed in mid-run."""
+"""Shared by the tests of the user's own workers: their scripts, jobs that wait for them, and workers killed during a run."""
 import contextlib
 import functools
 import hashlib

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs a worker's script that waits at the gates of gate.py: it begins a step behind a gate once the gate is open.
+"""Runs a worker's script that waits at the gates of gate.py: it begins a step after a gate once the gate is open.
 
 usage: paced_script.py SCRIPT ARGUMENTS...
 """

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Cut networks: every process of a job in a network namespace of its own, and blackhole routes between two of them, both
-ways or one way. Who does not answer is named, and the job goes on to the same bits when the network is whole again.
+"""Cut networks: every process of a job has its own network namespace, and blackhole routes cut two of them off from each
+other, in both directions or one. An unreachable process is named, and the job goes on to the same bits when the network is
+whole again.
 
-The namespaces hang on a hub by veth, nothing of the machine's own network is touched; it takes root.
+The namespaces are connected to a hub by veth; the machine's own network is not changed. It needs root.
 """
 import contextlib
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Processes that stand still for longer than their lease, and go on or do not: the same bits."""
+"""Processes that pause for longer than their lease, and continue or do not: the same bits."""
 import signal
 
 import harness

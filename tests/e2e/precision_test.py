@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Jobs in bf16 and fp16: the same bits for any number of workers, shards and threads, and when processes are killed.
 
-One job overflows fp16 on purpose: its features are large. Its first steps are skipped while the loss scale falls, for all
-workers alike; that they were is checked, and that later steps were applied.
+One job overflows fp16 on purpose, because its features are large. Its first steps are skipped while the loss scale falls,
+for all workers alike. The test checks that they were skipped, and that later steps were applied.
 """
 import array
 import random

@@ -1,4 +1,4 @@
-// What a program keeps from step to step, through the C functions of the client and a job in this process.
+// A program's state from step to step, through the C functions of the client and a job in this process.
 #include <capstan/capstan.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Debian's prometheus scrapes every process of a running job, and what users need to see is there and counted."""
+"""Debian's prometheus scrapes every process of a running job, and finds the metrics that users need, with their counts."""
 import os
 import shutil
 import signal

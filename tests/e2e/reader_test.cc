@@ -1,4 +1,4 @@
-// Readers, in C++ and in C, of a job in this process: what they see of it, and that it does not wait for them.
+// Readers, in C++ and in C, of a job in this process: the versions they get, and that the job does not wait for them.
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 #include <capstan/reader.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""README.md and docs/: every block is run or says why not, every link leads somewhere, and every key of the job file is
+"""README.md and docs/: every block is run or has a reason why not, every link works, and every key of the job file is
 described as the programs read it."""
 import os
 import re

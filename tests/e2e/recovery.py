@@ -1,8 +1,8 @@
-"""What the tests of recovery share: one job, its undisturbed weights, and ways to disturb and to watch a run.
+"""Shared by the tests of recovery: one job, its undisturbed weights, and ways to disturb and to watch a run.
 
-A disturbed job has no end of its own, so no machine is too fast for its test: the test stops the job when it is done with
-it. The last snapshot, which a job takes when it is stopped, must have the bytes that an undisturbed job of as many steps
-has at its end. So rates must not depend on the number of steps.
+A disturbed job does not end by itself, so no machine is too fast for its test: the test stops the job when it has finished.
+The last snapshot, which a job takes when it is stopped, must have the bytes that an undisturbed job of as many steps has at
+its end. So learning rates must not depend on the number of steps.
 """
 import bisect
 import contextlib

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A run goes on where it stopped: after Ctrl-C, after kill -9 of `launch`, with other numbers of processes; and never with
-numbers that would change the weights."""
+"""A run continues where it stopped: after Ctrl-C, after kill -9 of `launch`, with other numbers of processes; and never with
+settings that would change the weights."""
 import os
 import signal
 import socket

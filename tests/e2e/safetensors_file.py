@@ -1,4 +1,4 @@
-"""Safetensors files read and written by their rules alone."""
+"""Reads and writes safetensors files, following only the format's rules."""
 import json
 import struct
 

@@ -4,8 +4,8 @@
 Runs one job many times through `capstan launch` and compares the sha256 of final.safetensors. The job has 5 slots, a
 global batch that they do not divide, two micro-batches a slot, dropout, tensors of several blocks, an epoch with a ragged
 end, and a clip norm that is exceeded in some steps and not in others (both are checked). One case has more shards than
-blocks, in another slots move because workers are silent; both are checked too. Then a small GPT with dropout does the same,
-and small jobs of the optimizers that take trust ratios, with clipping.
+blocks; in another slots move because workers are silent; both are checked too. Then the same is done with a small GPT with
+dropout, and with small jobs of the optimizers that take trust ratios, with clipping.
 
 usage: same_bits_test.py --bin FOLDER
 """

@@ -1,5 +1,4 @@
-"""Tests that cannot run on every machine. What is left out is seen: ctest is told by exit code 77, and with CI=true it
-is a failure."""
+"""Tests that cannot run on every machine. A skip is visible: ctest gets exit code 77, and with CI=true a skip is a failure."""
 import importlib.util
 import os
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A worker and a server on a line that takes seconds for a block: what the line carries is what the job needs, and little
-more. Whoever repeats by time alone sends each block several times.
+"""A worker and a server on a line that takes seconds for a block: the line carries what the job needs, and little more. A
+process that repeated by time only would send each block several times.
 """
 import contextlib
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Real processes in seconds, for `scripts/test --quick`: the bits of a small job with other workers and shards, and with
+"""Real processes in seconds, for `scripts/test --quick`: a small job has the same bits with other workers and shards, and with
 one process of each role killed."""
 import harness
 import recovery

@@ -1,4 +1,4 @@
-"""capstan snapshot: what it lists, finds damaged, writes out, takes in and deletes, also beside a job that runs."""
+"""capstan snapshot: lists, finds damage, exports, imports and deletes, also next to a running job."""
 import glob
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Who of a process and its descendants is there, and where each of its threads waits: for a test that ran out of time."""
+"""Which of a process and its descendants are alive, and where each of their threads waits: for a test that ran out of time."""
 import collections
 import contextlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What people read of a job: its slots and who has none at the start, sums and warnings at the end, and no byte that could
-steer a terminal."""
+"""The lines that a job prints: its slots and the workers without one at the start, checksums and warnings at the end, and no
+byte that could control a terminal."""
 import glob
 import hashlib
 import json

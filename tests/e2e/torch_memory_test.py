@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How what a program computed gets into the client's memory: from the arrays of any framework, and from a GPU."""
+"""How a program's results get into the client's memory: from the arrays of any framework, and from a GPU."""
 import json
 import os
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A scheduler in a PyTorch script: the numbers that PyTorch alone has after so many steps, and its state kept with the
-job's steps, whoever dies."""
+"""A scheduler in a PyTorch script: the same numbers as in PyTorch without capstan after as many steps, and its state kept
+with the job's steps, whichever process dies."""
 import json
 import os
 import signal

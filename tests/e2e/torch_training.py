@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""One training of a small network, by PyTorch alone, by its DDP, or as a worker of a job; for torch_worker_test.py.
+"""One training of a small network, by plain PyTorch, by its DDP, or as a worker of a job; for torch_worker_test.py.
 
-usage: torch_training.py plain|ddp|capstan JSON       prints the loss of each step, of plain and ddp
+usage: torch_training.py plain|ddp|capstan JSON       plain and ddp print the loss of each step
 """
 import json
 import sys

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""What ordinary PyTorch scripts do: each habit trains as in PyTorch alone, or is refused at its line with the line to
-write."""
+"""Habits of ordinary PyTorch scripts: each one trains as in plain PyTorch, or is refused at its line with the line to write."""
 import os
 import re
 import signal

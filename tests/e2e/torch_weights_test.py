@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The values of a PyTorch script's model: batch-norm's statistics and other buffers are the job's, what a script changes
-beside training is kept or refused by name, and every process ends with the final weights."""
+"""The values of a PyTorch script's model: batch norm's statistics and other buffers belong to the job, changes by the script
+outside of training are kept or refused by name, and every process ends with the final weights."""
 import contextlib
 import json
 import os

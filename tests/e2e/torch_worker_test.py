@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A PyTorch script as a worker: the loss curve of PyTorch alone and of its DDP, the same bits for any number of
-processes, and a typed error for each wrong use."""
+"""A PyTorch script as a worker: the loss curve of plain PyTorch and of its DDP, the same bits for any number of processes,
+and a typed error for each wrong use."""
 import difflib
 import json
 import os

@@ -1,4 +1,4 @@
-"""--trace: what servers and workers did and when, as files that trace viewers read."""
+"""--trace: the activity of servers and workers over time, in files that trace viewers read."""
 import collections
 import json
 import os

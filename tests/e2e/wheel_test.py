@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The wheel that scripts/build-wheel makes: installed without a network, it is the client and the programs."""
+"""The wheel made by scripts/build-wheel: installed without a network, it has the client and the programs."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-// An address of the job file or the command line: refused by name, or one whose port can be read and moved.
+// An address from the job file or the command line: refused by name, or its port can be read and changed.
 #include "cli/run/address.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Names would be asked of the network.
+// A name would be looked up on the network.
 bool IsNumeric(const std::string& host) {
   in_addr number{};
   return inet_pton(AF_INET, host.c_str(), &number) == 1;

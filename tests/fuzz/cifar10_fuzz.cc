@@ -1,4 +1,4 @@
-// A file of CIFAR-10 in the place of each of the six: refused by name, or images that can all be drawn.
+// A CIFAR-10 file in the place of each of the six: refused by name, or all its images can be drawn.
 #include "worker/data/cifar10.h"
 
 #include <algorithm>

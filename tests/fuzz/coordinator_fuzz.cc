@@ -1,6 +1,6 @@
-// A coordinator under attack: what strangers, workers and shards say crashes nothing, makes it keep a bounded number of
-// members and answer with a bounded number of messages, and where it gives a job up, it says with whom. What strangers
-// and workers say does not keep a job of sound shards from its end.
+// A coordinator under attack: no message of strangers, workers or shards crashes it. It keeps a bounded number of
+// members and answers with a bounded number of messages. If it gives a job up, it names the reason. Messages of
+// strangers and workers do not prevent a job with correct shards from finishing.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"

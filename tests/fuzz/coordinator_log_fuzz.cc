@@ -1,4 +1,4 @@
-// A coordinator's log: any lines are refused, or are records that are printed and read again just so.
+// A coordinator's log: any lines are refused, or are records that can be printed and read back unchanged.
 #include "server/storage/log_text.h"
 #include "server/storage/sealed_text.h"
 #include "tests/fuzz/target.h"
@@ -6,7 +6,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Each whole line as it would be in a log; what follows the last line end stays a torn line.
+// Each whole line as it would be in a log; bytes after the last line end stay a torn line.
 std::string SealLines(std::string_view text) {
   std::string sealed;
   std::uint64_t previous = 0;

@@ -1,5 +1,5 @@
-// A table of numbers as text: refused at a line, or rows that are written and read again just so. The first byte
-// chooses the label's column, the second the lines of header.
+// A table of numbers as text: refused at a line, or rows that can be written and read back unchanged. The first byte
+// chooses the label's column, the second the number of header lines.
 #include "worker/data/csv.h"
 
 #include <array>

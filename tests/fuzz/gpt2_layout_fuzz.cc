@@ -1,4 +1,4 @@
-// A safetensors file as weights of GPT-2: what is adopted lies in the file, and a transposed matrix has its values.
+// A safetensors file as weights of GPT-2: adopted tensors lie within the file, and a transposed matrix has its values.
 #include "cli/snapshot/gpt2_layout.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Two layers' names, a short context.
+// The names of two layers, and a short context.
 const Catalog& SmallGpt() {
   static const Catalog catalog =
       Catalog::Create({{"wte.weight", {5, 2}, {}}, {"wpe.weight", {3, 2}, {}}, {"h.0.attn.c_attn.weight", {6, 2}, {}}})

@@ -1,4 +1,4 @@
-// Any bytes as a request to the exporter: no answer, or one whose head is made of the exporter's own words only.
+// Any bytes as a request to the exporter: no answer, or one whose head consists of the exporter's own words.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A job file, and overrides behind zero bytes: refused at a place, or a job that is printed and read again just so.
+// A job file, and overrides after zero bytes: refused at a place, or a job that can be printed and read back unchanged.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// LLVMFuzzerTestOneInput: gives the inputs of libFuzzer to the one target of this program.
+// LLVMFuzzerTestOneInput: passes libFuzzer's inputs to the one target of this program.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Lines of a run's metrics.jsonl: passed over, or counted as a step; what is shown of them is short.
+// Lines of a run's metrics.jsonl: skipped, or counted as a step; the text shown for them is short.
 #include "cli/report/progress.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A record of a shard's log, a line of JSON and a payload: refused, or written and read again just so.
+// A record of a shard's log, a line of JSON and a payload: refused, or it can be written and read back unchanged.
 #include <algorithm>
 
 #include "server/storage/push_record_codec.h"

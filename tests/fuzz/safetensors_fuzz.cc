@@ -1,4 +1,4 @@
-// A safetensors file: any bytes are refused, or are tensors that lie in the file and that are written again just so.
+// A safetensors file: any bytes are refused, or are tensors that lie within the file and can be written back unchanged.
 #include "common/data/safetensors.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// The tensors as this program would write them. Nothing: there is one that it would not write.
+// The tensors as this program would write them; nothing if it would not write one of them.
 std::vector<TensorSpec> SpecsOf(const SafetensorsFile& file) {
   std::vector<TensorSpec> specs;
   for (const SafetensorsEntry& entry : file.tensors) {

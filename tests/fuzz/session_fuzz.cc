@@ -1,5 +1,5 @@
-// A worker's session under attack: what coordinator, shards and strangers say crashes nothing and hands the program no
-// work and no weights that are none. A session that ends says with whom.
+// A worker's session under attack: no message of a coordinator, shard or stranger crashes it or gives the program
+// invalid work or weights. A session that ends names the reason.
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
 #include "tests/worker/session/session_bench.h"

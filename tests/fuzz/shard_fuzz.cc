@@ -1,5 +1,5 @@
-// A shard under attack: what any peer says, the coordinator's place included, crashes nothing, takes a bounded share of
-// its memory, and does not keep a sound coordinator from having it serve again.
+// A shard under attack: no message of any peer, the coordinator included, crashes it. They use a bounded share of its
+// memory, and do not prevent a correct coordinator from making it serve again.
 #include "common/wire/messages/fetched.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// The life of a shard in its directory: any text is refused, or is a life that is written and read again just so.
+// A shard's stored identity (`ShardLife`): any text is refused, or is one that can be written and read back unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_life_codec.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// The header of a snapshot's part: any text is refused, or is a header that is written and read again just so.
+// The header of a snapshot's part: any text is refused, or is a header that can be written and read back unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// Any bytes as a header: refused with a reason, or read as a message that would be sent and read again just so.
+// Any bytes as a header: refused with a reason, or read as a message that can be sent and read back unchanged.
 #include "common/wire/header_seal.h"
 #include "common/wire/wire_codec.h"
 #include "tests/common/wire/message_fields.h"

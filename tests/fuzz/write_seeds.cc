@@ -1,9 +1,9 @@
-// Writes the inputs that fuzzing starts from: what sound programs write, and the same damaged.
+// Writes the first inputs for fuzzing: what correct programs write, and damaged versions of it.
 //
 //   write_seeds CORPUS
 //
-// A text that is sealed where it is kept is written without its seal: the targets seal what they are given, so that a
-// fuzzer gets past it.
+// A text that is sealed on disk is written without its seal: the targets seal their inputs, so that a fuzzer
+// gets past the seal.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

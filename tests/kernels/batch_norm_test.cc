@@ -1,4 +1,4 @@
-// Batch norm beside its definition and finite differences.
+// Batch norm against its definition and finite differences.
 #include "kernels/batch_norm.h"
 
 #include <algorithm>

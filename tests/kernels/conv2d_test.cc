@@ -1,4 +1,4 @@
-// Convolution and its gradients beside plain loops, and as each other's adjoints.
+// Convolution and its gradients against plain loops, and against each other as adjoints.
 #include "kernels/conv2d.h"
 
 #include <algorithm>

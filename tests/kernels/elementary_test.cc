@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Largest |ours - theirs| / |theirs| over a grid, theirs in a wider type.
+// Largest |ours - theirs| / |theirs| over a grid; "theirs" is computed in a wider type.
 template <class Real, class Ours, class Theirs>
 double WorstRelativeError(double low, double high, int steps, Ours ours, Theirs theirs) {
   double worst = 0;

@@ -1,4 +1,4 @@
-// How fast products are on one thread, those of 16 bits beside those of fp32: kernels_test "[.benchmark]".
+// The speed of products on one thread, in 16 bits next to fp32: kernels_test "[.benchmark]".
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Pooling beside plain loops, and its gradients as adjoints.
+// Pooling against plain loops, and its gradients as adjoints.
 #include "kernels/pooling.h"
 
 #include <cmath>

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Debian's prometheus scrapes capstan's metrics, and the numbers come back through its query API.
+"""Debian's prometheus scrapes capstan's metrics, and its query API returns the same numbers.
 
 usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves PLANTED
        prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
        prometheus_scrape_test.py --discover HOST:PORT     scrape those that http://HOST:PORT/http_sd names
-       ... --expect 'QUERY=VALUE'                         more queries that must come to give this number (repeatable)
+       ... --expect 'QUERY=VALUE'                         more queries that must reach this number (repeatable)
 
 Exit code 0 passed, 1 failed, 77 prometheus or promtool is missing (with CI=true in the environment: 1).
 """

@@ -1,5 +1,5 @@
-// Trains a synchronous job in one process, without messages: the parts that compute (slots, sums along the tree, blocks
-// and their update, the verdict) called one after the other. A cluster must end with the same bits.
+// Trains a synchronous job in one process, without messages: calls the computing parts (slots, sums along the tree,
+// blocks and their update, the decision) one after the other. A cluster must end with the same bits.
 //   metrics.jsonl       {"step", "loss", "lr", "grad_norm", "samples"} per step
 //   final.safetensors
 #include <algorithm>

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Whole training runs beside PyTorch's: the same initial weights and batches, 50 steps, fp32, AdamW, LARS and LAMB,
+"""Whole training runs compared with PyTorch's: the same initial weights and batches, 50 steps, fp32, AdamW, LARS and LAMB,
 clipping.
 
 usage: parity_test.py --dump-inputs PROGRAM --local-train PROGRAM [--capstan PROGRAM] [--keep FOLDER] [--double]
 
-Every job (mlp, convnet and gpt, 1 slot and 3; an mlp by lars and by lamb) is launched with 2 servers and 2 workers. Its final weights must be those of
-local_train, bit by bit, and agree with PyTorch's; so must loss, learning rate and gradient norm of every step. Then
-errors are planted in PyTorch's side, one by one, and each must be noticed. Without --capstan: local_train's figures.
+Every job (mlp, convnet and gpt, 1 slot and 3; an mlp by lars and by lamb) is launched with 2 servers and 2 workers. Its
+final weights must be those of local_train, bit by bit, and agree with PyTorch's; so must loss, learning rate and gradient
+norm of every step. Then errors are planted in PyTorch's side, one by one, and each must be noticed. Without --capstan:
+local_train's figures.
 
 Exit code 0 passed, 1 failed, 77 PyTorch is missing (with CI=true in the environment: 1).
 """

@@ -1,4 +1,4 @@
-"""PyTorch, or the end of the test: exit code 77 where it is missing, and 1 with CI=true in the environment."""
+"""Imports PyTorch, or ends the test: exit code 77 if it is missing, and 1 with CI=true in the environment."""
 
 import os
 import sys

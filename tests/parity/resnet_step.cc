@@ -1,10 +1,11 @@
-// One training step's gradients of a resnet, for a trainer that is not ours:
+// Computes one training step's gradients of a resnet, for comparison with another trainer:
 //   resnet_step HEIGHT WIDTH CHANNELS CLASSES DEPTH WIDTH SAMPLES FOLDER
 //   weights.safetensors     every tensor, running statistics too
 //   inputs.bin, targets.bin [samples, height, width, channels] fp32, [samples] int32
-//   gradients.safetensors   of the mean loss; in a running statistic's place the batch's own
+//   gradients.safetensors   of the mean loss; for a running statistic, the batch's statistic
 //   losses.json             {"train", "evaluate"}: sums over the samples
-//   curves.json             {"double", "fp32", "bf16"}: mean losses of plain descent on the batch, from these weights
+//   curves.json             {"double", "fp32", "bf16"}: mean losses of gradient descent on the batch,
+//   from these weights
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

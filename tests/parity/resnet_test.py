@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Residual networks beside PyTorch's: one training step's gradients, running statistics and losses; then loss curves.
+"""Residual networks compared with PyTorch's: one training step's gradients, running statistics and losses; then loss curves.
 
 usage: resnet_test.py --resnet-step PROGRAM
 
 The network is written from the papers and torchvision's names of tensors, not from capstan's sources. Every tensor's
 gradient must agree within LIMIT of its norm; then errors are planted in PyTorch's side, and each must be noticed.
-PyTorch computes in fp64: in fp32 its own gradients are a few per cent off where one sum of millions lands on the other
+PyTorch computes in fp64: in fp32 its own gradients are a few per cent off if one sum of millions lands on the other
 side of a ReLU. For the same reason only a curve in fp64 on both sides can be long; fp32 and bf16 take three steps.
 
 Exit code 0 passed, 1 failed, 77 PyTorch is missing (with CI=true in the environment: 1).

@@ -1,7 +1,7 @@
 """The models mlp, convnet and gpt in PyTorch, trained on the weights and batches that dump_inputs wrote.
 
-Written from the models' descriptions and from PyTorch's own layers and optimizers, not from capstan's sources: what
-both compute the same way is right, or wrong in two independent places.
+Written from the models' descriptions and from PyTorch's own layers and optimizers, not from capstan's sources: if both
+agree, they are right, or wrong in two independent places.
 
 `faults` plants an error by name (FAULTS), so that a comparison can show that it would notice.
 """

@@ -1,4 +1,4 @@
-// A peer cannot crash a server's cores, and what it does to a job is over when it is gone.
+// A peer cannot crash a server's cores, and its effect on a job ends when the peer is gone.
 #include "common/config/job/limits_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/wire/messages/commit.h"

@@ -1,4 +1,4 @@
-// Trust ratios: from a block's squares to the verdict, to Redo, and to the next version of a shard's blocks.
+// Trust ratios: from a block's squares to the decision, to Redo, and to the next version of a shard's blocks.
 #include "update/trust_ratios.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/prepared.h"

@@ -1,4 +1,4 @@
-"""What a run of the tests knows of this machine and this clone."""
+"""Facts about this machine and this clone for a run of the tests."""
 import functools
 import hashlib
 import json

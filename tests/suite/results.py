@@ -1,4 +1,4 @@
-"""Results of all ctest runs, and the second try of a recovery test that ran out of time."""
+"""Results of all ctest runs, and the second attempt of a recovery test that ran out of time."""
 import json
 import os
 import re

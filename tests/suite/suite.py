@@ -1,8 +1,8 @@
-"""Builds capstan and runs its tests: what scripts/test calls, with the same arguments.
+"""Builds capstan and runs its tests: scripts/test calls it, with the same arguments.
 
-The default tier is what users and continuous integration run: everything in release but the unit tests of the cores,
-which run once, under ASan and UBSan, and what threads touch under TSan. The sanitizers' trees are built in what processor
-time the release tests leave over. --quick runs what a change touches, in the preset dev; --all runs everything.
+The default tier is for users and continuous integration: everything in release except the unit tests of the cores, which
+run once, under ASan and UBSan; and tests of threads under TSan. The sanitizers' trees are built in the processor time that
+the release tests leave over. --quick runs the tests that a change affects, in the preset dev; --all runs everything.
 """
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The suite, with a cmake and a ctest that do what each test tells them: suite_test.py"""
+"""The suite, with a fake cmake and ctest that each test controls: suite_test.py"""
 import json
 import os
 import shutil

@@ -9,7 +9,8 @@
 namespace capstan::server {
 namespace {
 
-// torch.optim's single-tensor formulas on one weight, in double; of lars and lamb the papers', where all ratios are 1.
+// torch.optim's single-tensor formulas on one weight, in double; for lars and lamb the papers' formulas,
+// with all ratios 1.
 struct Reference {
   double w = 0, first = 0, second = 0;
 

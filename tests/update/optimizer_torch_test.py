@@ -1,4 +1,4 @@
-"""Every optimizer against torch.optim: the same weights after each of 20 updates. Takes the path of optimizer_trace."""
+"""Every optimizer against torch.optim: the same weights after each of 20 updates. The argument is the path of optimizer_trace."""
 
 import array
 import os

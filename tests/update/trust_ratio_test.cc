@@ -1,4 +1,4 @@
-// Updates by lars and lamb: what they report of a segment, and what they do with a tensor's ratio.
+// Updates by lars and lamb: their report about a segment, and the effect of a tensor's ratio.
 #include <cmath>
 #include <limits>
 

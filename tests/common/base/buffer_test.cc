@@ -12,7 +12,7 @@ namespace {
 using Queue = Mailbox<BufferRef>;
 constexpr auto kForever = Queue::Deadline::max();
 
-// Counts calls of a foreign buffer's end.
+// Counts how often a foreign buffer is released.
 struct Ends {
   int count = 0;
   static void Add(void* self) { ++static_cast<Ends*>(self)->count; }

@@ -1,4 +1,4 @@
-// Which address of this machine others reach it by.
+// The address of this machine under which others reach it.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// An empty label: the resolver refuses the name itself and asks no server, of which some answer for every name.
+// An empty label: the resolver refuses the name itself and asks no server, some of which answer for every name.
 constexpr const char* kNoHost = "no-such-host..invalid";
 
 TEST_CASE("the way to this machine itself begins at its loopback address", "[common][address]") {

@@ -1,4 +1,4 @@
-// The variables of the tests themselves: seeds and limits.
+// The environment variables of the tests: seeds and limits.
 #include "tests/tier.h"
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-// A variable of the environment, which has its old value again in the end.
+// Sets an environment variable, and restores its old value at the end.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {

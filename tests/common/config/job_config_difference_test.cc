@@ -1,4 +1,4 @@
-// With what a job may be continued, and what is said of the rest.
+// Which settings may change when a job is continued, and the message for the others.
 #include "common/config/job_config.h"
 #include "tests/catch.h"
 

@@ -1,4 +1,4 @@
-// The modes of a job file: which go together with what, and which may follow each other.
+// The modes of a job file: which settings they allow, and which mode may follow another.
 #include "common/config/job/sections.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"

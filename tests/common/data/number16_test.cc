@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-// What the bits of a 16-bit number stand for, by the definition of its format.
+// The value of a 16-bit number's bits, by the definition of its format.
 double Meaning(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const std::uint32_t fraction = bits & ((1U << fraction_bits) - 1);
   const auto exponent = static_cast<int>(bits >> fraction_bits & ((1U << exponent_bits) - 1));

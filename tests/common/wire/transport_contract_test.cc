@@ -1,4 +1,4 @@
-// What every Transport owes. Another carrier joins with a row in Carriers().
+// The contract of every Transport. A new carrier gets a row in Carriers().
 #include <unistd.h>
 
 #include <algorithm>

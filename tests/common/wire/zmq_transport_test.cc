@@ -1,4 +1,4 @@
-// What strangers can do to a ZeroMQ transport: bytes and frames that none of ours would send.
+// What strangers can do to a ZeroMQ transport: they send bytes and frames that no transport of ours would send.
 #include "common/wire/zmq_transport.h"
 #include "common/wire/messages/push.h"
 

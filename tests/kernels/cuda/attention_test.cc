@@ -1,4 +1,4 @@
-// Attention of a device against that of the CPU in double, on the same inputs.
+// Attention on a device against the CPU in double, on the same inputs.
 #include "kernels/attention.h"
 
 #include <algorithm>

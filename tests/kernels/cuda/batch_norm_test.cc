@@ -1,4 +1,4 @@
-// Batch norm of a device against that of the CPU in double, on the same inputs.
+// Batch norm on a device against the CPU in double, on the same inputs.
 #include "kernels/batch_norm.h"
 
 #include <vector>

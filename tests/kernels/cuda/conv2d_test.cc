@@ -1,4 +1,4 @@
-// Convolution and its gradients on a device against those of the CPU in double, on the same inputs.
+// Convolution and its gradients on a device against the CPU in double, on the same inputs.
 #include "kernels/conv2d.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Before the first test: where there is no CUDA device, the program says so and exits with 77, which is a loud skip. The
+// Before the first test: without a CUDA device, the program prints it and exits with 77, which is a loud skip. The
 // thread that runs the tests has the floating-point control of the product's threads.
 #include <cuda_runtime.h>
 

@@ -1,4 +1,4 @@
-// The emulation itself: what it shows that a device would not.
+// The emulation itself: errors that it shows and a device would not.
 #include "kernels/cuda/launch.h"
 #include "kernels/emulation/stream.h"
 #include "tests/catch.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 64;
 
-// Each thread takes its neighbour's number, without the barrier between.
+// Each thread takes its neighbour's number, without the barrier in between.
 __global__ void WithoutBarrier(int step, float* out) {
   __shared__ float numbers[kThreads];
   numbers[threadIdx.x] = static_cast<float>(threadIdx.x + 1);

@@ -1,4 +1,4 @@
-// Im2Col and Col2Im of a device beside those of the CPU.
+// Im2Col and Col2Im on a device against the CPU.
 #include "kernels/im2col.h"
 
 #include <vector>

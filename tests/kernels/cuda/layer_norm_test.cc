@@ -1,4 +1,4 @@
-// Layer norm of a device against that of the CPU in double, on the same inputs.
+// Layer norm on a device against the CPU in double, on the same inputs.
 #include "kernels/layer_norm.h"
 #include "tests/catch.h"
 #include "tests/kernels/cuda/device.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kFloatBound = 1e-5;  // of results in float
 
-// A warp's rows, a block's, and such as a block's registers do not hold; whole packs or not.
+// Rows for a warp, for a block, and too long for a block's registers; whole packs or not.
 struct Shape {
   std::int64_t rows, columns;
   std::int64_t offset = 0;  // of every array

@@ -1,4 +1,4 @@
-// Where a library of CUDA is looked for, in which order, and what is said when it is nowhere.
+// Where a CUDA library is searched, in which order, and the message when it is nowhere.
 #include "kernels/cuda/library_search.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// The loss of a device against that of the CPU in double, on the same logits.
+// The loss on a device against the CPU in double, on the same logits.
 #include <cmath>
 #include <limits>
 

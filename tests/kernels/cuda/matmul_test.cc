@@ -1,4 +1,4 @@
-// Products on a device, with all that cuBLASLt does by the way, against the CPU's in double.
+// Products on a device, with all epilogues of cuBLASLt, against the CPU in double.
 #include "kernels/matmul.h"
 #include "kernels/linear_gradient.h"
 #include "kernels/product_epilogues.h"

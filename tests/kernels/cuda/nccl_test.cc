@@ -1,4 +1,4 @@
-// The NCCL of this machine, where there is one; it needs no GPU to be opened.
+// The NCCL of this machine, if it has one; opening it needs no GPU.
 #include "kernels/cuda/nccl.h"
 
 #include "tests/catch.h"

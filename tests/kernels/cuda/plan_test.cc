@@ -1,4 +1,4 @@
-// What cuBLASLt is asked for, and how often: the emulation's, with one of its functions replaced.
+// The requests to cuBLASLt, and their number: the emulation's library, with one of its functions replaced.
 #include "kernels/cuda/products.h"
 #include "tests/catch.h"
 #include "tests/kernels/cuda/device.h"

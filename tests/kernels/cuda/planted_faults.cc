@@ -1,5 +1,5 @@
-// Faults of code for a device that are there on purpose: planted_faults [out-of-bounds|missing-wait|missing-barrier].
-// Without an argument the same work without a fault. The tests look at what a sanitizer says of each.
+// Deliberate faults in device code: planted_faults [out-of-bounds|missing-wait|missing-barrier]. Without an argument it
+// does the same work without a fault. The tests check a sanitizer's report for each.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Pooling of a device: the bits of the CPU's, and the numbers of double.
+// Pooling on a device: the bits of the CPU, and the numbers of double.
 #include "kernels/pooling.h"
 
 #include <algorithm>

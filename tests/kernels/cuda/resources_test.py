@@ -1,8 +1,8 @@
 """Registers, memory and spills of every kernel for sm_90: resources_test.py OBJECT...
 
-Reads the machine code in the objects that nvcc made: ptxas says the same while it compiles, but only to who compiles.
-Fails when a hot kernel touches local memory, which is where registers are spilled to and where arrays lie that are not
-in registers. Without objects there was no nvcc: exit code 77, and with CI=true a failure.
+Reads the machine code in nvcc's objects; ptxas reports the same, but only during compilation. Fails if a hot kernel uses
+local memory, which holds spilled registers and arrays that are not in registers. Without objects, because there was no
+nvcc: exit code 77, and with CI=true a failure.
 """
 import ctypes
 import os

@@ -1,4 +1,4 @@
-// The row kernels of a device against those of the CPU in double, on the same inputs.
+// The row kernels on a device against the CPU in double, on the same inputs.
 #include <cmath>
 #include <iterator>
 

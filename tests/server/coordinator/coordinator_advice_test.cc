@@ -1,4 +1,4 @@
-// What a coordinator says unasked: workers and shards that do nothing, work that is done twice, what a loss has cost.
+// Notices of a coordinator: idle workers and shards, work that is done twice, the cost of a loss.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"

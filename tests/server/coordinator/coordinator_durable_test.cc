@@ -1,5 +1,5 @@
-// What a coordinator does about a lost shard where acknowledgements are durable: a generation for all, in which nothing
-// goes back.
+// A coordinator's reaction to a lost shard with durable acknowledgements: a generation for all, in which
+// nothing goes back.
 #include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/hello.h"

@@ -1,4 +1,4 @@
-// Mode allreduce in the coordinator: groups of workers, and what a change of them costs.
+// Mode allreduce in the coordinator: groups of workers, and the cost of changing them.
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job/snapshot_section.h"

@@ -1,4 +1,4 @@
-// Who may be in a job, and who computes what.
+// Which workers may join a job, and which slots each computes.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"

@@ -1,4 +1,4 @@
-// Workers that come with a rank: each has its own slot, which nobody else is given.
+// Workers with a rank: each has its own slot, which no other worker gets.
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/view.h"
 #include "tests/catch.h"

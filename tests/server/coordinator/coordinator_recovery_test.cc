@@ -1,4 +1,4 @@
-// What a job goes back to, how it ends, and what is not part of it.
+// The version that a job goes back to, how it ends, and which processes do not belong to it.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"

@@ -1,4 +1,4 @@
-// A job that goes on with another job file than it was begun with: what may differ, and from where on it counts.
+// A job that continues with another job file: what may differ, and from which step on it applies.
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job/schedule_section.h"
@@ -10,8 +10,7 @@ namespace {
 
 using State = Coordinator::State;
 
-// Both shards as they come back with their parts of the snapshot that `before` has taken last, of a job that goes on with
-// its log.
+// Both shards after a restart, with their parts of the last snapshot of `before`, in a job that continues with its log.
 CoordinatorBench GoOn(const CoordinatorBench& before) {
   CoordinatorBench bench = Bench();
   bench.log = before.log;

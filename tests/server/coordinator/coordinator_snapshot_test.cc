@@ -1,4 +1,4 @@
-// When a snapshot exists, and how long it stays.
+// When a snapshot exists, and how long it is retained.
 #include "common/config/job/limits_section.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/snapshot_done.h"

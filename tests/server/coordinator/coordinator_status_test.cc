@@ -1,4 +1,4 @@
-// What the status page is made of.
+// The contents of the status page.
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "tests/catch.h"

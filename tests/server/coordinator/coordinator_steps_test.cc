@@ -1,4 +1,4 @@
-// Verdicts, and what a coordinator makes of what it finds.
+// Decisions about steps, and a new coordinator's reaction to the state it finds.
 #include <cmath>
 
 #include "common/config/job/job_section.h"

@@ -1,5 +1,5 @@
-// A whole job of real cores, a coordinator and two shards, and a worker that is sound: what others say while it runs
-// takes no step from it, and changes no weight.
+// A whole job of real cores, a coordinator and two shards, with a correct worker: messages of strangers during the job
+// take no step from it, and change no weight.
 #include <deque>
 
 #include "common/base/hash.h"

@@ -1,4 +1,4 @@
-// A shard without global steps: each push is applied as it comes, exactly once, in its slot's order.
+// A shard without global steps: each push is applied on arrival, exactly once, in its slot's order.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/shard_reports.h"

@@ -1,5 +1,5 @@
-// A shard that acknowledges durably: what it admits is logged, then applied, then acknowledged; and what it finds
-// again.
+// A shard that acknowledges durably: it logs, then applies, then acknowledges an admitted push; and what it finds
+// after a restart.
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/staged.h"

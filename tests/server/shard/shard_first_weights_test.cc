@@ -1,4 +1,4 @@
-// First weights that a worker gives: the first ones count, and nothing is seen of them before version 0 is kept.
+// First weights from a worker: the first copy counts, and no weight is visible before version 0 is on disk.
 #include <cstring>
 #include <limits>
 

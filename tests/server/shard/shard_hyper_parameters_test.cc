@@ -1,5 +1,5 @@
-// Hyper-parameters that come with the pushes: whose count, what is said to others, and that they are kept as long as
-// they are needed.
+// Hyper-parameters that come with pushes: which ones count, the message for others, and that they are retained as long
+// as they are needed.
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// Plain descent with these rates, one for each group.
+// Gradient descent with these rates, one for each group.
 std::vector<HyperParameters> GroupRates(double first, double second) {
   return {{.learning_rate = first}, {.learning_rate = second}};
 }

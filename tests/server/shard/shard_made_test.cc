@@ -1,4 +1,4 @@
-// Mode allreduce on a shard: steps whose weights the workers make, and versions that they give.
+// Mode allreduce on a shard: steps whose weights the workers compute, and versions that they upload.
 #include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/prepared.h"

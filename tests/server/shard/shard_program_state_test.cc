@@ -1,4 +1,4 @@
-// A shard and the state that a program keeps from step to step.
+// A shard and the state that a program carries from step to step.
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"

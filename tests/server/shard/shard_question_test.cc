@@ -1,4 +1,4 @@
-// What a shard answers to a sender that asks what has become of its messages.
+// A shard's answers to a sender that asks whether its messages arrived.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"

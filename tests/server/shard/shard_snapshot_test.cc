@@ -1,4 +1,4 @@
-// What a shard keeps, when it says so, and what it begins with when it is told to go back.
+// Which snapshots a shard retains, when it reports them, and where it begins when it must go back.
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/reset.h"

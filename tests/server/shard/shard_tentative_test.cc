@@ -1,4 +1,4 @@
-// Tentative weights of a shard: what goes out before the verdict, and what makes it void.
+// Speculative weights of a shard: what it sends before the decision, and what makes it void.
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"

@@ -1,4 +1,4 @@
-// A snapshot is loaded by another number of shards than wrote it: blocks come from whoever has them.
+// A snapshot is loaded by another number of shards than wrote it: each block comes from a shard that has it.
 #include <algorithm>
 #include <deque>
 #include <map>

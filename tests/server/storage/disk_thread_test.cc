@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kForever = std::chrono::minutes(5);
 
-// Holds up whoever writes or remembers until it is let go; both sides tell each other through mailboxes.
+// Blocks writes until it is released; the two threads signal each other through mailboxes.
 class GatedStore : public MemorySnapshotStore {
  public:
   Status Remember(const ShardLife& life) override {

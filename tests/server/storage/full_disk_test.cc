@@ -1,4 +1,4 @@
-// A disk of a few megabytes, really full. It is mounted, so it takes root; elsewhere this exits with 77.
+// A disk of a few megabytes that is really full. Mounting it needs root; without root this exits with 77.
 #include <sys/mount.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// No limit of a reader is below one of a writer: the largest thing that can be written, of each kind, can be read.
+// No reader's limit is below a writer's: the largest thing of each kind that can be written can be read.
 #include "common/wire/messages/limits.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/data_section.h"

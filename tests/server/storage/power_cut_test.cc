@@ -1,4 +1,4 @@
-// What a power cut, or an end at any moment, would leave of the coordinator's files.
+// What a power cut, or a kill at any moment, would leave of the coordinator's files.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// What every PushLog promises, in memory and on disk.
+// The contract of every PushLog, in memory and on disk.
 #include "server/storage/memory_push_log.h"
 #include "server/storage/rocks_push_log.h"
 #include "tests/catch.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kEverything = UINT64_MAX;
 
-// A log and what it finds when it is opened again.
+// A log, and what it contains when it is opened again.
 class MemoryLogs {
  public:
   PushLog* log() { return &log_; }

@@ -1,4 +1,4 @@
-// What is read of a run directory that may belong to a running job.
+// Reading a run directory that may belong to a running job.
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_reader.h"
 #include "server/storage/rocks_snapshot_store.h"

@@ -1,5 +1,5 @@
-// A shard's log on disk: what is left of it when its last bytes are torn off, when bytes in its middle flip, and when
-// its files are gone.
+// A shard's log on disk: what is left when its last bytes are torn off, when bytes in its middle flip, and when its
+// files are gone.
 #include <algorithm>
 #include <map>
 

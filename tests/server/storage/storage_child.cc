@@ -1,4 +1,4 @@
-// A process that writes until it is killed, and says on its standard output what it has been promised.
+// A process that writes until it is killed, and prints what the storage has promised it.
 //
 //   server_storage_child snapshots FOLDER   writes snapshots, keeps two: "begin VERSION", "written VERSION DIGEST",
 //                                           "removing VERSION"

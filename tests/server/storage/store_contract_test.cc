@@ -1,4 +1,4 @@
-// What every snapshot store keeps to, run on each of them.
+// The contract of every snapshot store, run on each of them.
 #include "server/storage/memory_snapshot_store.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-// How the workers of a generation come to one version.
+// How the workers of a generation agree on one version.
 #include <algorithm>
 #include <future>
 

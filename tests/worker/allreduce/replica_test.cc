@@ -1,4 +1,4 @@
-// A worker's own copy of the weights, and the update of it.
+// A worker's own copy of the weights, and its update.
 #include <algorithm>
 #include <limits>
 #include <numeric>

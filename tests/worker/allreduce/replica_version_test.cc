@@ -1,4 +1,4 @@
-// Which version a replica is: by number, and by the generation that committed it.
+// Which version a replica has: by number, and by the generation that committed it.
 #include "worker/allreduce/replica_version.h"
 #include "tests/catch.h"
 

@@ -1,4 +1,4 @@
-// A peer cannot crash a session, and strangers do not touch its work.
+// A peer cannot crash a session, and strangers do not affect its work.
 #include "tests/catch.h"
 #include "tests/common/wire/hostile_messages.h"
 #include "tests/tier.h"

@@ -1,4 +1,4 @@
-// How a reader follows a job: what it asks for, of whom, and that what it shows is of one version.
+// How a reader follows a job: its requests, their receivers, and that the blocks it returns belong to one version.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,4 +1,5 @@
-// What every kind of group owes: results; and, not tagged [every], what those on meshes owe besides: bits, bytes.
+// The contract of every kind of group: results; and, for cases not tagged [every], what groups on meshes promise
+// besides: bits, bytes.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

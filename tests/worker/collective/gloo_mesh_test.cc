@@ -1,4 +1,4 @@
-// How a mesh between processes is formed, or not, and what becomes of it when one of its connections breaks.
+// How a mesh between processes is formed, or not, and what happens to it when one of its connections breaks.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-// Groups on meshes: all ranks in one process, a thread for each.
+// Groups on meshes: all ranks in one process, one thread each.
 #include <signal.h>
 
 #include "tests/worker/collective/groups.h"

@@ -1,4 +1,4 @@
-// What a build without Gloo says.
+// The errors of a build without Gloo.
 #include "tests/worker/collective/groups.h"
 
 namespace capstan::collective {

@@ -1,4 +1,4 @@
-// Groups of real processes: what they reduce, and how they end when one is killed or stopped.
+// Groups of real processes: their reductions, and how they end when one process is killed or stopped.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// What a machine's workers add up, over a group of hosts and on emulated devices, is what AddNodes makes of the same
-// parts, to the bit. Each worker is a thread.
+// A machine's workers add up parts, over a group on the host and on emulated devices; the sums must equal AddNodes' to
+// the bit. Each worker is a thread.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

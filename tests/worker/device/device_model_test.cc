@@ -1,4 +1,4 @@
-// A job's model on a device beside the same model on the CPU: losses, gradients, and what travels when.
+// A job's model on a device against the same model on the CPU: losses, gradients, and the order of copies.
 #include <cuda_runtime.h>
 
 #include <algorithm>

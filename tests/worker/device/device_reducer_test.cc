@@ -1,5 +1,5 @@
-// The members of a generation add up gradients on their devices: what the sums are, who cannot, and how it ends. Each is
-// a thread with a model on an emulated device of its own, over a group in this process.
+// The members of a generation add up gradients on their devices: the sums, members that cannot, and how it ends. Each
+// member is a thread with a model on its own emulated device, over a group in this process.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>

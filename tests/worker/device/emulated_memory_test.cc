@@ -1,4 +1,4 @@
-// What only an emulated device can be made to do: have too little memory, have cuDNN or not.
+// States that only an emulated device can be given: too little memory, cuDNN or none.
 #include <cstdlib>
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
-// Leaves out each wait of a model's steps on the emulated device, and of a machine's sums, one after the other: a result
-// that is the same without it, from a process that did not die of it, is a wait that nothing misses, and fails. Streams do
-// what they have to as late as CUDA allows, so what nobody waits for is not there yet.
+// Leaves out each wait of a model's steps on the emulated device, and of a machine's sums, one after the other. If the
+// result is the same without a wait, and the process did not die, then nothing misses that wait, and the test fails.
+// Streams work as late as CUDA allows, so a result that is not waited for is not there yet.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

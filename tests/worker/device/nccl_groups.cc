@@ -1,4 +1,4 @@
-// Groups on emulated devices through what stands in for NCCL: a process for each rank, formed anew for each Run.
+// Groups on emulated devices through the stand-in for NCCL: one process per rank, forked again for each Run.
 #include "bench/pipe_rendezvous.h"
 #include "tests/worker/collective/groups.h"
 #include "tests/worker/device/host_group.h"

@@ -1,4 +1,4 @@
-// A process of a group is killed: the others end at their deadline, and go on as a group of the next generation.
+// A process of a group is killed: the others end at their deadline, and form the next generation's group.
 #include <signal.h>
 #include <unistd.h>
 

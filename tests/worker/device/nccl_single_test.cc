@@ -1,4 +1,4 @@
-// A group of one rank, on the emulated device and on a real one: of all that NCCL does, what one device can show.
+// A group of one rank, on the emulated device and on a real one: the part of NCCL that one device can test.
 #include <cstdlib>
 #include <string_view>
 
@@ -12,7 +12,7 @@ namespace {
 using collective::Deadline;
 using Floats = std::vector<float>;
 
-// A machine with a real device need not have NCCL. The emulated one always has what stands in for it.
+// A machine with a real device need not have NCCL. The emulated device always has the stand-in.
 constexpr bool kMayLackNccl = std::string_view(CAPSTAN_NCCL_STAND_IN).empty();
 
 Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }

@@ -1,4 +1,4 @@
-// Who adds up for a machine of three workers, as their devices can or not. Each worker is a thread.
+// How the sums of a machine with three workers are added, depending on their devices. Each worker is a thread.
 #include "worker/machine/adder_choice.h"
 #include "common/wire/messages/group.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// What the host is told apart from.
+// A device's adder, which a test can tell from the host's.
 class FakeAdder final : public DeviceBucketAdder {
  public:
   explicit FakeAdder(Status failure, bool meets) : failure_(std::move(failure)), meets_(meets) {}

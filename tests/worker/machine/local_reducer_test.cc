@@ -1,4 +1,4 @@
-// Two workers of one machine in this process: what each sends to the servers itself, and what becomes of their group.
+// Two workers of one machine in this process: what each sends to the servers itself, and what happens to their group.
 #include <algorithm>
 #include <chrono>
 #include <csignal>

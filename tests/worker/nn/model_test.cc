@@ -1,4 +1,4 @@
-// What holds for every model: gradients, threads, accumulation, hooks, dropout.
+// Properties of every model: gradients, threads, accumulation, hooks, dropout.
 #include "worker/nn/model.h"
 
 #include <algorithm>

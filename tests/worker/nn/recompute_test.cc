@@ -1,4 +1,4 @@
-// Layers that are computed again on the way back.
+// Layers whose forward pass is computed again in the backward pass.
 #include <vector>
 
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-// Residual networks: gradients, running statistics, sizes. What PyTorch makes of them is in tests/parity.
+// Residual networks: gradients, running statistics, sizes. The comparison with PyTorch is in tests/parity.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-// A session in a barrier: which number it waits for, what it hears meanwhile, and when it goes on.
+// A session in a barrier: the number it waits for, the events it gets meanwhile, and when it continues.
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/view.h"

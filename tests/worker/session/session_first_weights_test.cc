@@ -1,4 +1,4 @@
-// A worker that brings the job's first weights.
+// A worker that gives the job's first weights.
 #include "common/wire/messages/assign.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/staged.h"
@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// All tensors but the first are given; weight i is i.
+// A worker gives all tensors but the first; weight i is i.
 class GivenBench : public SessionBench {
  public:
   explicit GivenBench(Mode mode = Mode::kSync, std::size_t blocks = 4)

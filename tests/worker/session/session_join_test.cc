@@ -1,4 +1,4 @@
-// How a session comes into a job, follows it, and ends.
+// How a session joins a job, follows it, and ends.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/membership.h"

@@ -1,4 +1,4 @@
-// What a session makes of lines that are slow, and of what they lose.
+// How a session handles slow lines and lost messages.
 #include <map>
 
 #include "common/wire/messages/end_slot.h"

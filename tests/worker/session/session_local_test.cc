@@ -1,4 +1,4 @@
-// Workers of one machine that add up their pushes: what a session holds meanwhile, and when it sends it after all.
+// Workers of one machine that add up their pushes: which pushes a session defers, and when it sends them after all.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"

@@ -1,4 +1,4 @@
-// Mode allreduce in a session: rounds without weights, the group's addresses, and versions that are given away.
+// Mode allreduce in a session: rounds without weights, the group's addresses, and uploaded versions.
 #include "common/wire/messages/assign.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"

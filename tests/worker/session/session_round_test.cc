@@ -1,4 +1,4 @@
-// Rounds of a synchronous job: what is asked, what is kept, what is sent again.
+// Rounds of a synchronous job: requests, retained pushes, repetitions.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/pull.h"

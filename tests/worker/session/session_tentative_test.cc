@@ -1,4 +1,5 @@
-// Tentative weights in a session: held until their version is published, and dropped when they are not its own.
+// Speculative weights in a session: buffered until their version is published, and dropped if they belong
+// to another one.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/pull.h"
 #include "tests/catch.h"

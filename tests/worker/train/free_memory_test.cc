@@ -1,4 +1,4 @@
-// Made-up files of the system: what limits a process, and by which name.
+// Invented system files: which limit applies to a process, and its name.
 #include "worker/train/free_memory.h"
 
 #include <sys/resource.h>

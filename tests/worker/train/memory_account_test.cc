@@ -1,4 +1,4 @@
-// What a worker counts before it starts, and what it says where that is not there.
+// The memory that a worker counts before it starts, and its message if there is too little.
 #include "worker/train/memory_account.h"
 
 #include <algorithm>
