@@ -46,7 +46,7 @@ struct BackwardTask {
   bool packed;
 };
 
-// ---- Means: by way of the output, dot(out, dout) of each row ----------------------------------------------------
+// ---- Means: from the output, dot(out, dout) of each row ---------------------------------------------------------
 
 constexpr int kMeansThreads = 256, kThreadsOfRow = 8;
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// What exec needs, prepared before the fork: between fork and exec only few calls are allowed.
+// The data for exec, prepared before the fork: between fork and exec only few calls are allowed.
 struct Image {
   const char* program;
   char* const* arguments;

@@ -1,4 +1,4 @@
-// What launch, and a coordinator started by hand, print about a job besides its events: its size, workers
+// The lines about a job that launch, and a coordinator started by hand, print besides its events: its size, workers
 // without work, its end.
 //
 // Kind:   pure functions, except that EndLines reads the weights once.

@@ -1,5 +1,5 @@
-// EventWriter, ParseEvent: what a process reports to the launcher that started it: that it is ready, and its addresses;
-// that it is alive; that it got a stop signal from elsewhere; notices for the user; why it failed.
+// EventWriter, ParseEvent: the events that a process sends to the launcher that started it: it is ready, and its
+// addresses; it is alive; it got a stop signal from elsewhere; notices for the user; the reason of a failure.
 //
 // Kind:   a writer is shared by any threads. One line of JSON per event, through an inherited pipe.
 // Limits: kEventBytesMax bytes a line: the text is cut to fit, and addresses are left out. If a launcher does not read,

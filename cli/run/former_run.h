@@ -1,4 +1,4 @@
-// FindFormerRun: what a coordinator that was started by hand finds in its run directory.
+// FindFormerRun: finds the run in the directory of a coordinator that was started by hand.
 //
 // Kind:   pure function, except that it reads files.
 // Fails:  kInvalid, with the command to use: the directory holds a run of another job.

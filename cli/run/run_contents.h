@@ -1,4 +1,4 @@
-// What a folder holds before a job begins in it: a run, a failed start, or files that are not capstan's.
+// RunContents: the contents of a folder before a job begins in it: a run, a failed start, or files not capstan's.
 //
 // Kind:   functions; they only read, except that the log of a failed start is removed.
 // Fails:  kInvalid, naming the contents and the next action.

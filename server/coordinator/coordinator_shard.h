@@ -1,4 +1,4 @@
-// ShardState, PendingSnapshot: what a coordinator knows about each shard, and about the snapshot being taken.
+// ShardState, PendingSnapshot: a coordinator's knowledge of each shard, and of the snapshot being taken.
 //
 // Kind:   values; parts of the Coordinator, for its sources only.
 #pragma once
@@ -28,7 +28,7 @@ struct Coordinator::ShardState {
   std::pair<Step, SlotIndex> reports_to;
   static constexpr std::pair kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
   std::vector<SnapshotPart> parts;  // named by a manifest; this incarnation has or had them
-  std::string ahead;                // what the shard has seen that our log lacks; empty: nothing
+  std::string ahead;                // events that the shard has seen and our log lacks; empty: none
   PeerId rival;                     // another process that claims this index
   Instant rival_since{};
 };

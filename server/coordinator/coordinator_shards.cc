@@ -1,4 +1,4 @@
-// What shards report to the coordinator: their identity and their progress.
+// The shards' reports to the coordinator: their identity and their progress.
 #include <algorithm>
 
 #include "common/base/host_port.h"
@@ -38,8 +38,8 @@ Status Coordinator::CheckHello(const Hello& hello) const {
   return CheckHelloParts(hello);
 }
 
-// What the shard has seen that our log lacks: another coordinator has taken over, or our directory is an old copy. Then
-// this coordinator decides nothing; the shard is not at fault.
+// Events that the shard has seen and our log lacks; empty: none. Another coordinator has then taken over, or our directory
+// is an old copy: this coordinator decides nothing, and the shard is not at fault.
 std::string Coordinator::AheadOfUs(const Hello& hello) const {
   const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
   const bool unknown = hello.newest_kept.generation == generation_ && hello.newest_kept > newest_snapshot();

@@ -31,7 +31,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
 }
 
-// What the shards are doing in this Reset.
+// The shards' activity in this Reset, as text.
 const char* Coordinator::ResettingText() const {
   if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
   return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"

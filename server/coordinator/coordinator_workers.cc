@@ -1,4 +1,4 @@
-// The coordinator and its workers: which may join, which slots each has, and what each is told.
+// The coordinator and its workers: which may join, which slots each has, and the views that they get.
 #include <algorithm>
 
 #include "common/base/host_port.h"

@@ -272,7 +272,7 @@ class Shard {
   const ShardOptions options_;
   const std::shared_ptr<monitoring::ShardMetrics> metrics_;
 
-  ShardLife life_;  // what the disk remembers, or soon will
+  ShardLife life_;  // as stored on disk, or about to be
   std::vector<SnapshotPart> parts_;
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
@@ -313,7 +313,7 @@ class Shard {
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
   StepParameters parameters_;               // for the step under way
-  struct {                                  // what the blocks hold; where workers update, maybe older than version_
+  struct {                                  // version in the blocks; where workers update, maybe older than version_
     Version version;
     std::uint64_t updates = 0;
   } held_;

@@ -61,7 +61,7 @@ void Shard::On(LogAppended result, Instant now, Outbox* out) {
   metrics_->log_records.Add(appended.records->size());
 }
 
-// ---- how a log begins, and is found again --------------------------------------------------------------------------
+// ---- beginning a log, and replaying it -----------------------------------------------------------------------------
 
 void Shard::BeginHistory(Instant now) {
   log_begin_failed_ = false;
@@ -155,7 +155,7 @@ Status Shard::ReplayRecord(const PushLogRecord& record) {
   return {};
 }
 
-// ---- how a log stays short -----------------------------------------------------------------------------------------
+// ---- trimming the log ----------------------------------------------------------------------------------------------
 
 // The newest snapshot contains all records before its `log_begin`, so those can go.
 void Shard::TrimLogTo(const std::vector<SnapshotId>& kept) {

@@ -47,7 +47,7 @@ void Shard::NoteHeld() {
   if (parameters_.held) held_ = {version_, parameters_.updates};
 }
 
-// What a step waits for besides its EndSlots. Where workers update, blocks arrive only for retained versions.
+// Whether the step has all its blocks. Where workers update, blocks arrive only for retained versions.
 bool Shard::BlocksComplete() const {
   return lowest_incomplete_ == progress_.size() || (WorkersUpdate(options_.mode) && !parameters_.keep);
 }

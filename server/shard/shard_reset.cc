@@ -139,7 +139,7 @@ void Shard::RememberLifeNow(const Reset& reset) {
   work_.emplace_back(RememberLife{life_});
 }
 
-// ---- another generation, the same history --------------------------------------------------------------------------
+// ---- another generation, the same timeline -------------------------------------------------------------------------
 
 bool Shard::GoesOn(const Reset& reset) const {
   const bool can = Durable() || WorkersUpdate(options_.mode);

@@ -149,7 +149,7 @@ void Shard::On(PeerId from, const Fetch& fetch, Outbox* out) {
   work_.push_back(ReadForPeer{from, wanted});
 }
 
-// ---- what came of the disk's work ----------------------------------------------------------------------------------
+// ---- results of the disk's work ------------------------------------------------------------------------------------
 
 void Shard::Handle(DiskResult result, Instant now, Outbox* out) {
   std::visit([&](auto& body) { On(std::move(body), now, out); }, result);

@@ -1,4 +1,4 @@
-// What a shard reports about a prepared step, and how it carries out the coordinator's decision.
+// A shard's report about a prepared step, and how it carries out the coordinator's decision.
 #include <utility>
 
 #include "common/wire/messages/commit.h"

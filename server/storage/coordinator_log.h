@@ -1,4 +1,4 @@
-// CoordinatorLog: what a coordinator must remember across restarts. Small records, appended in order.
+// CoordinatorLog: the records that a coordinator needs after a restart, small and appended in order.
 //
 // Kind:   owned by the coordinator's thread.
 // Fails:  Append returns only when the record is durable, or says why not.

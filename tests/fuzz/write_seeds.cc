@@ -87,7 +87,7 @@ void WriteMessages(const Folder& folder) {
   folder.WriteAndDamage("view", SmallMessage(MessageTypes::IndexOf<View>(), &random));
 }
 
-// ---- what peers say to cores --------------------------------------------------------------------------------------
+// ---- messages of peers to cores -----------------------------------------------------------------------------------
 
 // An honest exchange, as the frames in which PeerScript finds it again.
 class Exchange {
@@ -189,7 +189,7 @@ void WriteSessionTalk(const Folder& folder) {
   WriteChoices(folder);
 }
 
-// ---- what servers keep ---------------------------------------------------------------------------------------------
+// ---- files of servers ----------------------------------------------------------------------------------------------
 
 StepParameters SomeParameters() {
   StepParameters parameters;
@@ -276,7 +276,7 @@ void WriteSnapshotHeader(const Folder& folder) {
   folder.WriteAndDamage("header", EncodeSnapshotHeader(header).value().substr(kSealBytes));
 }
 
-// ---- what people give ----------------------------------------------------------------------------------------------
+// ---- files of users ------------------------------------------------------------------------------------------------
 
 void WriteJobFiles(const Folder& folder) {
   const std::string small =

@@ -109,7 +109,7 @@ TEST_CASE("not more programs are remembered than the limit", "[server][followers
   CHECK(followers.size() == 1);
 }
 
-// ---- what a shard gives --------------------------------------------------------------------------------------------
+// ---- a shard's answers ---------------------------------------------------------------------------------------------
 
 TEST_CASE("a pull may be of the optimizer's state, of the same version as the weights", "[server][followers]") {
   ShardBench bench({.optimizer = OptimizerKind::kMomentum});

@@ -458,7 +458,7 @@ TEST_CASE("a coordinator started on the log of a job that is done has nothing le
   CHECK(again.Count<Shutdown>() == 3);
 }
 
-// ---- what does not belong together ----------------------------------------------------------------------------------
+// ---- parts that do not belong together ------------------------------------------------------------------------------
 
 TEST_CASE("a job is not continued with settings that its bits depend on, and the first of them is named",
           "[server][recovery]") {

@@ -80,7 +80,7 @@ class ShardBench {
   static PeerId PeerOf(ShardIndex shard) { return {10 + shard}; }
   static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
 
-  // ---- messages in; what the shard answers, acknowledgements too, is gathered
+  // ---- incoming messages; the shard's answers, also acknowledgements, are collected
   void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
   void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
     Handle(from, std::move(header), std::move(payload));

@@ -49,7 +49,7 @@ SnapshotDone DoneOf(ShardBench* bench) {
   return done[0];
 }
 
-// ---- keeping --------------------------------------------------------------------------------------------------------
+// ---- retaining ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a Commit pins exactly the version it publishes, while later steps go on", "[server][snapshot]") {
   ShardBench bench;

@@ -213,7 +213,7 @@ TEST_CASE("async: sequence numbers, ends and reports go to the shards that are t
   }
 }
 
-// ---- what others send -----------------------------------------------------------------------------------------------
+// ---- messages of other shards ---------------------------------------------------------------------------------------
 
 // A shard of 3, with nothing in its directory, loads what two shards wrote; their answers pass through the test.
 struct Loading {
