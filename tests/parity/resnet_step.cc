@@ -4,8 +4,7 @@
 //   inputs.bin, targets.bin [samples, height, width, channels] fp32, [samples] int32
 //   gradients.safetensors   of the mean loss; for a running statistic, the batch's statistic
 //   losses.json             {"train", "evaluate"}: sums over the samples
-//   curves.json             {"double", "fp32", "bf16"}: mean losses of gradient descent on the batch,
-//   from these weights
+//   curves.json             {"double", "fp32", "bf16"}: mean losses of gradient descent on the batch
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -1,14 +1,14 @@
-/* A trainer of one's own in C: logistic regression, its gradient computed by hand. Any number of them may run.
- *   logistic [HOST:PORT NAME]      default: those that `capstan launch` gives a program
+/* Your own trainer in C: logistic regression with a hand-written gradient. Any number of copies may run.
+ *   logistic [HOST:PORT NAME]      default: the values that `capstan launch` passes to a program
  */
 #include <capstan/capstan.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { kFeatures = 8, kSamples = 16 }; /* of a slot */
+enum { kFeatures = 8, kSamples = 16 }; /* per slot */
 
-/* The data is a function of (step, slot, sample), so it does not matter who computes a slot, or how often. */
+/* The data is a function of (step, slot, sample), so any process may compute a slot, any number of times. */
 static float Sample(uint64_t step, uint32_t slot, uint64_t sample, float* row) {
   uint64_t state = (step * 4096 + slot) * kSamples + sample;
   float sum = 0;

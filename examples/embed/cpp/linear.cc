@@ -1,15 +1,15 @@
-// A trainer of one's own: linear regression, its gradient computed by hand. Any number of them may run, and come and
+// Your own trainer: linear regression with a hand-written gradient. Any number of copies may run, and come and
 // go.
-//   linear [HOST:PORT NAME]      default: those that `capstan launch` gives a program
+//   linear [HOST:PORT NAME]      default: the values that `capstan launch` passes to a program
 #include <capstan/client.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 
-constexpr std::size_t kFeatures = 8, kSamples = 16;  // of a slot
+constexpr std::size_t kFeatures = 8, kSamples = 16;  // per slot
 
-// The data is a function of (step, slot, sample), so it does not matter who computes a slot, or how often.
+// The data is a function of (step, slot, sample), so any process may compute a slot, any number of times.
 std::array<float, kFeatures + 1> Sample(std::uint64_t step, std::uint32_t slot, std::uint64_t sample) {
   std::array<float, kFeatures + 1> row{};
   std::uint64_t state = (step * 4096 + slot) * kSamples + sample;

@@ -10,7 +10,7 @@ import numpy as np
 from softmax import batch
 
 SAMPLES = 2000
-HELD_OUT = 2**32 - 1  # a step that no job reaches: its samples are nobody's to learn from
+HELD_OUT = 2**32 - 1  # a step that no job reaches, so no worker trains on its samples
 
 
 def accuracy(weights, x, labels):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A trainer of one's own: softmax regression in numpy. Any number of them may run, and come and go.
+"""Your own trainer: softmax regression in numpy. Any number of copies may run, and come and go.
 
-usage: softmax.py [HOST:PORT [NAME]]       default: those that `capstan launch` gives a program
+usage: softmax.py [HOST:PORT [NAME]]       default: the values that `capstan launch` passes to a program
 """
 import sys
 
@@ -14,7 +14,7 @@ TENSORS = [capstan.Tensor("weight", (FEATURES, CLASSES), initial="normal", scale
 
 
 def batch(key, samples):
-    """Samples of a slot: points around the corners of their class. They depend on (seed, step, slot) alone."""
+    """Samples of a slot: points around the corners of their class. They depend only on (seed, step, slot)."""
     seed, step, slot = key
     random = np.random.default_rng((seed, step, slot))
     labels = random.integers(CLASSES, size=samples)
