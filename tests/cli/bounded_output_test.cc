@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Two ends, of which one is read here: a pipe, or sockets.
+// Two ends, one of which is read here: a pipe, or sockets.
 class Ends {
  public:
   enum class Kind { kPipe, kSockets };
@@ -40,7 +40,7 @@ class Ends {
   void CloseReader() {
     if (reader_ >= 0) close(std::exchange(reader_, -1));
   }
-  // What has been written and not been read.
+  // Text that was written and not yet read.
   std::string Read() const {
     std::string text;
     std::array<char, 4096> bytes{};
@@ -56,7 +56,7 @@ class Ends {
   int reader_ = -1;
 };
 
-// Until the output takes no more, and no more may wait.
+// Writes until the output accepts no more, and no more may wait.
 std::string FillUp(BoundedOutput* output) {
   std::string all;
   for (int i = 0;; ++i) {
@@ -72,7 +72,7 @@ TEST_CASE("an output that takes nothing is not waited for, and gets all that was
   BoundedOutput output(ends.writer);
   const std::string all = FillUp(&output);
   CHECK(output.waiting());
-  CHECK((fcntl(ends.writer, F_GETFL) & O_NONBLOCK) == 0);  // whoever has the same open file waits as before
+  CHECK((fcntl(ends.writer, F_GETFL) & O_NONBLOCK) == 0);  // other users of the open file still block
   std::string read;
   while (output.waiting()) {
     read += ends.Read();
@@ -84,7 +84,7 @@ TEST_CASE("an output that takes nothing is not waited for, and gets all that was
 
 TEST_CASE("text for a reader that went away is not kept", "[cli][screen]") {
   Ends ends(Ends::Kind::kPipe);
-  const auto former = signal(SIGPIPE, SIG_IGN);  // as PrepareProcess has it
+  const auto former = signal(SIGPIPE, SIG_IGN);  // as in PrepareProcess
   BoundedOutput output(ends.writer);
   FillUp(&output);
   ends.CloseReader();

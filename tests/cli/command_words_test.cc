@@ -26,7 +26,7 @@ TEST_CASE("an assignment without = is named with what to write", "[cli][command_
   const Status status = SpreadSettings({"--set", "optimizer.lr", "0.1"}).status();
   CHECK(status.message() == "the \"=\" is missing in --set optimizer.lr 0.1; write --set optimizer.lr=0.1");
   CHECK(SpreadSettings({"--set", "optimizer.lr", "-0.1"}).status().message().ends_with("optimizer.lr=-0.1"));
-  CHECK(SpreadSettings({"--set", "optimizer.lr", "--resume"}).ok());  // the job file's reader says what is wrong
+  CHECK(SpreadSettings({"--set", "optimizer.lr", "--resume"}).ok());  // the job file's reader reports the error
 }
 
 TEST_CASE("an option that there is not is told from the one that was meant", "[cli][command_line]") {
@@ -41,7 +41,7 @@ TEST_CASE("an option that is a key of the job file is told as --set", "[cli][com
   CHECK(Explain({"job.toml", "-w", "4"}, {"-w", "4"}) == "there is no option -w" + workers);
   CHECK(Explain({"--workers=4"}, {"--workers=4"}) == "there is no option --workers" + workers);
   CHECK(Explain({"--steps", "--resume"}, {"--steps"}).ends_with("--set job.steps=VALUE"));
-  CHECK(Explain({"--kind", "mlp"}, {"--kind", "mlp"}) == "there is no option --kind");  // of several sections
+  CHECK(Explain({"--kind", "mlp"}, {"--kind", "mlp"}) == "there is no option --kind");  // key of several sections
 }
 
 TEST_CASE("words that no option takes are shown as they were typed", "[cli][command_line]") {

@@ -27,7 +27,7 @@ server::Roster TwoServers() {
 TEST_CASE("endpoints.json has every process, a server with all its shards once", "[cli][addresses]") {
   const TempFolder folder;
   JobAddresses addresses("digits", 2);
-  REQUIRE(addresses.SetMembers(TwoServers()).ok());  // before it has begun: kept
+  REQUIRE(addresses.SetMembers(TwoServers()).ok());  // before it has begun: remembered
   REQUIRE(addresses.Begin(folder.path(), "10.0.0.5:29600", "10.0.0.5:90").ok());
   const json file = FileOf(folder);
   CHECK(file["job"] == "digits");
@@ -55,7 +55,7 @@ TEST_CASE("Prometheus discovers each process that others reach, with its job, ro
   REQUIRE(addresses.Begin(folder.path(), "10.0.0.5:29600", "10.0.0.5:90").ok());
   REQUIRE(addresses.SetMembers(TwoServers()).ok());
   const json groups = json::parse(addresses.HttpSd());
-  REQUIRE(groups.size() == 4);  // neither the worker without metrics nor the one that its own machine alone reaches
+  REQUIRE(groups.size() == 4);  // not the worker without metrics, nor the one reachable only from its own machine
   CHECK(groups[0] == json({{"targets", json::array({"10.0.0.5:90"})},
                            {"labels", {{"job", "digits"}, {"role", "coordinator"}, {"name", "coordinator"}}}}));
   CHECK(groups[3] == json({{"targets", json::array({"10.0.0.8:91"})},

@@ -80,7 +80,7 @@ TEST_CASE("Python finds the package of this capstan, and nothing else that lies 
     CHECK(Has(program.variables, "PYTHONPATH=/mine:" + folder));
     CHECK(std::filesystem::exists(folder + "/capstan/__init__.py"));
     CHECK_FALSE(std::filesystem::exists(folder + "/another"));
-    REQUIRE(AddPythonPackage(scratch.path("bin"), scratch.path("run"), &program).ok());  // of a run that is resumed
+    REQUIRE(AddPythonPackage(scratch.path("bin"), scratch.path("run"), &program).ok());  // for a resumed run
   }
   SECTION("where PYTHONPATH leads to one") {
     program.variables = {"PYTHONPATH=/mine:" + packages};

@@ -29,9 +29,9 @@ class Launched {
   }
 
   int pid() const { return pid_; }
-  // What it takes for its stop signal now.
+  // The signal that it now takes for its stop signal.
   int Ask() { return Answer().signal; }
-  // How many it has had.
+  // How many stop signals it has had.
   int AskCount() { return Answer().count; }
 
  private:

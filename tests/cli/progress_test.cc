@@ -72,7 +72,7 @@ TEST_CASE("a loss far above the first, or none, is a run that diverged", "[cli][
   };
   CHECK(divergence({}).empty());
   CHECK(divergence({"2.5"}).empty());
-  CHECK(divergence({"2.5", "1e9", "24.9"}).empty());  // what counts is the end
+  CHECK(divergence({"2.5", "1e9", "24.9"}).empty());  // only the end counts
   CHECK(divergence({"-1", "50"}).empty());
   CHECK(divergence({"2.5", "1", "25.1"}).starts_with("the loss rose from 2.5 to 25.1: training diverged"));
   CHECK(divergence({"2.5", "null"}).starts_with("the loss went from 2.5 to one that is not finite"));

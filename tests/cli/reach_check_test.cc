@@ -48,7 +48,7 @@ TEST_CASE("a server that cannot be reached is named once, one that can is not", 
   CHECK_THAT(lines[0], Contains("server 0 says that it is reached at " + deaf.address) &&
                            Contains("Connection refused") && Contains("cluster.advertise"));
   CHECK(check.Look(now + 2 * ReachCheck::kPatience).empty());
-  check.Try("server 0", open.address, now);  // it came again, elsewhere
+  check.Try("server 0", open.address, now);  // it came back at another address
   CHECK(check.Look(now + 2 * ReachCheck::kPatience).empty());
 }
 

@@ -58,7 +58,7 @@ server::JobRecord JobOf(const std::string& more) {
   return {JobId{1, 2}, PrintJobConfig(*ParseJobConfig("[job]\n" + more + (kJob + 6), "test"))};
 }
 
-// What a start before the coordinator's first record has left.
+// The files that a start leaves before the coordinator's first record.
 void LeaveStart(const TempFolder& folder) {
   REQUIRE(RunDirectory::Create(folder.path(), "job").ok());
   folder.Write("job.toml", PrintJobConfig(*ParseJobConfig(kJob, "test")));
@@ -218,7 +218,7 @@ TEST_CASE("jobs that start within one second get folders of their own", "[cli][r
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(scratch.path());
   std::set<std::string> paths;
-  for (int i = 0; i < 5; ++i) {  // each is let go at once, as by a job that ended
+  for (int i = 0; i < 5; ++i) {  // each is released at once, as by a job that ended
     const Result<RunDirectory> directory = RunDirectory::Create("", "job");
     REQUIRE(directory.ok());
     CHECK(directory->path().starts_with("runs/job-"));

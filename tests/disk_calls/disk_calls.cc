@@ -22,7 +22,7 @@ namespace {
 
 DiskCalls* watching = nullptr;
 
-// The kernel calls pages clean that it could not write: only bytes that are written again can be synced.
+// The kernel marks pages clean that it could not write: only bytes written again can be synced.
 constexpr char kLost[] = "written, its fsync failed, and was not written again";
 
 std::string PathOf(int descriptor) {
@@ -34,7 +34,7 @@ std::string PathOf(int descriptor) {
 
 std::string FolderOf(const std::string& path) { return std::filesystem::path(path).parent_path(); }
 
-// Whether the call is to fail; then errno says why.
+// Whether the call must fail; errno then has the reason.
 bool Fails(DiskCalls::Call::Kind kind, const std::string& path, const std::string& to = "") {
   if (watching == nullptr) return false;
   const int error = watching->Add(kind, path, to);
@@ -58,7 +58,7 @@ int DiskCalls::Add(Call::Kind kind, const std::string& path, const std::string& 
 }
 
 std::vector<std::string> DiskCalls::NotDurable() const {
-  std::map<std::string, std::string> bytes;            // files whose bytes were not synced, and why that is so
+  std::map<std::string, std::string> bytes;            // files with unsynced bytes, and the reason
   std::map<std::string, std::set<std::string>> names;  // by folder
   std::vector<std::string> bad;
   for (const Call& call : calls_) {
@@ -96,7 +96,7 @@ std::vector<std::string> DiskCalls::NotDurable() const {
 
 }  // namespace capstan::testing
 
-// The C library's names, with its own meaning behind the watch.
+// The C library's names; after recording, the calls do what the library does.
 extern "C" {
 
 using capstan::testing::Fails;

@@ -2,11 +2,10 @@
 //
 //   sim --seed N                 runs the job of that seed and prints its outcome
 //   sim --seed N --trace         with every event on a line
-//   sim --seed N --runs M        M jobs from that seed on; lists the seeds that fail, exits with 1 if
-//   there are any, and
+//   sim --seed N --runs M        M jobs from that seed on; lists the seeds that fail, exits with 1 if any do, and
 //                                prints a hash of all messages, which a change that keeps behaviour does not change
-//   sim --mutant NAME --runs M   with a broken rule: prints the first seed that shows it, and how; exits
-//   with 1 if none does
+//   sim --mutant NAME --runs M   with a broken rule: prints the first seed that shows it, and how; exits with 1 if
+//                                none does
 //   sim --mutants --runs M       all mutants, as the table of MUTANTS.md
 //   sim --mutant... --caught F   tries this list's runs first, and adds the caught runs to it
 //   sim ... --async              without global steps; --bounded: with a bound on staleness

@@ -32,7 +32,7 @@ constexpr double kOverflowsAt<Half> = 65520.0;
 template <>
 constexpr double kOverflowsAt<Bf16> = 0x1.FFp127;
 
-// The T next to x, of two that are as near the one with an even last bit, by looking at the neighbours.
+// Whether y is the T nearest to x, and of two equally near the one with an even last bit; it compares the neighbours.
 template <class T>
 bool IsNearest(T y, double x) {
   if (std::abs(x) >= kOverflowsAt<T>) return std::isinf(Meaning(y)) && std::signbit(x) == std::signbit(Meaning(y));
@@ -114,7 +114,7 @@ TEST_CASE("what is too large for 16 bits becomes infinity, and NaN stays NaN", "
   CHECK(Widen(Narrow<Half>(-infinity)) == -infinity);
   CHECK(Widen(Narrow<Bf16>(infinity)) == infinity);
   CHECK(std::isinf(Widen(Narrow<Bf16>(std::numeric_limits<float>::max()))));
-  // A NaN whose digits are all in the half that goes.
+  // A NaN whose set digits are all in the half that is cut off.
   CHECK(std::isnan(Widen(Narrow<Bf16>(__builtin_bit_cast(float, 0x7F800001U)))));
   CHECK(std::isnan(Widen(Narrow<Half>(__builtin_bit_cast(float, 0x7F800001U)))));
 }

@@ -87,7 +87,7 @@ TEST_CASE("an answer that comes at the line's own pace is not overdue", "[common
 TEST_CASE("waits between questions double up to the longest, until there is news", "[common][line]") {
   LinePace pace(3, {milliseconds(250), seconds(2)});
   Instant now = seconds(5), wait = milliseconds(250);
-  CHECK(!pace.Due(now));  // nothing is awaited
+  CHECK(!pace.Due(now));  // no answer is awaited
   pace.Await(now);
   for (int i = 0; i < 8; ++i) {
     INFO("question " << i);

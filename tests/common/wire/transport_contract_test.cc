@@ -26,7 +26,7 @@ using testing::RunUntil;
 struct Carrier {
   std::string name;
   std::function<std::unique_ptr<Transport>(const TransportOptions&)> create;
-  std::function<std::string()> endpoint;  // one that nobody listens on
+  std::function<std::string()> endpoint;  // an endpoint without a listener
 };
 
 // A tcp port that was free a moment ago.
@@ -56,7 +56,7 @@ struct Pair {
   void Run(const std::function<bool()>& done) {
     RunUntil({{server.get(), &at_server}, {client.get(), &at_client}}, done);
   }
-  // The client's address, as the server sees it, once it has said something.
+  // The client's address, as the server sees it after the client's first message.
   PeerId MeetClient() {
     REQUIRE(client->Send(to_server, {Ping{}, {}}).ok());
     Run([&] { return !at_server.messages.empty(); });
@@ -166,7 +166,7 @@ TEST_CASE("a server that died and came back is reached through the same PeerId",
   pair.server.reset();
   pair.server = carrier.create({});
   REQUIRE(pair.server->Bind(pair.endpoint).ok());
-  pair.Run([&] {  // what was under way at the death may be lost: ask again
+  pair.Run([&] {  // messages in flight at the death may be lost: ask again
     (void)pair.client->Send(pair.to_server, {PushOf(2), {}});
     return !pair.at_server.messages.empty();
   });
@@ -248,7 +248,7 @@ TEST_CASE("a payload is released when it has left, and lives on with who receive
     pair.Run([&] { return pair.at_client.messages.size() == 2 && pool.in_use_bytes() == 0; });
     kept = std::move(pair.at_client.messages[1].message.payload);
 
-    pair.client->Disconnect(pair.to_server);  // nobody reads any more: what is queued goes with the transport
+    pair.client->Disconnect(pair.to_server);  // no process reads any more: the queue is freed with the transport
     for (int i = 0; i < 50; ++i) (void)pair.server->Send(to_client, {PushOf(3), WholeBuffer(pool.Take())});
   }
   CHECK(pool.in_use_bytes() == 0);
@@ -275,7 +275,7 @@ TEST_CASE("Wake ends a Poll, the one under way or the next", "[common][transport
   const Carrier carrier = GENERATE(from_range(Carriers()));
   INFO(carrier.name);
   Pair pair(carrier);
-  const auto forever = std::chrono::hours(1);  // a Wake that is missed shows as a test that does not end
+  const auto forever = std::chrono::hours(1);  // a missed Wake shows as a test that does not end
   Recorder unused;
   pair.server->Wake();
   CHECK(pair.server->Poll(forever, unused.Callback()) == 0);

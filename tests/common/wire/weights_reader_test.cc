@@ -55,7 +55,7 @@ struct ReaderBench {
     out.Clear();
     return pulls;
   }
-  // All that was asked has been answered: what is not here is lost.
+  // Answers all questions: everything not here is lost.
   void AnswerQuestions() {
     for (const auto& [peer, query] : std::exchange(questions, {})) {
       Staged answer;
@@ -249,7 +249,7 @@ TEST_CASE("what a shard refuses says whether the version can still be had", "[we
   };
   refuse(Code::kBusy, 3, 8);  // not as far yet
   bench.reader->Tick(bench.now + std::chrono::milliseconds(20), &bench.out);
-  CHECK(bench.TakePulls().size() == 1);  // sooner than what is lost
+  CHECK(bench.TakePulls().size() == 1);  // sooner than for lost blocks
   refuse(Code::kStale, 3, 4);            // of an older question
   CHECK_FALSE(bench.reader->passed());
   refuse(Code::kStale, 3, 12);

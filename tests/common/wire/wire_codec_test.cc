@@ -67,7 +67,7 @@ TEST_CASE("a header cut anywhere is corrupt", "[common][wire]") {
   }
 }
 
-// Whatever is believed after damage must be a message that could have been sent.
+// Bytes that are accepted after damage must be a message that could have been sent.
 void CheckDamaged(std::span<const std::byte> bytes) {
   Result<Header> received = DecodeHeader(bytes);
   if (!received.ok()) {
@@ -189,7 +189,7 @@ TEST_CASE("a program's state is any bytes, up to its limit", "[common][wire]") {
   CHECK(DecodeHeader(Encoded(published)).value().Get<Published>().program_state == state);
   CHECK(DecodeHeader(Encoded(commit)).value().Get<Commit>() == commit);
   CHECK(DecodeHeader(Encoded(prepared)).value().Get<Prepared>().report == prepared.report);
-  Hello hello;  // the largest header that has any
+  Hello hello;  // the largest header that has one
   hello.last_commit = commit;
   hello.prepared = prepared;
   CHECK(DecodeHeader(Encoded(hello)).ok());
@@ -223,7 +223,7 @@ TEST_CASE("what people read is cut and cleaned, not refused", "[common][wire]") 
   CHECK(DecodeHeader(Encoded(error))->Get<Error>().message == std::string(kTextBytesMax - 1, 'x'));
 }
 
-// A few words that claim much: lists of nothing, and many pointers to one text.
+// A few words that claim much: lists of empty elements, and many pointers to one text.
 TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   RandomStream random(26);
   Join join;
@@ -277,7 +277,7 @@ TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and come
   ArrangeToFit(&staged.held);
   CHECK(staged.held.size() == kBlocks + kBlocks / 2 - 1);
   round_trip(staged, 1000);
-  // Nodes without any order: as many as fit are named, and the others are pushed again.
+  // Nodes without any order: as many as fit are named; the others are pushed again.
   staged.held.clear();
   for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.held.push_back({i * i, {i % 7, i % 7 + 1}});
   const std::vector<StagedNode> all = staged.held;

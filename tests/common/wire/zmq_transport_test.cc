@@ -29,7 +29,7 @@ using testing::Recorder;
 using testing::RunUntil;
 using Frames = std::vector<std::vector<std::byte>>;
 
-// A server, an honest client, and the means to tell that the server still serves.
+// A server, an honest client, and a check that the server still serves.
 struct Server {
   explicit Server(const TransportOptions& options = {})
       : transport(CreateZmqTransport(options, &counters)),
@@ -54,7 +54,7 @@ struct Server {
   Recorder received;
 };
 
-// A ZeroMQ socket that says what it likes.
+// A ZeroMQ socket that sends arbitrary bytes.
 class Stranger {
  public:
   Stranger(void* context, const std::string& endpoint, const std::string& routing_id = "")
@@ -74,7 +74,7 @@ class Stranger {
       REQUIRE(zmq_send(socket_, frames[i].data(), frames[i].size(), flags) >= 0);
     }
   }
-  // A message's first frame, or nothing when none is there yet.
+  // A message's first frame; nothing if none has arrived.
   std::vector<std::byte> TryReceive() {
     std::vector<std::byte> frame(1 << 16);
     const int size = zmq_recv(socket_, frame.data(), frame.size(), ZMQ_DONTWAIT);
@@ -111,7 +111,7 @@ struct Connection {
   int descriptor = 0, own_port = 0, other_port = 0;
 };
 
-// Those that touch the port of `endpoint`.
+// The connections that touch the port of `endpoint`.
 std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
   const int port = PortOf(endpoint);
   std::vector<Connection> found;
@@ -139,7 +139,7 @@ std::vector<std::string> CongestionControls(const std::string& endpoint) {
   return names;
 }
 
-// From which ports this process calls `endpoint`.
+// The ports from which this process calls `endpoint`.
 std::set<int> CallersOf(const std::string& endpoint) {
   std::set<int> ports;
   for (const Connection& connection : ConnectionsOf(endpoint)) {
@@ -219,7 +219,7 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
   RandomStream random(30);
   const std::vector<std::byte> good = Sealed(Ping{});
   std::vector<std::byte> other = Sealed(Ping{Term{1}, {}});
-  other[32] ^= std::byte{2};  // of its term: still a header
+  other[32] ^= std::byte{2};  // a bit of its term: still a header
   std::vector<std::byte> other_opened(other.begin(), other.end() - 8);
   REQUIRE(DecodeHeader(other_opened)->Get<Ping>().term != Term{1});
   const std::vector<Frames> bad = {
@@ -314,7 +314,7 @@ TEST_CASE("a frame above the limit costs its sender the connection and nobody el
   RandomStream random(32);
   stranger.Send({Sealed(Ping{}, (1 << 20) + 1), Noise((1 << 20) + 1, random)});
   server.CheckServes();
-  server.PollUntil([&] {  // what was under way is lost with the connection; the next one is as good as any
+  server.PollUntil([&] {  // messages in flight are lost with the connection; any later one will do
     stranger.Send({Sealed(Shutdown{}), {}});
     return !server.received.messages.empty();
   });
@@ -338,7 +338,7 @@ void Append(std::vector<std::byte>& bytes, const std::vector<std::byte>& more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
 }
 
-// A listening socket of a free port of this machine, which speaks no protocol yet.
+// Listens on a free port of this machine without speaking any protocol.
 struct Listener {
   Listener() {
     sockaddr_in address{};
@@ -393,7 +393,8 @@ TEST_CASE("who calls and is not answered connects anew, under its own name", "[c
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
   const std::set<int> first = CallersOf(endpoint);
   REQUIRE(first.size() == 1);
-  // The server says nothing, but its libzmq answers every heartbeat, as its queue has room: ZeroMQ sees nothing amiss.
+  // The server sends nothing, but its libzmq answers every heartbeat because its queue has room: ZeroMQ
+  // notices nothing.
   RunUntil({{client.get(), &answers}}, [&] { return CallersOf(endpoint) != first; });
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
     (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
@@ -401,7 +402,7 @@ TEST_CASE("who calls and is not answered connects anew, under its own name", "[c
   });
 }
 
-// What a ZeroMQ peer of some version would say first, as far as `depth` goes, and noise after it.
+// The first bytes of a ZeroMQ peer of some version, up to `depth`, followed by noise.
 std::vector<std::byte> Opening(RandomStream& random) {
   std::vector<std::byte> bytes;
   const std::uint64_t depth = random.Below(5);
@@ -501,7 +502,7 @@ TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing 
   heap = mallinfo2().uordblks;
   while (met < 1000) meet_hundred();
   CHECK(server.counters.messages_in == 1 + met);
-  // A hundred bytes per peer; always so under a sanitizer's allocator. libzmq clears up in the background.
+  // A hundred bytes per peer, always the case under a sanitizer's allocator. libzmq frees in the background.
   server.PollUntil([&] { return mallinfo2().uordblks < heap + 900 * 100; });
   server.CheckServes();
 }

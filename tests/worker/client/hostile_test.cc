@@ -30,7 +30,7 @@ Message MakeAttack(HostileMessages* hostile, SessionBench* bench) {
   }
 }
 
-// A session and the application on it, as a trainer drives it.
+// A session with its application, driven as a trainer would.
 class Attacked {
  public:
   Attacked(Mode mode, std::uint64_t seed) : mode_(mode), hostile_(seed, OfSession()) { Begin(); }
@@ -59,7 +59,7 @@ class Attacked {
     ended_ = false;
     work_.reset();
   }
-  // Now and then something sound, so that the session gets on.
+  // Now and then sends a correct message, so that the session makes progress.
   void Help() {
     const std::uint64_t step = bench_->session->step().value;
     if (hostile_.Chance(20)) bench_->Ready();
@@ -93,7 +93,7 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
   }
 }
 
-// The steps that are left, and the word that the job is over.
+// The remaining steps, and the notice that the job is over.
 void GoOnToTheEnd(SessionBench* bench) {
   for (std::uint64_t step = 1; step < 5; ++step) {
     bench->Ready();

@@ -18,8 +18,8 @@ using std::chrono::seconds;
 constexpr PeerId kJobCoordinator{1};
 constexpr std::uint32_t kBlockElements = 4, kShards = 2;
 
-// A reader of a job with 40 blocks of 4 elements, the even ones on shard 0; a hand plays the coordinator and the
-// shards.
+// A reader of a job with 40 blocks of 4 elements, the even ones on shard 0; its methods play the coordinator
+// and the shards.
 class ReaderBench {
  public:
   static constexpr BlockIndex kBlocks = 40;
@@ -89,7 +89,7 @@ class ReaderBench {
   }
   std::vector<Pull> Pulls(ShardIndex shard) { return Take<Pull>(PeerId{100 + shard}); }
 
-  // Each value of a block says of which version and array it is.
+  // Each value of a block encodes its version and array.
   static float Value(std::uint64_t version, std::uint32_t array) { return static_cast<float>(version * 10 + array); }
   Message Answer(ShardIndex shard, const Pull& pull, BlockIndex block, std::uint64_t version) {
     Weights weights;
@@ -110,7 +110,7 @@ class ReaderBench {
   Message Refusal(ShardIndex shard, Code code, std::uint64_t step) const {
     return {Error{code, generation, Incarnation{50 + shard}, Step{step}, {}, 0, "because"}, {}};
   }
-  // A shard that has published `version` answers what it is asked, as server/shard/shard.cc does; what waits is kept.
+  // A shard that has published `version` answers requests as server/shard/shard.cc does; waiting pulls are kept.
   void Serve(ShardIndex shard, std::uint64_t version) {
     std::vector<Pull> pulls = Pulls(shard);
     if (parked.contains(shard)) pulls.insert(pulls.begin(), parked[shard]);
@@ -137,7 +137,7 @@ class ReaderBench {
       FromShard(shard, {answer, {}});
     }
   }
-  // All shards are at this version until nothing more is asked.
+  // All shards are at this version until the reader makes no more requests.
   void ServeAll(std::uint64_t version) {
     for (int i = 0; i < 10; ++i) {
       for (ShardIndex shard = 0; shard < kShards; ++shard) Serve(shard, version);
@@ -148,7 +148,7 @@ class ReaderBench {
     return values != nullptr &&
            std::all_of(values, values + 4 * kBlocks, [&](float value) { return value == Value(version, array); });
   }
-  // Connected to a job at this step, and nothing asked of shards yet.
+  // Connected to a job at this step; no shard has been asked yet.
   ReaderBench& Meet(std::uint64_t step) {
     core->Refresh();
     Tick();
@@ -157,7 +157,7 @@ class ReaderBench {
     return *this;
   }
 
-  // The last version is read before the coordinator says that the job is done.
+  // Reads the last version before the coordinator reports the job as done.
   void ReadLast() {
     Meet(9).Want();
     FromCoordinator(MakeView(9));
@@ -165,7 +165,7 @@ class ReaderBench {
     REQUIRE(core->reading());
     REQUIRE(core->reading()->done);
   }
-  // Whether the call under way is answered although nobody says anything, for longer than any limit.
+  // Whether the call under way gets an answer although no message arrives for longer than any limit.
   bool AnsweredInSilence() {
     for (int i = 0; i < 620 && core->status().ok() && !core->answered(); ++i) Tick(seconds(1));
     return core->answered();
@@ -206,7 +206,7 @@ TEST_CASE("a reader joins until it knows the tensors, then asks in short and hol
   CHECK_THAT(bench.core->WaitingFor(), Contains("a worker to declare"));
   bench.FromCoordinator(bench.MakeFirstView(0, JobPhase::kGathering));
   CHECK_THAT(bench.core->WaitingFor(), Contains("the job to start"));
-  const Beat beat = bench.Take<Beat>(kJobCoordinator).at(0);  // at once: the job's end waits for it from now on
+  const Beat beat = bench.Take<Beat>(kJobCoordinator).at(0);  // at once: from now on the job's end waits for it
   CHECK(beat.session == SessionId{});
   CHECK(beat.nonce == 7);
   CHECK(bench.connected.empty());
@@ -231,7 +231,7 @@ TEST_CASE("a version is read whole, with the optimizer's state where that is wan
   for (std::uint32_t array : {0U, 1U, 2U}) CHECK(bench.ShowsOnly(4, array));
   CHECK(bench.core->array(3) == nullptr);
   bench.Want();
-  CHECK(bench.core->array(0) == nullptr);  // of the version before, and soon of none
+  CHECK(bench.core->array(0) == nullptr);  // it belongs to the version before
   bench.FromCoordinator(bench.MakeView(4));
   bench.ServeAll(4);
   CHECK(bench.ShowsOnly(4));
@@ -245,7 +245,7 @@ TEST_CASE("shards that go on in the middle of a reading give a later version, an
   bench.FromCoordinator(bench.MakeView(4));
   const std::vector<Pull> first = bench.Pulls(0);
   for (BlockIndex block : first.at(0).blocks) bench.FromShard(0, bench.Answer(0, first[0], block, 4));
-  bench.Serve(1, 5);  // it is ahead: version 4 cannot be had whole any more
+  bench.Serve(1, 5);  // this shard is ahead: version 4 can no longer be read whole
   CHECK_FALSE(bench.core->answered());
   bench.Serve(0, 4);
   bench.Serve(1, 5);
@@ -331,13 +331,13 @@ TEST_CASE("a version newer than one that is known waits at the shards for the st
   bench.ServeAll(5);
   CHECK(bench.ShowsOnly(5));
 
-  bench.Want(8);  // behind what the job has reached: nobody is asked in vain
+  bench.Want(8);  // beyond the job's progress: no shard is asked in vain
   bench.FromCoordinator(bench.MakeView(6));
   CHECK(bench.Pulls(0).empty());
   bench.FromCoordinator(bench.MakeView(9));
   bench.ServeAll(9);
   REQUIRE(bench.core->reading());
-  CHECK(bench.core->reading()->done);  // the shards say that it is the last
+  CHECK(bench.core->reading()->done);  // the shards report it as the last version
   CHECK(bench.ShowsOnly(9));
 }
 
@@ -348,18 +348,18 @@ TEST_CASE("the last version stays, and there is nothing newer", "[client][reader
   bench.Serve(0, 9);
   bench.Serve(1, 9);
   bench.ServeAll(9);
-  CHECK(bench.parked.empty());  // there is none behind it
+  CHECK(bench.parked.empty());  // no version follows
   REQUIRE(bench.core->reading());
   CHECK(bench.core->reading()->done);
   CHECK(bench.ShowsOnly(9));
   CHECK(bench.Take<Leave>(kJobCoordinator).size() == 1);
-  bench.FromCoordinator(bench.MakeView(9));  // its members do not know yet
+  bench.FromCoordinator(bench.MakeView(9));  // its members do not know it yet
   bench.out.Clear();
   bench.Want(9);
   CHECK(bench.core->answered());
   CHECK_FALSE(bench.core->reading());
   CHECK(bench.core->array(0) == nullptr);
-  CHECK(bench.out.envelopes.empty());  // nobody is asked: the servers may have ended
+  CHECK(bench.out.envelopes.empty());  // no shard is asked: the servers may have ended
 }
 
 TEST_CASE("one that has not read the last version hears of the job's end that nothing is newer", "[client][reader]") {
@@ -377,7 +377,7 @@ TEST_CASE("a reader that knows of a job's end asks a coordinator no more, other 
           "[client][reader]") {
   ReaderBench bench;
   bench.Meet(8).core->Refresh();
-  bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));  // how far the job is was asked
+  bench.FromCoordinator(bench.MakeView(9, JobPhase::kDone));  // the answer to how far the job is
   SECTION("which is had already") {
     bench.Want(9);
     CHECK(bench.core->answered());
@@ -472,7 +472,7 @@ TEST_CASE("without global steps each block is as new as it is, and the step a bo
   ReaderBench bench("async");
   bench.Meet(3).Want(3);
   bench.FromCoordinator(bench.MakeView(3));
-  CHECK(bench.Pulls(0).empty());  // nobody has a newer one for sure
+  CHECK(bench.Pulls(0).empty());  // no shard has a newer one for certain
   bench.Take<Beat>(kJobCoordinator);
   bench.Tick(milliseconds(60));
   CHECK(bench.Take<Beat>(kJobCoordinator).size() == 1);  // soon, as no pull waits
@@ -516,7 +516,7 @@ TEST_CASE("a job that fails, another job, and a coordinator that is silent end a
   bench.FromCoordinator(failed);
   CHECK(bench.core->status().code() == Code::kRefused);
   CHECK_THAT(bench.core->status().message(), Contains("nobody came"));
-  bench.core->Refresh();  // how far it is may be asked all the same
+  bench.core->Refresh();  // the job's progress may still be asked
   bench.FromCoordinator(failed);
   CHECK(bench.core->status().ok());
   CHECK(bench.core->view().phase == JobPhase::kFailed);

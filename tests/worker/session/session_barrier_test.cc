@@ -22,7 +22,7 @@ TEST_CASE("a session waits for the barrier after the newest, and says so at once
   bench.Join({0}).FromCoordinator(Passed(bench.MakeView({0}), 4));
   bench.Barrier();
   CHECK(bench.Take<Beat>(kCoordinator).at(0).barrier == 5);
-  bench.Barrier();  // once more: the same one
+  bench.Barrier();  // again: the same barrier
   bench.Tick(seconds(1));
   CHECK(bench.Take<Beat>(kCoordinator).at(0).barrier == 5);
   CHECK(bench.NoEvents());

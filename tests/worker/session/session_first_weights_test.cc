@@ -104,7 +104,7 @@ TEST_CASE("a view that says it again asks for nothing again; a new generation as
   bench.FromCoordinator(bench.MakeFounderView(2));
   CHECK(bench.AskedFor(0) == std::vector<BlockIndex>{2});
   CHECK(bench.AskedFor(1) == std::vector<BlockIndex>{1, 3});
-  bench.FromCoordinator(bench.MakeView({0}, 3));  // somebody else's count
+  bench.FromCoordinator(bench.MakeView({0}, 3));  // another worker's count
   bench.Forget();
   bench.Tick(10s);
   CHECK(bench.Sent<Assign>() == 0);

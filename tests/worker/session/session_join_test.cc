@@ -83,7 +83,7 @@ TEST_CASE("a session asks for the job file until it comes, then declares what it
   const Beat beat = bench.Take<Beat>(kCoordinator).at(0);
   CHECK(beat.session == SessionId{7});
   CHECK(beat.nonce == 5);
-  CHECK(bench.connected.empty());  // nobody to talk to before the job runs
+  CHECK(bench.connected.empty());  // nothing to connect to before the job runs
 }
 
 TEST_CASE("a notice of the coordinator is said once, and again when it is another", "[client][join]") {
@@ -269,7 +269,7 @@ TEST_CASE("a new generation voids the round, forgets the old history and keeps c
   CHECK(bench.session->unstaged_pushes() == 0);
   CHECK(bench.disconnected == std::vector<PeerId>{SessionBench::PeerOf(1)});
   bench.Forget();
-  bench.PushAll(work, {0, 1});  // the application did not know yet
+  bench.PushAll(work, {0, 1});  // the application does not know it yet
   CHECK(bench.Sent<capstan::Push>() == 0);
   CHECK(bench.Sent<capstan::EndSlot>() == 0);
 }

@@ -81,12 +81,12 @@ TEST_CASE("of what has no answer a shard is asked, and is sent what it says is m
   CHECK(query.nodes == std::vector<StagedNode>{{6, {0, 1}}, {4, {0, 1}}, {2, {0, 1}}, {0, {0, 1}}});
   Staged answer = bench.MakeStaged(0, 0, {{6, {0, 1}}});
   answer.answers = query.question;
-  answer.missing = {{2, {0, 1}}};  // of 4 and 0 nothing yet: the acknowledgement comes
+  answer.missing = {{2, {0, 1}}};  // nothing of 4 and 0 yet: their acknowledgement comes
   bench.FromShard(0, answer);
   const std::vector<capstan::Push> again = bench.TakeFor<capstan::Push>(0);
   REQUIRE(again.size() == 1);
   CHECK(again[0].block == 2);
-  bench.FromShard(0, answer);  // a late copy says nothing of what was sent after the question
+  bench.FromShard(0, answer);  // a late copy does not cover pushes sent after the question
   CHECK(bench.TakeFor<capstan::Push>(0).empty());
   CHECK(bench.session->unstaged_pushes() == 7);
 }

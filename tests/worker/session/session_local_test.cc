@@ -62,7 +62,7 @@ TEST_CASE("a worker hears of its machine's group, and of the addresses when all 
   REQUIRE(first.size() == 1);
   CHECK(first[0].epoch == 5);
   CHECK(first[0].rank == 1);
-  CHECK(bench.Say(4, GroupState::kOffered, "b").empty());  // another group's
+  CHECK(bench.Say(4, GroupState::kOffered, "b").empty());  // for another group
   const std::vector<Beat> said = bench.Say(5, GroupState::kOffered, "b");
   REQUIRE(said.size() == 1);
   CHECK(said[0].group == GroupState::kOffered);
@@ -102,7 +102,7 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][local]") 
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
-  bench.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
+  bench.Push(work, {0, 2}, 2, 2);  // this worker's push for both
   CHECK(bench.Pushed() == 1);
   bench.FromShard(0, bench.MakeStaged(0, 0, {{2, {0, 2}}}));
   CHECK(bench.session->unstaged_pushes() == 3);
@@ -146,7 +146,7 @@ TEST_CASE("what is held is held for as long as the machine's workers are at it",
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
-  bench.session->SumsMade(work.round - 1, bench.now);  // of a round before
+  bench.session->SumsMade(work.round - 1, bench.now);  // for an earlier round
   bench.Tick(10 * Session::kHeldMax);
   CHECK(bench.Pushed() == 0);
   bench.session->SumsMade(work.round, bench.now);
@@ -180,7 +180,7 @@ TEST_CASE("a worker that has ended its slots does not compute while it waits for
   bench.Hold(work);
   CHECK(computes());
   bench.EndSlot(work, 0);
-  CHECK(computes());  // its word about the slot is on its way
+  CHECK(computes());  // its report about the slot is in flight
   Staged staged = bench.MakeStaged(0, 0);
   staged.ended = {0};
   bench.FromShard(0, staged);

@@ -35,7 +35,7 @@ class ReplicaBench : public SessionBench {
     published.made_in = Generation{1};
     return published;
   }
-  // A round of `version`, of a group of two.
+  // A round of `version`, in a group of two.
   Work BeginGroupWork(std::uint64_t version = 0) {
     Declare();
     FromCoordinator(MakeGroupView({"", ""}));
@@ -52,7 +52,7 @@ class ReplicaBench : public SessionBench {
     said.clear();
     for (const Envelope& envelope : out.envelopes) said.push_back(envelope.message.header.Get<Beat>());
   }
-  // The arrays of all blocks, each of another number.
+  // Uploads the arrays of all blocks, each with its own number.
   void Give(const Work& work, const std::vector<BlockIndex>& blocks) {
     Outbox out;
     std::vector<Slice> arrays;
@@ -107,7 +107,7 @@ TEST_CASE("a round has its group also when the view has none any more", "[client
   ReplicaBench bench;
   const Work first = bench.BeginGroupWork();
   REQUIRE(first.group.size() == 2);
-  View given_up = bench.MakeGroupView({});  // its group is to be another one, as soon as the step is over
+  View given_up = bench.MakeGroupView({});  // the group will be replaced as soon as the step is over
   ++given_up.sequence;
   bench.FromCoordinator(given_up);
   Outbox out;
@@ -129,7 +129,7 @@ TEST_CASE("the group's addresses are told once, when all are there and this work
   bench.FromCoordinator(bench.MakeGroupView({"a", "b"}));
   CHECK(bench.Events<Session::GroupKnown>().empty());
   bench.SayGroup(GroupState::kOffered, "b", 2);
-  CHECK(bench.said.empty());  // another generation's
+  CHECK(bench.said.empty());  // belongs to another generation
   bench.SayGroup(GroupState::kOffered, "b");
   REQUIRE(bench.said.size() == 1);
   CHECK(bench.said[0].group == GroupState::kOffered);
@@ -143,7 +143,7 @@ TEST_CASE("the group's addresses are told once, when all are there and this work
   CHECK(known[0].members[0].address == "a");
   bench.FromCoordinator(bench.MakeGroupView({"a", "b"}));
   CHECK(bench.Events<Session::GroupKnown>().empty());
-  bench.FromCoordinator(bench.MakeGroupView({"", ""}, 2));  // and of the next one anew
+  bench.FromCoordinator(bench.MakeGroupView({"", ""}, 2));  // and again for the next one
   bench.Tick(seconds(1));
   const std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
   REQUIRE_FALSE(beats.empty());
@@ -161,7 +161,7 @@ TEST_CASE("blocks of a version are given to their shards, all arrays of each, un
   CHECK(bench.given[1].array == 1);
   CHECK(bench.given[0].step == Step{0});
   bench.FromShard(0, bench.MakeAssigned(0, 0, {0}));
-  bench.FromShard(1, bench.MakeAssigned(1, 7, {1}));  // of another step
+  bench.FromShard(1, bench.MakeAssigned(1, 7, {1}));  // belongs to another step
   bench.Tick(seconds(3));
   bench.LoseAll();
   CHECK(bench.TakeFor<Assign>(0).size() == 2);
@@ -184,7 +184,7 @@ TEST_CASE("a version that is published is given to nobody any more", "[client][a
   bench.Forget();
   bench.Tick(seconds(5));
   CHECK(bench.Sent<Assign>() == 0);
-  bench.Give(work, {0});  // of a round that is over
+  bench.Give(work, {0});  // belongs to a finished round
   CHECK(bench.given.empty());
 }
 

@@ -28,7 +28,7 @@ TEST_CASE("a worker that comes anew asks every shard what it holds before it com
   CHECK(bench.Sent<Pull>() == 0);
   bench.FromShard(0, bench.MakeCoverage(0, 0));
   CHECK(bench.Sent<Pull>() == 0);
-  bench.Tick(seconds(2));  // lost: asked again, of the one that has not answered
+  bench.Tick(seconds(2));  // lost: the shard without an answer is asked again
   CHECK(bench.TakeFor<CoverageQuery>(0).empty());
   CHECK(bench.TakeFor<CoverageQuery>(1).size() == 1);
   bench.FromShard(1, bench.MakeCoverage(1, 0));
@@ -56,7 +56,7 @@ TEST_CASE("every push carries the hyper-parameters that were set last, also when
   for (ShardIndex shard : {0U, 1U}) {
     for (const capstan::Push& push : bench.TakeFor<capstan::Push>(shard)) CHECK(push.hyper == first);
   }
-  bench.session->SetHyperParameters(second);  // of the next round
+  bench.session->SetHyperParameters(second);  // for the next round
   bench.Tick(seconds(2));
   bench.LoseAll();
   const std::vector<capstan::Push> again = bench.TakeFor<capstan::Push>(0);
@@ -95,7 +95,7 @@ TEST_CASE("the program's state comes with block 0 and goes with the ends of slot
 TEST_CASE("what shards hold already is neither computed nor pushed again", "[client][round]") {
   SessionBench bench;
   bench.Join({0, 1}).Ready();
-  // Slot 0 is whole; of slot 1 block 1 is there, as part of a sum; the end of slot 1 is not.
+  // Slot 0 is complete. Of slot 1, block 1 is there as part of a sum; the end of slot 1 is missing.
   bench.FromShard(0, bench.MakeCoverage(0, 0, {{0, {0, 1}}, {2, {0, 1}}}, {0}));
   bench.FromShard(1, bench.MakeCoverage(1, 0, {{1, {0, 2}}, {3, {0, 1}}}));
   bench.SendAllWeights(0);
@@ -134,7 +134,7 @@ TEST_CASE("a step that has passed sends the worker to the next one", "[client][r
   bench.Forget();
   bench.FromShard(1, passed);
   CHECK(bench.TakeFor<CoverageQuery>(0).at(0).step == Step{1});
-  bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));  // that shard is not there yet
+  bench.FromShard(0, bench.MakeError(0, Code::kBusy, 0));  // that shard has not reached the step
   bench.FromShard(1, bench.MakeCoverage(1, 1));
   bench.Tick(seconds(2));
   CHECK(bench.TakeFor<CoverageQuery>(0).size() == 1);
@@ -239,7 +239,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   CHECK(first[0].node == Node{0, 1});
   CHECK(first[0].block == 2);  // backward
   CHECK(bench.TakeFor<capstan::EndSlot>(0).size() == 1);
-  bench.FromShard(0, bench.MakeStaged(0, 0, {{2, {0, 2}}}));  // within a sum of ours and another's
+  bench.FromShard(0, bench.MakeStaged(0, 0, {{2, {0, 2}}}));  // within a sum of our nodes and another worker's
   CHECK(bench.session->unstaged_pushes() == 3);
   Staged other = bench.MakeStaged(0, 0, {{0, {0, 1}}});
   other.generation = Generation{2};
@@ -282,7 +282,7 @@ TEST_CASE("pushes stay within the credit, and go out as it grows", "[client][cre
   bench.FromShard(0, staged);
   CHECK(bench.TakeFor<capstan::Push>(0).at(0).block == 2);
   bench.Forget();
-  bench.Tick(seconds(2));  // the word that the window moved may be lost: any answer tells the credit
+  bench.Tick(seconds(2));  // the notice that the window moved may be lost: any answer carries the credit
   bench.LoseAll(3);
   CHECK(bench.TakeFor<capstan::Push>(0).at(0).block == 2);
   Staged coverage = bench.MakeCoverage(0, 0, {{6, {0, 1}}, {4, {0, 1}}, {2, {0, 1}}});
@@ -314,7 +314,7 @@ TEST_CASE("after its slots a worker waits for the next version, and its weights 
   bench.Forget();
   bench.Ready();
   CHECK(bench.TakeFor<Pull>(0).at(0).version == Version{1});
-  CHECK(bench.Sent<CoverageQuery>() == 0);  // nobody else can have worked for us there
+  CHECK(bench.Sent<CoverageQuery>() == 0);  // no other worker can have computed slots for us there
   CHECK(bench.session->unstaged_pushes() == 4);
   bench.SendAllWeights(1);
   CHECK(bench.session->unstaged_pushes() == 0);
@@ -563,7 +563,7 @@ TEST_CASE("async: a gap is sent again, a slot that went and came back is asked f
   bench.FromCoordinator(bench.MakeView({0}));
   bench.Forget();
   bench.Ready();
-  CHECK(bench.Sent<CoverageQuery>() == 2);  // somebody else may have gone on with it
+  CHECK(bench.Sent<CoverageQuery>() == 2);  // another worker may have continued the slot
 }
 
 TEST_CASE("async: a slot that has all its pushes is not computed again", "[client][async]") {

@@ -31,7 +31,7 @@ Published MakePublished(const SessionBench& bench, ShardIndex shard, std::uint64
   return published;
 }
 
-// Slot 0 of step 0 is computed and pushed; version 1 is waited for.
+// Slot 0 of step 0 is computed and pushed; the session waits for version 1.
 struct Waiting {
   explicit Waiting(std::size_t blocks = 4) : bench(Mode::kSync, blocks) {
     const Work work = bench.Join({0}).BeginWork();
@@ -68,7 +68,7 @@ TEST_CASE("tentative weights are handed over when their shard has published them
   SendTentative(&bench, 0, 1, 0, 5.0F);
   SendTentative(&bench, 1, 1, 0, 5.0F);
   CHECK(bench.NoEvents());
-  CHECK(bench.session->unstaged_pushes() == 4);  // nothing says yet that they are needed no more
+  CHECK(bench.session->unstaged_pushes() == 4);  // no message shows yet that they are no longer needed
   Published published = MakePublished(bench, 0, 1);
   published.loss_scale = 8.0F;
   published.updates = 1;
@@ -83,7 +83,7 @@ TEST_CASE("tentative weights are handed over when their shard has published them
   REQUIRE(weights.size() == 2);  // of that shard
   CHECK(weights[0].block == 0);
   CHECK(weights[1].block == 2);
-  CHECK(weights[0].program_state == "decided");  // with block 0 alone
+  CHECK(weights[0].program_state == "decided");  // only with block 0
   CHECK(weights[1].program_state.empty());
   for (const Session::WeightsArrived& block : weights) CHECK(First(block.payload) == 5.0F);
   CHECK(bench.session->unstaged_pushes() == 2);
@@ -115,7 +115,7 @@ TEST_CASE("weights of another attempt are dropped and asked for", "[client][tent
 TEST_CASE("what was asked for beside dropped weights is still asked for again", "[client][tentative]") {
   Waiting waiting(80);
   SessionBench& bench = waiting.bench;
-  SendTentative(&bench, 0, 1, 0, 5.0F);  // now 2 and 4 are asked for
+  SendTentative(&bench, 0, 1, 0, 5.0F);  // now 2 and 4 are requested
   bench.FromShard(0, MakePublished(bench, 0, 1, 1));
   bench.Forget();
   bench.Tick(seconds(2));
@@ -185,7 +185,7 @@ TEST_CASE("weights and words of another generation or life of a shard are not ta
     bench.FromShard(1, published);
   }
   CHECK(bench.NoEvents());
-  // In a new generation the same word is of another version 1.
+  // In a new generation the same message is about another version 1.
   bench.FromCoordinator(bench.MakeView({0}, 2));
   bench.Events<Session::WorkVoid>();
   bench.FromShard(1, MakePublished(bench, 1, 1));
@@ -255,7 +255,7 @@ TEST_CASE("who is left with fewer slots holds nothing, and says so before it pul
   for (ShardIndex shard : {0U, 1U}) {
     const std::vector<CoverageQuery> queries = bench.TakeFor<CoverageQuery>(shard);
     REQUIRE(queries.size() == 1);
-    CHECK(queries[0].step == Step{0});  // of a later one it would be refused
+    CHECK(queries[0].step == Step{0});  // for a later step it would be refused
     const std::vector<Pull> pulls = bench.TakeFor<Pull>(shard);
     REQUIRE(pulls.size() == 1);
     CHECK(pulls[0].ahead == Blocks{shard, shard + 2});
