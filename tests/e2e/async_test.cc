@@ -59,8 +59,8 @@ struct Observed {
   std::uint64_t torn_blocks = 0;
 };
 
-// Every weight of a tensor starts at 0 and gets the same gradient w - 1, so within a block all weights are always
-// equal: a pull that saw half of an update would show two values.
+// Every weight of a tensor starts at 0 and gets the same gradient w - 1, so all weights of a block are always equal: a
+// pull of half an update would show two values.
 Observed Train(const std::string& coordinator, const std::string& name, const std::function<void()>& before_slot) {
   Observed observed;
   Result<std::unique_ptr<Client>> connected =
@@ -99,8 +99,8 @@ constexpr std::uint32_t kWholeBlocks = 4;
 constexpr std::uint32_t kPullsAtOnce = 16;
 constexpr std::uint32_t kPushes = 2;
 
-// A peer of a shard, by hand. All that it sends takes one connection, so the shard handles it in that order; and it has
-// room for next to nothing until it reads, so what a pull is answered with waits in the shard's memory.
+// A hand-made peer of a shard. Everything that it sends takes one connection, so the shard handles it in that order. It
+// has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
 class LatePeer {
  public:
   explicit LatePeer(const std::string& shard)
@@ -112,7 +112,7 @@ class LatePeer {
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) pull.blocks.push_back(block);
     Send({std::move(pull), {}});
   }
-  // A gradient of 1 everywhere: the first one of this slot.
+  // A gradient of 1 everywhere: the first push of this slot.
   void Push(SlotIndex slot) {
     BufferPool pool(kBlockElements * sizeof(float));
     BufferRef ones = pool.Take();
@@ -138,7 +138,7 @@ class LatePeer {
     report.samples = report.predictions = 1;
     Send({EndSlot{kGeneration, kLife, SessionId{1}, Step{1}, report, {}}, {}});
   }
-  // Reads until it has so many blocks, or was refused something.
+  // Reads until it has so many blocks, or a refusal.
   std::vector<Message> Read(std::size_t blocks) {
     std::vector<Message> read;
     std::string refused;
@@ -152,7 +152,7 @@ class LatePeer {
     CHECK(refused.empty());
     return read;
   }
-  // Whether the shard has applied these slots' first pushes.
+  // Whether the shard has applied the first push of each of these slots.
   bool HasApplied(std::uint32_t slots) {
     bool all = false;
     (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kLife, SessionId{1}, Step{1}}, {}}).ok();
@@ -180,7 +180,7 @@ class LatePeer {
   const PeerId shard_;
 };
 
-// Whether this is a block with so many updates, each by -0.25, in every number.
+// Whether this is a block with so many updates, each by -0.25 in every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
   const Weights& weights = message.header.Get<Weights>();
   const auto* values = reinterpret_cast<const float*>(message.payload.data);
@@ -202,7 +202,7 @@ TEST_CASE("async: three workers finish all their steps while the fourth stands s
   std::vector<std::future<Observed>> workers;
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::function<void()> before = i == 0 ? std::function<void()>([released] { released.wait(); }) : [&] {
-      // The last of the fast ones' steps lets the slow one go.
+      // The last step of the fast workers releases the slow one.
       if (++computed_by_fast == (kSlots - 1) * kSteps) release.set_value();
     };
     workers.push_back(std::async(std::launch::async, Train, job.address(), "w" + std::to_string(i), before));

@@ -57,14 +57,14 @@ capstan_client* Connect(const capstan_options& options) {
   return client;
 }
 
-// Five elements that are observed where `statistic` is 1, and one that is trained, in structs of `bytes`.
+// Five elements, observed if `statistic` is 1, and one trained element, in structs of `bytes`.
 capstan_code Declare(capstan_client* client, std::uint64_t statistic = 0, std::size_t bytes = sizeof(capstan_tensor)) {
   const std::int64_t five = 5, one = 1;
   std::array<capstan_tensor, 2> tensors{};
   for (capstan_tensor& tensor : tensors) tensor.size = bytes, tensor.dimensions = 1;
   tensors[0].name = "seen", tensors[0].shape = &five, tensors[0].statistic = statistic;
   tensors[1].name = "trained", tensors[1].shape = &one;
-  std::vector<std::byte> rows(2 * bytes);  // one behind the other, as a program with such structs has them
+  std::vector<std::byte> rows(2 * bytes);  // adjacent, as in a program with such structs
   for (std::size_t i = 0; i < 2; ++i) std::memcpy(rows.data() + i * bytes, &tensors.at(i), bytes);
   capstan_description description{};
   description.size = sizeof description;
@@ -81,7 +81,7 @@ capstan_work NextWork(capstan_client* client) {
   return work;
 }
 
-// Of each tensor one weight, after one step of gradients that are 1.
+// One weight of each tensor, after one step of gradients that are 1.
 std::array<float, 2> AfterOneStep(std::uint64_t statistic, std::size_t bytes) {
   InProcessJob job(MakeJob());
   job.StartShard(0);
@@ -103,7 +103,7 @@ std::array<float, 2> AfterOneStep(std::uint64_t statistic, std::size_t bytes) {
   return after;
 }
 
-// What this process writes to stderr meanwhile.
+// Collects this process's output on stderr.
 class StandardError {
  public:
   StandardError() : before_(dup(STDERR_FILENO)), file_(std::tmpfile()) {
@@ -155,7 +155,7 @@ TEST_CASE("a statistic in C is 0 or 1", "[e2e][c]") {
 }
 
 TEST_CASE("notices in C go to stderr, unless the program takes them", "[e2e][c]") {
-  InProcessJob job(MakeJob());  // without a shard: whoever wants work waits, and says so
+  InProcessJob job(MakeJob());  // without a shard: a client that wants work waits, and prints it
   const std::string coordinator = job.address();
   capstan_options options = OptionsFor(coordinator);
   capstan_work work{};

@@ -78,7 +78,7 @@ capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZERO
   return capstan_declare(client, &description);
 }
 
-// Plain descent with these rates, one for each group.
+// Gradient descent with these rates, one for each group.
 capstan_code SetRates(capstan_client* client, double first, double second) {
   std::array<capstan_hyper_parameters, 2> groups{};
   for (capstan_hyper_parameters& group : groups) group.size = sizeof group;
@@ -108,7 +108,7 @@ capstan_code RunSlot(capstan_client* client, std::uint32_t slot) {
   return code == CAPSTAN_OK ? capstan_end_slot(client, slot, &result) : code;
 }
 
-// To the job's end.
+// Trains to the job's end.
 capstan_code Train(capstan_client* client) {
   capstan_work work{};
   work.size = sizeof work;
@@ -123,7 +123,7 @@ capstan_code Train(capstan_client* client) {
 
 constexpr std::size_t kElements = 3 * 131072 + 5;
 
-// A client that has been given a round, in a job of one worker and one shard.
+// A client in its first round, in a job of one worker and one shard.
 struct InRound {
   explicit InRound(Groups groups = Groups::kJobFile) {
     job.StartShard(0);
@@ -155,7 +155,7 @@ capstan_code EndWith(InRound& round, const char* name) {
   return capstan_end_slot(round.client, 0, &result);
 }
 
-// What `call` gives in a child of this process, which ends without tidying up.
+// The result of `call` in a child of this process, which ends without cleanup.
 template <class Call>
 int InChild(const Call& call) {
   const pid_t child = fork();
@@ -185,7 +185,7 @@ TEST_CASE("two clients in C, in one process, train a job to its end", "[e2e][c]"
   CHECK(job.coordinator->outcome().ok());
   const float* weights = nullptr;
   REQUIRE(capstan_weights(clients[0], &weights) == CAPSTAN_OK);
-  CHECK(weights[0] == -4 * 0.25F);  // of the last round: nobody computes on the version after it
+  CHECK(weights[0] == -4 * 0.25F);  // from the last round: no worker computes with the version after it
   capstan_counters counters{};
   counters.size = sizeof counters;
   REQUIRE(capstan_read_counters(clients[0], &counters) == CAPSTAN_OK);
@@ -254,7 +254,7 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
     InRound round;
     CHECK(wrong.call(round) == CAPSTAN_INVALID);
     CHECK_THAT(round.error(), Contains(wrong.text));
-    CHECK(capstan_next_work(round.client, 0, &round.work) == CAPSTAN_INVALID);  // nobody goes on as if nothing was
+    CHECK(capstan_next_work(round.client, 0, &round.work) == CAPSTAN_INVALID);  // it must not just go on
   }
 }
 
@@ -326,7 +326,7 @@ TEST_CASE("two workers with different hyper-parameters: the second hears whose t
       REQUIRE(RunSlot(clients[i], work.slots[slot]) == CAPSTAN_OK);
     }
   }
-  // The first worker's round may be over on the shard or not when the second's arrives; one of them is refused.
+  // When the second worker's data arrives, the first one's round may be over on the shard; one of them is refused.
   capstan_code code = CAPSTAN_TIMEOUT;
   const char* text = "";
   for (int i = 0; i < 600 && code == CAPSTAN_TIMEOUT; ++i) {
@@ -396,7 +396,7 @@ TEST_CASE("a description in C is read with care", "[e2e][c]") {
 TEST_CASE("what an older program does not have is left out, in both directions", "[e2e][c]") {
   InRound round;
   struct {
-    std::uint64_t size = 3 * sizeof(std::uint64_t);  // capstan_counters when it had two of them
+    std::uint64_t size = 3 * sizeof(std::uint64_t);  // size of capstan_counters when it had two fields
     std::uint64_t messages_in = UINT64_MAX, messages_out = UINT64_MAX, behind = 7;
   } counters;
   CHECK(capstan_read_counters(round.client, reinterpret_cast<capstan_counters*>(&counters)) == CAPSTAN_OK);
@@ -407,13 +407,13 @@ TEST_CASE("what an older program does not have is left out, in both directions",
   const std::string coordinator = round.job.address();
   capstan_options options = OptionsFor(coordinator.c_str(), "older");
   options.size = offsetof(capstan_options, rank);
-  options.rank = 99;  // is something else of that program's
+  options.rank = 99;  // is another field of that program's
   capstan_client* client = nullptr;
   CHECK(capstan_connect(&options, &client, nullptr, 0) == CAPSTAN_OK);
   capstan_free(client);
 }
 
-// capstan_tensor as it was before groups: four bytes of padding at its end.
+// capstan_tensor before groups existed: four bytes of padding at its end.
 struct OlderTensor {
   std::size_t size = sizeof(OlderTensor);
   const char* name = "old";
@@ -544,7 +544,7 @@ TEST_CASE("a barrier in C ends when every client has called it, and names who ha
   capstan_work work{};
   work.size = sizeof work;
   REQUIRE(capstan_next_work(clients[1], kPatience, &work) == CAPSTAN_OK);
-  bool heard = false;  // of w1, by a beat, of which there is one every second
+  bool heard = false;  // w1 was heard, by a beat; there is one every second
   for (int i = 0; i < 2 * kPatience && !heard; ++i) {
     REQUIRE(capstan_barrier(first, 0.5) == CAPSTAN_TIMEOUT);
     heard = std::string(capstan_last_error(first)).find("waited for w1 in a barrier") != std::string::npos;
@@ -552,7 +552,7 @@ TEST_CASE("a barrier in C ends when every client has called it, and names who ha
   CHECK(heard);
   CHECK(capstan_barrier(clients[1], kPatience) == CAPSTAN_OK);  // in its round
   REQUIRE(capstan_next_work(first, kPatience, &work) == CAPSTAN_OK);
-  CHECK(capstan_barrier(first, 0) == CAPSTAN_OK);       // which the others came to meanwhile
+  CHECK(capstan_barrier(first, 0) == CAPSTAN_OK);       // the others have reached it meanwhile
   CHECK(capstan_barrier(first, 0) == CAPSTAN_TIMEOUT);  // the next one
   for (capstan_client* client : {first, clients[1]}) capstan_free(client);
 }

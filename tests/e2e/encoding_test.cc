@@ -52,11 +52,11 @@ WorkerDescription Describe() {
 
 struct Trained {
   ClientCounters counters;
-  std::vector<float> weights;  // of each step, the first one
+  std::vector<float> weights;  // the first one of each step
   float mean = -1.0F;          // at the last step
 };
 
-// Descends 1/2 (w - 1)^2 by half; the statistic observes 2.
+// Gradient descent by half on 1/2 (w - 1)^2; the statistic observes 2.
 Trained Train(Precision precision) {
   InProcessJob job(MakeConfig(precision));
   job.StartShard(0);
@@ -84,7 +84,7 @@ Trained Train(Precision precision) {
     REQUIRE(client->GradientReady(0, 1).ok());
     REQUIRE(client->EndSlot(0, {.loss_sum = 1.0, .predictions = 1}).ok());
   }
-  do {  // they are published a little behind
+  do {  // they are published a little later
     trained.counters = client->counters();
   } while (
       (trained.counters.payload_messages_in < 4 * (kSteps + 1) || trained.counters.payload_messages_out < 4 * kSteps) &&
@@ -96,7 +96,7 @@ Trained Train(Precision precision) {
 TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp32", "[e2e][encoding]") {
   const Trained wide = Train(Precision::kFp32);
   REQUIRE(wide.weights.size() == kSteps);
-  constexpr std::uint64_t kMessages = 4 * (kSteps + 1);  // the last version says that it is the last
+  constexpr std::uint64_t kMessages = 4 * (kSteps + 1);  // the last version is marked as the last
   CHECK(wide.counters.payload_messages_in == kMessages);
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     const Trained narrow = Train(precision);
@@ -115,7 +115,7 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
                             wide.counters.payload_bytes_in + wide.counters.header_bytes_in);
     INFO("out " << out << ", in " << in);
     CHECK((out >= 0.499 && out <= 0.51));
-    // What had left of the skipped step, before anyone knew, comes once more.
+    // Pushes of the skipped step that had left before the decision come once more.
     const std::uint64_t again = precision == Precision::kFp16 ? 4 : 0;
     CHECK(narrow.counters.payload_messages_in >= kMessages);
     CHECK(narrow.counters.payload_messages_in <= kMessages + again);

@@ -45,7 +45,7 @@ EditableJobConfig MakeConfig() {
 // "tcp://127.0.0.1:port"
 int PortOf(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
 
-// Bytes that are no ZeroMQ, to a listening socket.
+// Sends bytes that are not ZeroMQ to a listening socket.
 void SendRawBytes(const std::string& endpoint, RandomStream& random) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (fd < 0) return;
@@ -61,15 +61,16 @@ void SendRawBytes(const std::string& endpoint, RandomStream& random) {
   close(fd);
 }
 
-// A header of any kind with any values in its fields, sometimes with a payload; half of them with the numbers of the
-// running job, so that they get past the first check.
+// A header of any kind with any values in its fields, sometimes with a payload. Half of them carry the running job's
+// numbers, so that they pass the first check.
 Message RandomMessage(RandomStream& random, Generation generation, Incarnation incarnation) {
   Header header = testing::RandomHeader(random.Below(std::variant_size_v<MessageVariant>), random);
   if (random.Below(2) == 0) {
     std::visit(
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
-          // Whoever names this life of a shard and brings a sound contribution is a worker; keys will tell them apart.
+          // A peer that names this shard's incarnation and sends a correct contribution counts as a worker; keys will
+          // tell them apart.
           if constexpr (std::is_same_v<Body, EndSlot>) return;
           if constexpr (std::is_same_v<Body, Push>) body.samples |= 1;
           if constexpr (requires { body.generation = generation; }) body.generation = generation;
@@ -87,7 +88,7 @@ Message RandomMessage(RandomStream& random, Generation generation, Incarnation i
   return {std::move(header), std::move(payload)};
 }
 
-// Counts in `sent` what it could send, until it is to stop.
+// Attacks until `stop`; `sent` counts the messages sent.
 void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t>& sent, std::atomic<bool>& stop) {
   RandomStream random(testing::TestSeed() + 17);
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
@@ -96,7 +97,7 @@ void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t
   while (!stop.load()) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const Message message = RandomMessage(random, Generation{1}, Incarnation{1 + random.Below(2)});
-      // A Leave or Join under a guessed name is a worker's right; what must not happen is a crash or another result.
+      // A Leave or Join under a guessed name is allowed; a crash or another result is not.
       if (transport->Send(peers[i], message).ok()) ++sent;
       if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
     }
@@ -142,7 +143,7 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> rounds{0}, sent{0};
   std::future<void> attack;
-  // The attack begins when the job runs: what can be guessed then is more than before. Each round waits for its share.
+  // The attack begins when the job runs, because more can be guessed then. Each round waits for its share of attacks.
   const Status status = Train(job.address(), rounds, [&] {
     if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(sent), std::ref(stop));
     for (std::uint64_t now = sent; now < 10 * rounds; now = sent) sent.wait(now);

@@ -60,7 +60,7 @@ class Program {
 
   capstan_code NextWork(double seconds = kPatience) { return capstan_next_work(client_, seconds, &work); }
   capstan_code Give(const std::string& state) { return capstan_set_program_state(client_, state.data(), state.size()); }
-  // What the round's version has.
+  // The state of the round's version.
   std::string State() {
     REQUIRE(capstan_wait_weights(client_, 0, 0, kPatience) == CAPSTAN_OK);
     const void* state = nullptr;
@@ -118,7 +118,7 @@ TEST_CASE("a program's state that is too long, missing or outside a round is inv
   REQUIRE(program.NextWork() == CAPSTAN_OK);
   CHECK(program.Give(std::string(65537, 's')) == CAPSTAN_INVALID);
   CHECK_THAT(program.error(), Contains("the state of step 0 has 65537 bytes, and at most 65536 are kept with a step"));
-  CHECK(program.NextWork(0) == CAPSTAN_INVALID);  // nobody goes on as if nothing was
+  CHECK(program.NextWork(0) == CAPSTAN_INVALID);  // it cannot continue as if nothing had happened
   Program early(MakeConfig());
   CHECK(early.Give("s") == CAPSTAN_INVALID);
   CHECK_THAT(early.error(), Contains("SetProgramState comes in a round"));

@@ -33,7 +33,7 @@ using e2e::InProcessJob;
 
 const double kPatience = 60 * testing::Patience();
 constexpr std::uint64_t kSteps = 10;
-constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are asked for at a time
+constexpr std::int64_t kLarge = 34 * 262144 + 5;  // more blocks of a shard than are requested at a time
 
 EditableJobConfig MakeConfig(Mode mode, double lease) {
   EditableJobConfig config;
@@ -85,13 +85,13 @@ std::pair<float, float> After(std::uint64_t step) {
 }
 
 bool IsAll(const float* values, std::uint64_t count, float value) {
-  // By the library's compare: a reader that stands still for long, where tests are not optimised, is no longer waited for.
+  // Uses the library's compare: in unoptimised tests a reader would pause so long that the job stops waiting for it.
   const std::vector<float> expected(count, value);
   return values != nullptr && std::memcmp(values, expected.data(), count * sizeof(float)) == 0;
 }
 
 struct RunningJob : InProcessJob {
-  // The lease is for who stands still, however slow a sanitizer makes the others.
+  // Only a process that pauses may exceed the lease, however slow a sanitizer makes the others.
   explicit RunningJob(Mode mode = Mode::kSync, double lease = 20) : InProcessJob(MakeConfig(mode, lease)) {
     StartShard(0);
     StartShard(1);
@@ -189,7 +189,7 @@ TEST_CASE("without global steps a reader follows too, to the last version", "[e2
   PullOptions wish;
   std::optional<PulledVersion> last;
   while (const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value()) {
-    CHECK(reader->weights()[0] <= After(version->step).first);  // at least as many pushes as that
+    CHECK(reader->weights()[0] <= After(version->step).first);  // at least so many pushes
     wish.newer_than = version->step;
     last = version;
   }
@@ -214,7 +214,7 @@ TEST_CASE("what does not come by the deadline is a timeout that says for whom, a
   while (!version || version->step < 3) {
     PullOptions wish;
     if (version) wish.newer_than = version->step;
-    auto pulled = reader->Pull(wish, In(0));  // in slices of no time
+    auto pulled = reader->Pull(wish, In(0));  // one slice after the other, each without waiting
     if (!pulled.ok()) REQUIRE(pulled.status().code() == Code::kTimeout);
     if (pulled.ok()) version = *pulled;
   }
@@ -240,7 +240,7 @@ TEST_CASE("a job ends without a reader that has left, and without one that stand
   RunningJob job(Mode::kSync, 3);
   const std::unique_ptr<Reader> still = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
-  REQUIRE(Train(worker.get(), 1).ok());  // so that the end is not here before the reader has read
+  REQUIRE(Train(worker.get(), 1).ok());  // so that the job's end does not come before the reader has read
   REQUIRE(still->Pull({}, In(kPatience)).ok());
   CHECK(Train(worker.get()).ok());
   CHECK(job.WaitForEnds(3));
@@ -263,14 +263,14 @@ TEST_CASE("the end of a job waits for a reader that has not read the last versio
 }
 
 TEST_CASE("a shard that is lost while the job's end waits for a reader takes nothing back", "[e2e][reader][long]") {
-  RunningJob job(Mode::kSync, 60);  // the reader stands still while the final weights are written
+  RunningJob job(Mode::kSync, 60);  // the reader pauses while the final weights are written
   std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
   FinishAfterReading(worker.get(), reader.get());
-  AwaitFinalWeights(&job);  // until they are a file the loss of a shard takes the job back, however long they take
+  AwaitFinalWeights(&job);  // until the file exists, the loss of a shard takes the job back, however long that takes
   CHECK_FALSE(job.ends.PopUntil(In(0.5)));
   job.shards[0].reset();
-  job.StartShard(0);  // it is believed to be the same shard once the one before has been silent
+  job.StartShard(0);  // it counts as the same shard once the earlier one has been silent
   CHECK(reader->Pull({kSteps - 1, false}, In(8)).status().code() == Code::kTimeout);
   CHECK_THAT(job.coordinator->StatusJson(), Contains("\"finished\""));
   reader.reset();

@@ -17,7 +17,7 @@ using train::Split;
 
 constexpr std::size_t kRecordBytes = 1 + 32 * 32 * 3;
 
-// Six names of one file.
+// Six names for one file.
 class CifarFolder {
  public:
   CifarFolder() {

@@ -64,7 +64,7 @@ class AttackedCoordinator {
       default: return Operate();
     }
   }
-  // Two strangers and a worker, or a shard as well.
+  // Two strangers and a worker, or also a shard.
   PeerId Somebody() {
     const PeerId peers[] = {CoordinatorBench::kStranger, PeerId{4000}, CoordinatorBench::PeerOf(bench_.MakeJoin("w0")),
                             bench_.shards[0].peer, bench_.shards[1].peer};
@@ -74,7 +74,7 @@ class AttackedCoordinator {
     if (!message || TakesAShardsPlace(message->header)) return;
     bench_.Send(from, std::move(message->header));
   }
-  // A later life of a shard may come from anywhere: nobody tells it from a sound one yet.
+  // A later incarnation of a shard may come from anywhere: no peer can tell it from a correct one yet.
   bool TakesAShardsPlace(const Header& header) const {
     const auto* hello = header.As<Hello>();
     return shards_are_sound() && hello != nullptr && hello->shard < bench_.shards.size() &&
@@ -138,7 +138,7 @@ class AttackedCoordinator {
     report.samples = 1;
     return report;
   }
-  // The shards and workers of a job that wants to go on.
+  // The shards and workers of a job that wants to continue.
   void LiveOn() {
     bench_.ShardsEchoTerm();
     for (const char* name : {"w0", "w1"}) bench_.Joins(name);
@@ -151,7 +151,7 @@ class AttackedCoordinator {
   }
   void Operate() {
     switch (script_.Below(6)) {
-      case 0: return bench_.Live();  // a coordinator is started again on what the former one has logged
+      case 0: return bench_.Live();  // a coordinator restarted on the log of the previous one
       case 1: return bench_.coordinator->RequestStop(bench_.now);
       case 2: return bench_.coordinator->Shutdown();
       case 3: return bench_.coordinator->WorkerDied("w0", bench_.now, &died_);
@@ -163,7 +163,7 @@ class AttackedCoordinator {
 
   void Check() {
     const Coordinator& coordinator = *bench_.coordinator;
-    // A member hears a few views at most of what one message changes, a shard a few orders; a turn of LiveOn is 20.
+    // One message causes at most a few views per member and a few orders per shard; a turn of LiveOn is 20 messages.
     CheckAnswers(bench_.out(), 20 * 8 * (coordinator.worker_count() + bench_.shards.size() + 1));
     CheckAnswers(died_, 8 * (coordinator.worker_count() + 1));
     died_.Clear();
@@ -180,7 +180,7 @@ class AttackedCoordinator {
             "\"" + why + "\" names a peer");
   }
 
-  // The job of the sound shards, with what has been said to it behind it.
+  // The job of the correct shards still finishes after everything it was sent.
   void EndsAsWithoutThem() {
     for (int turn = 0; turn < 80 && bench_.coordinator->state() != State::kFinished; ++turn) {
       LiveOn();

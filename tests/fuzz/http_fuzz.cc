@@ -43,7 +43,7 @@ std::string Ask(std::string_view request) {
   where.sin_port = htons(PortOfExporter());
   where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   Require(connect(connection, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0, "the exporter listens");
-  (void)send(connection, request.data(), request.size(), MSG_NOSIGNAL);  // it may hang up before the end
+  (void)send(connection, request.data(), request.size(), MSG_NOSIGNAL);  // the server may hang up before the end
   shutdown(connection, SHUT_WR);
   std::string answer;
   std::array<char, 4096> buffer;

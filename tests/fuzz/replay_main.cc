@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     const std::vector<fs::path> files = FilesOf(fs::path(argc == 2 ? argv[1] : "") / target.name);
     for (const fs::path& file : files) {
       std::printf("%s\n", file.c_str());
-      std::fflush(stdout);  // the last name is that of the input which ends the program
+      std::fflush(stdout);  // the last printed name is that of the failing input
       target.run(BytesOf(file));
     }
     std::printf("%s: %zu inputs\n", std::string(target.name).c_str(), files.size());

@@ -27,7 +27,7 @@ class AttackedSession {
       bench_.Forget();
       Act();
       TakeEvents();
-      // Each of the two shards is asked for what it owes, and every push that is not staged goes out again.
+      // Each of the two shards is asked for what it owes, and every push that is not staged is sent again.
       CheckAnswers(bench_.out(), 64 + 4 * pushed_);
       Require(bench_.session->unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
       (void)bench_.session->WaitingFor();
@@ -95,7 +95,7 @@ class AttackedSession {
       }
     }
   }
-  // Something sound, so that the session gets on.
+  // A correct message, so that the session makes progress.
   void Help() {
     const std::uint64_t step = bench_.session->step().value;
     switch (script_.Below(4)) {

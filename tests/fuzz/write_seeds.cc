@@ -38,11 +38,11 @@ class Folder {
     std::filesystem::create_directories(path_);
   }
   void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream out(path_ / (name + ".bin"), std::ios::binary);  // no text, whatever it looks like
+    std::ofstream out(path_ / (name + ".bin"), std::ios::binary);  // binary, whatever the content looks like
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     CAPSTAN_CHECK(out.good());
   }
-  // As it is; cut off in the middle; and with one bit of its middle changed.
+  // Unchanged; cut off in the middle; and with one bit in its middle flipped.
   void WriteAndDamage(const std::string& name, const std::string& bytes) const {
     Write(name, bytes);
     Write(name + "-cut", bytes.substr(0, bytes.size() / 2));
@@ -89,11 +89,11 @@ void WriteMessages(const Folder& folder) {
 
 // ---- messages of peers to cores -----------------------------------------------------------------------------------
 
-// An honest exchange, as the frames in which PeerScript finds it again.
+// An honest exchange, as frames that PeerScript can read back.
 class Exchange {
  public:
   explicit Exchange(char flags) : text_(1, flags) {}
-  // `who`: by the place among the target's peers.
+  // `who`: index among the target's peers.
   void Say(char who, Header header, Slice payload = {}) {
     text_ += '\0';  // the action: a frame
     text_ += who;

@@ -58,7 +58,7 @@ TEMPLATE_TEST_CASE("layer norm of 16-bit numbers is that of double, rounded", "[
     std::vector<double> sum = Doubles(a);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(Widen(b[i]));
     CHECK(Agree<T>("layer norm: sum", RelativeDistance(ours.sum, sum), kRounded<T>));
-    // What is stored is what is normalised.
+    // The stored sum is the input of the normalisation.
     const Normalised<double> wide(1, s, Doubles(ours.sum), nullptr, Doubles(gamma), Doubles(beta));
     CHECK(Agree<T>("layer norm: y", RelativeDistance(ours.y, wide.y), kRounded<T>));
     CHECK(Agree<T>("layer norm: mean", RelativeDistance(ours.mean, wide.mean), kFloatBound));

@@ -40,7 +40,7 @@ TEST_CASE("layer norm of a sum and its gradients agree with finite differences",
   CpuContext context(1);
   for (const auto& [n, columns] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {3, 17}, {70, 5}}) {
     const std::int64_t size = n * columns;
-    // One vector of everything: a, b, gamma, beta.
+    // One vector of all inputs: a, b, gamma, beta.
     const auto all = RandomNumbers<double>(2 * size + 2 * columns, 1);
     const auto dy = RandomNumbers<double>(size, 2);
     const auto forward = [&](const std::vector<double>& v) {

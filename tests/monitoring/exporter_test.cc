@@ -37,7 +37,7 @@ std::unique_ptr<Exporter> StartOrFail(ExporterOptions options = {}) {
   return std::move(exporter).value();
 }
 
-// A connection that says nothing until Ask; it waits 10 s at most, or longer where a run has more patience.
+// A connection that sends nothing until Ask; it waits 10 s at most, times the run's patience.
 class Connection {
  public:
   explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -88,7 +88,7 @@ void CheckRefused(const std::string& listen) {
   CHECK(Contains(exporter.status().message(), "metrics.listen"));
 }
 
-// The numbers of an answer to a scrape whose lines begin with `prefix`, in order.
+// The numbers in a scrape's answer on lines that begin with `prefix`, in order.
 std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::string& prefix) {
   std::vector<std::uint64_t> numbers;
   std::istringstream lines(answer);
@@ -98,15 +98,15 @@ std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::strin
   return numbers;
 }
 
-// The state of a histogram that scrapes see while it is written.
+// The states of a histogram that scrapes see during writes.
 struct Seen {
   std::uint64_t first = 0, last = 0;  // its count
-  std::string wrong;                  // the first answer whose numbers do not fit together
+  std::string wrong;                  // the first answer with inconsistent numbers
 };
 
 constexpr const char* kHistogram = "capstan_server_apply_duration_seconds";
 
-// Where all observations are below the highest bound, its bucket, the one above it and the count are the same number,
+// If all observations are below the highest bound, its bucket, the one above it and the count are the same number,
 // unless they were read at different moments.
 bool IsWhole(const std::string& answer) {
   const std::vector<std::uint64_t> buckets = NumbersOf(answer, std::string(kHistogram) + "_bucket{");
@@ -116,7 +116,7 @@ bool IsWhole(const std::string& answer) {
          Contains(answer, "le=\"+Inf\"} " + std::to_string(counts.front())) && Contains(answer, "\nprocess_open_fds ");
 }
 
-// Scrapes until the count has grown between two answers: the actor wrote meanwhile.
+// Scrapes until the count has grown between two answers, so the actor wrote in between.
 Seen ScrapeWhileWritten(const std::string& address) {
   Seen seen;
   for (int i = 0; i < 1000 && (i < 5 || seen.last == seen.first); ++i) {

@@ -33,7 +33,7 @@ TEST_CASE("a Join without a catalog is told the job's tensors once they are know
   CHECK(view.catalog == CoordinatorBench::Tensors());
   CHECK(view.session == SessionId{});
   CHECK(bench.coordinator->worker_count() == 1);
-  CHECK(bench.ViewOf(bench.MakeJoin("w0")).catalog.empty());  // it has declared them
+  CHECK(bench.ViewOf(bench.MakeJoin("w0")).catalog.empty());  // the worker has declared them
 }
 
 TEST_CASE("a Beat without a session is answered with how far the job is, and is no worker's", "[server][followers]") {

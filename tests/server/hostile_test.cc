@@ -18,7 +18,7 @@ using testing::Plausible;
 
 constexpr int kMessages = 400;
 
-// A multiple of four: each mode and optimizer has as many.
+// A multiple of four, so that each mode and optimizer has equally many.
 std::uint64_t Seeds() { return 4 * static_cast<std::uint64_t>(testing::TriesOfTier(15)); }
 
 constexpr SnapshotId kKept{Generation{1}, Version{0}};
@@ -64,7 +64,7 @@ TEST_CASE("workers that send anything but this generation's messages do not touc
 void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
   ShardBench bench(options);
   bench.FromCoordinator(bench.MakeReset(1));
-  bench.FromCoordinator(bench.MakePin(0));  // there is something to ask for
+  bench.FromCoordinator(bench.MakePin(0));  // there is something to fetch
   HostileMessages hostile(seed, OfShard());
   const Slice payload = bench.Values(4, 1.0F);
   for (int i = 0; i < kMessages; ++i) {
@@ -94,7 +94,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
     // Two payloads a block and no more, with any number of senders.
     REQUIRE(bench.shard->staged_bytes() <= 3 * 2 * 16);
   }
-  // What came may have been a worker's due. A new generation knows nothing of it.
+  // The messages may have been valid for a worker. A new generation knows nothing of them.
   bench.FromCoordinator(bench.MakeReset(2));
   bench.Forget();
   const Slice last = bench.Values(4, 3.0F);
@@ -118,7 +118,7 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
   }
 }
 
-// To something that is on the disk, or was, or is said to be elsewhere.
+// Resets to a part that is on the disk, was there, or is claimed to be elsewhere.
 Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
   std::vector<SnapshotPart> parts = bench.disk.List();
   if (parts.empty() || hostile->Chance(30)) parts = {{kKept, 0, 5}};
@@ -128,7 +128,7 @@ Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
   return hostile->Chance(50) ? Message{reset, {}} : hostile->Spoil(reset);
 }
 
-// A sound coordinator has a shard do a step of a new generation, whatever the one before has told it.
+// A correct coordinator makes a shard do a step of a new generation, whatever the previous one sent.
 void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
   bench->LetDiskGo();
   bench->generation = bench->shard->generation().Next();
@@ -148,7 +148,7 @@ void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
   const std::vector<Prepared> prepared = bench->Take<Prepared>(ShardBench::kCoordinator);
   REQUIRE(prepared.size() == 1);
   REQUIRE(prepared[0].report.slots.size() == options.slots);
-  if (options.optimizer != OptimizerKind::kSgd) return;  // its ratios are another test's
+  if (options.optimizer != OptimizerKind::kSgd) return;  // trust ratios have their own test
   Commit commit = bench->MakeCommit(0);
   commit.term = reset.term;
   bench->FromCoordinator(commit);
@@ -225,7 +225,7 @@ Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
   }
 }
 
-// The shards and workers of a job that wants to go on, for a while.
+// For a while, runs the shards and workers of a job that wants to continue.
 void LiveOn(CoordinatorBench* bench) {
   for (int i = 0; i < 80 && bench->coordinator->state() != Coordinator::State::kFinished; ++i) {
     bench->ShardsEchoTerm();

@@ -31,7 +31,7 @@ OptimizerSection Lamb() {
   return optimizer;
 }
 
-// What shards report of tensors whose segments have these squares, in catalog order.
+// The shards' reports for tensors whose segments have these squares, in catalog order.
 class Reports {
  public:
   Reports(const std::vector<TensorSpec>& tensors, std::uint32_t block_elements, std::uint32_t shards)
@@ -247,7 +247,7 @@ TEST_CASE("a Prepared without the squares that a ratio needs does not count", "[
 }
 
 TEST_CASE("a new coordinator gives the same ratios to shards at whichever attempts", "[server][trust][takeover]") {
-  for (const std::uint32_t done : {0U, 1U}) {  // the attempt that both shards have carried out; shard 0 is one further
+  for (const std::uint32_t done : {0U, 1U}) {  // the attempt that both shards have executed; shard 0 is one further
     CoordinatorBench bench = LambBench(1.0);
     for (std::uint32_t attempt = 0; attempt <= done; ++attempt) {
       for (ShardIndex i : {0U, 1U}) bench.Prepares(i, 0, 50.0, attempt);
@@ -293,7 +293,7 @@ TEST_CASE("a shard reports squares of weights and directions, and scales each te
   CHECK(bench.WeightOf(0) == -2.0F);
   CHECK(bench.WeightOf(1) == -4.0F);
   CHECK(bench.WeightOf(2) == -8.0F);
-  bench.CompleteStep(1, 0.0F);  // momentum alone; the ratios and the factor were that step's
+  bench.CompleteStep(1, 0.0F);  // only momentum; the ratios and the factor applied to that step
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.weight_squares == std::vector<double>{16.0, 64.0, 128.0});
   bench.FromCoordinator(bench.MakeRedo(1, 1, 1.0F, {3.0F, 3.0F, 3.0F}));
   bench.Commits(1, 1);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kCounts[] = {1, 2, 7, 16, 33, 100, 2048, 2 * 2048 + 17, 5001};
 
-// Numbers of very different sizes: sums of them round differently in every other order.
+// Numbers of very different sizes: their sums round differently in every other order.
 Floats RaggedFloats(RandomStream* random, std::uint32_t count) {
   Floats floats = RandomFloats(random, count);
   for (std::uint32_t i = 0; i < count; ++i) floats[i] = std::ldexp(floats[i], static_cast<int>(random->Below(24)) - 12);
@@ -32,7 +32,7 @@ std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, st
   return leaves;
 }
 
-// The definition, element by element: left + right, a side without samples left out.
+// The definition, element by element: left + right, ignoring a side without samples.
 std::optional<float> TreeSum(Node node, const std::vector<Contribution>& leaves, std::size_t i) {
   if (node.IsLeaf()) {
     const Contribution& leaf = leaves[node.begin];
@@ -52,7 +52,7 @@ Floats TreeSum(SlotIndex slots, const std::vector<Contribution>& leaves, std::si
   return sum;
 }
 
-// Adds some siblings in advance, as workers and staging do; what is left covers the same slots.
+// Adds some siblings in advance, as workers and staging do; the result covers the same slots.
 std::vector<Contribution> MergeAtRandom(RandomStream* random, Node node, const std::vector<Contribution>& leaves,
                                         std::uint32_t count) {
   if (node.IsLeaf()) return {leaves[node.begin]};
@@ -181,7 +181,7 @@ TEST_CASE("an update from the kept sum has the bits of one that was clipped at o
   }
 }
 
-// Both segments by their own rules, from nothing but the rules of one group at a time.
+// Each segment by its own rules, computed with the rules of one group at a time.
 TEST_CASE("segments of two groups have the bits of two updates, each with its own hyper-parameters",
           "[server][update]") {
   const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};

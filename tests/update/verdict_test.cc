@@ -107,7 +107,7 @@ TEST_CASE("fp16: a step that is not finite is skipped with half the scale, until
   config.job.on_nonfinite = NonFinitePolicy::kSkip;
   const Verdict least = Step4({25.0, kInfinity}, 2).Judge(config, 0, 3, kLeastLossScale);
   CHECK(least.kind == Verdict::Kind::kCommit);
-  CHECK(least.next.loss_scale == kLeastLossScale);  // halved for ever it would be 0, from which it never grows
+  CHECK(least.next.loss_scale == kLeastLossScale);  // halved further it would become 0 and never grow
 }
 
 TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] have norm 13", "[server][verdict]") {
@@ -121,13 +121,13 @@ TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] 
   const Verdict again = Step4({25.0, 144.0}, 2).Judge(config, 1);
   CHECK(again.kind == Verdict::Kind::kCommit);
   CHECK(again.action == StepAction::kApply);
-  CHECK(again.record.gradient_norm == 13.0);  // people see it as it was before clipping
+  CHECK(again.record.gradient_norm == 13.0);  // displayed as before clipping
 }
 
 TEST_CASE("a step whose shards got different hyper-parameters stops the job and names two of them",
           "[server][verdict]") {
   Step4 step({1.0, 1.0, 1.0}, 3);
-  step.prepared()[0].report.hyper_hash = 0;  // a shard that no push came to
+  step.prepared()[0].report.hyper_hash = 0;  // a shard that got no push
   step.prepared()[1].report.hyper_hash = step.prepared()[2].report.hyper_hash = 77;
   CHECK(step.Judge(MakeConfig()).kind == Verdict::Kind::kCommit);
   step.prepared()[2].report.hyper_hash = 78;
@@ -139,7 +139,7 @@ TEST_CASE("a step whose shards got different hyper-parameters stops the job and 
 TEST_CASE("the next step begins with the state that the program gave, also after a step that is left out",
           "[server][verdict]") {
   Step4 step({1.0, 1.0, 1.0}, 3);
-  CHECK(step.Judge(MakeConfig()).next.program_state == "before");  // none was given
+  CHECK(step.Judge(MakeConfig()).next.program_state == "before");  // no slot gave one
   step.prepared()[1].report.program_state = step.prepared()[2].report.program_state = "after";
   step.prepared()[1].report.program_slot = 1;
   step.prepared()[2].report.program_slot = 2;
@@ -224,7 +224,7 @@ TEST_CASE("a verdict carries all that the next step needs", "[server][verdict]")
   CHECK(verdict.next.learning_rate == LearningRate(MakeScheduleRule(config.schedule), 0.5, 4, 10));
   CHECK(!verdict.next.stop);
   StepParameters wanted = ParametersOf(config, Step{5}, 4);
-  wanted.program_state = "before";  // none came with the step
+  wanted.program_state = "before";  // no slot of the step gave one
   CHECK(verdict.next == wanted);
   CHECK(ParametersOf(config, Step{9}, 9).stop == false);
   CHECK(ParametersOf(config, Step{10}, 10).stop);
@@ -274,7 +274,7 @@ TEST_CASE("metrics are added by name in slot order, and shown as sum over weight
   reports[1].metrics.push_back({"of_none", 5.0, 0.0});
   reports[2].metrics.push_back({"twice", 1.0, 1.0});
   reports[2].metrics.push_back({"twice", 2.0, 3.0});
-  reports[2].metrics.push_back({"no \"name", 1.0, 1.0});  // of a shard that does not look
+  reports[2].metrics.push_back({"no \"name", 1.0, 1.0});  // from a shard that does not check
   StepRecord a, b;
   AddSlotReports({reports[2], reports[0], reports[1]}, &a);
   CHECK(a.metrics.size() == 3);
@@ -288,7 +288,7 @@ TEST_CASE("metrics are added by name in slot order, and shown as sum over weight
 TEST_CASE("the learning rate that came with the pushes is the record's, from whichever shard has it",
           "[server][verdict]") {
   Step4 step({1.0, 1.0, 1.0}, 3);
-  step.prepared()[0].report.learning_rate = 9.0;  // of no meaning
+  step.prepared()[0].report.learning_rate = 9.0;  // has no meaning
   step.prepared()[1].report.hyper_hash = 77;
   step.prepared()[1].report.learning_rate = 1e-3;
   CHECK(step.Judge(MakeConfig()).record.learning_rate == 1e-3);

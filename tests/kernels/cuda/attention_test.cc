@@ -25,7 +25,7 @@ struct Result {
   }
 };
 
-// Both ways; the way back takes what the way there gave.
+// Runs forward, then backward on the forward pass's outputs.
 template <class T>
 Result<T> OnDevice(const AttentionShape& s, const DropoutMask& dropout, const std::vector<T>& qkv,
                    const std::vector<T>& dout, std::int64_t offset = 0) {
@@ -88,7 +88,7 @@ void CheckAgainstCpu(const AttentionShape& s, double probability, std::int64_t o
   const double stored = std::is_same_v<T, float> ? 1e-5 : kRounded<T>;
   CHECK(Agree<T>("attention: out", RelativeDistance(ours.out, expected.out), stored));
   CHECK(Agree<float>("attention: log sum", RelativeDistance(ours.log_sum, expected.log_sum), 1e-5));
-  if (s.length == 1) {  // one probability, 1, whatever the score: gradients of q and k are what rounding leaves
+  if (s.length == 1) {  // one probability, 1, whatever the score: the gradients of q and k are only rounding errors
     CHECK(
         Agree<T>("attention: dqkv, length 1", RelativeDistance(ours.dqkv, expected.dqkv), std::min(1e-2, 4 * stored)));
     return;

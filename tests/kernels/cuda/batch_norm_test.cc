@@ -20,12 +20,12 @@ struct Case {
 const std::vector<Case> kCases = {{5, 1, Activation::kNone, false},     {15, 17, Activation::kRelu, true},
                                   {33, 31, Activation::kRelu, false},   {257, 3, Activation::kNone, true},
                                   {31, 8, Activation::kRelu, true},     {31, 8, Activation::kRelu, true, 1},
-                                  {1000, 72, Activation::kRelu, true},   // a tile and a part of one beside it
-                                  {45000, 8, Activation::kNone, false},  // several rows each
-                                  {530, 264, Activation::kRelu, false},  // many tiles beside each other
+                                  {1000, 72, Activation::kRelu, true},   // a tile, and a part of one next to it
+                                  {45000, 8, Activation::kNone, false},  // several rows per thread
+                                  {530, 264, Activation::kRelu, false},  // many tiles next to each other
                                   {5000, 33, Activation::kRelu, true}};
 
-// Numbers about 3 with channels of different sizes, so that a mean left out is seen.
+// Numbers around 3 with channels of different sizes, so that a forgotten mean shows.
 template <class T>
 std::vector<T> Inputs(const Case& c) {
   auto x = RandomNumbers<float>(c.rows * c.channels, 1);
@@ -36,7 +36,7 @@ std::vector<T> Inputs(const Case& c) {
   return inputs;
 }
 
-// What goes in.
+// The inputs.
 template <class T>
 struct Given {
   explicit Given(const Case& c)
@@ -126,7 +126,7 @@ Results<T> OnDevice(const Case& c, const Given<T>& in) {
           dy.Read(), dx.Read(),        dgamma.Read(), dbeta.Read()};
 }
 
-// The backward pass with the device's own y, mean and deviation: what is compared is the pass alone.
+// The backward pass with the device's own y, mean and deviation, so that only this pass is compared.
 template <class T>
 Results<double> InDouble(const Case& c, const Given<T>& in, const Results<T>& ours) {
   CpuContext cpu(1);

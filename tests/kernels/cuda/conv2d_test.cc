@@ -25,10 +25,10 @@ const std::vector<Case> kCases = {{{{1, 1, 1, 1, 1, 1, 1, 0}, 1}},     // one pr
                                   {{{3, 17, 15, 8, 3, 3, 2, 1}, 16}, 1},
                                   {{{2, 9, 8, 33, 1, 1, 2, 0}, 15}},   // a shortcut's
                                   {{{1, 31, 33, 1, 7, 5, 2, 3}, 17}},  // columns between images and padding differ
-                                  {{{257, 4, 3, 2, 3, 2, 1, 1}, 3}},   // several images a block
+                                  {{{257, 4, 3, 2, 3, 2, 1, 1}, 3}},   // several images per block
                                   {{{2, 8, 8, 64, 3, 3, 1, 1}, 64}}};  // as trained
 
-// Blocks of columns: all at once, and several with a rest.
+// Blocks of columns: all at once, or several with a remainder.
 const std::int64_t kBlocks[] = {kConvDeviceElements, 1100};
 
 template <class T>
@@ -44,7 +44,7 @@ struct Given {
   std::vector<float> old_dfilter;
 };
 
-// Without bias and activation and not added to the old, and with.
+// Results without bias, activation and addition to the old values, and with them.
 template <class T>
 struct Results {
   std::vector<T> y, y_relu, dx, dx_added;

@@ -44,7 +44,7 @@ Normalised<T> OnDevice(Shape s, const std::vector<T>& a, const std::vector<T>* b
   return {sum.Read(), y.Read(), mean.Read(), inverse.Read()};
 }
 
-// Of `x` as it is stored.
+// For `x` as it is stored.
 Normalised<double> InDouble(Shape s, const std::vector<double>& x, const std::vector<double>& gamma,
                             const std::vector<double>& beta) {
   CpuContext cpu(1);
@@ -72,7 +72,7 @@ TEMPLATE_TEST_CASE("layer norm on a device is that of double, rounded", "[cuda]"
     std::vector<double> sum = Doubles(a);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(Widen(b[i]));
     CHECK(Agree<T>("layer norm: sum", RelativeDistance(ours.sum, sum), kRounded<T>));
-    // What is stored is what is normalised.
+    // The stored sum is the input of the normalisation.
     const auto wide = InDouble(s, Doubles(ours.sum), Doubles(gamma), Doubles(beta));
     CHECK(Agree<T>("layer norm: y", RelativeDistance(ours.y, wide.y), kRounded<T>));
     CHECK(Agree<T>("layer norm: mean", RelativeDistance(ours.mean, wide.mean), kFloatBound));

@@ -51,7 +51,7 @@ Loss<double> InDouble(Shape s, std::vector<double> logits, const std::vector<std
   return {result, std::move(logits)};
 }
 
-// Logits of about -4 to 4, and what lies between rows poisoned.
+// Logits of about -4 to 4; the elements between rows are poisoned.
 template <class T>
 std::vector<T> Logits(Shape s) {
   std::vector<T> logits = Poison<T>(s.rows * s.stride);
@@ -63,7 +63,7 @@ std::vector<T> Logits(Shape s) {
   return logits;
 }
 
-// The rows without what lies between them.
+// The rows without the elements between them.
 template <class T>
 std::vector<T> Rows(Shape s, const std::vector<T>& logits) {
   std::vector<T> rows;
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("the loss on a device is that of double, its gradient rounded
     CHECK(ours.result.correct == wide.result.correct);
     CHECK(Agree<T>("loss: gradient of the logits", RelativeDistance(Rows(s, ours.logits), Rows(s, wide.logits)),
                    kRounded<T>));
-    std::vector<T> between = ours.logits;  // is as it was
+    std::vector<T> between = ours.logits;  // must be unchanged
     for (std::size_t i = 0; i < between.size(); ++i) {
       if (static_cast<std::int64_t>(i) % s.stride < s.classes) between[i] = logits[i];
     }

@@ -14,11 +14,11 @@ struct Shape {
   std::int64_t offset = 0;
 };
 
-// Those of cuBLASLt's own alignment, and those of none.
+// Shapes with cuBLASLt's own alignment, and with none.
 const std::vector<Shape> kShapes = {{1, 1, 1},    {15, 17, 31},   {33, 257, 15},
                                     {64, 48, 40}, {70, 384, 256}, {64, 48, 40, 1}};
 
-// A transposed one is stored as its columns.
+// A transposed operand is stored as its columns.
 template <class T>
 Operand<T> OperandOf(const T* data, std::int64_t rows, std::int64_t columns, Transpose transpose) {
   return {data, transpose == Transpose::kYes ? rows : columns, transpose};
@@ -32,7 +32,7 @@ struct Asked {
   float beta = 0;
 };
 
-// C, and what came of the activation.
+// C, and the result of the activation.
 template <class T>
 using Made = std::pair<std::vector<T>, std::vector<T>>;
 
@@ -131,7 +131,7 @@ struct Gradients {
 
 struct Backward {
   Activation activation;
-  bool incoming;  // dy is made by a product
+  bool incoming;  // a product computes dy
   float beta;
 };
 
@@ -203,7 +203,7 @@ void CheckBackward(Device& device, const Shape& s, const Backward& asked) {
   } else {
     LinearBackward(cpu, gradient);
   }
-  // dy is rounded where it is made and again behind the activation; its sums have what is left of that.
+  // dy is rounded after the product and again after the activation; its sums contain both errors.
   const double tolerance = 4 * kRounded<T>;
   CHECK(Agree<T>("linear: dy", RelativeDistance(ours.dy, wide.dy), tolerance));
   CHECK(Agree<T>("linear: dweight", RelativeDistance(ours.weight, wide.weight), tolerance));

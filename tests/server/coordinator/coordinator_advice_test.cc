@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A step whose slots come with these losses, of one shard.
+// A step on one shard whose slots have these losses.
 void StepWith(CoordinatorBench* bench, std::uint64_t step, const std::vector<double>& losses) {
   Prepared prepared = bench->MakePrepared(0, step);
   for (SlotReport& report : prepared.report.slots) report.loss_sum = losses.at(report.slot);
@@ -68,7 +68,7 @@ TEST_CASE("equal slots of one worker, one step, a built-in model or a loss that 
     CHECK_THAT(bench.Notices(), !Contains("are equal"));
   }
   {
-    RunningBench bench(2, ModelKind::kMlp);  // whose samples capstan chooses
+    RunningBench bench(2, ModelKind::kMlp);  // capstan chooses its samples
     for (std::uint64_t step = 0; step < 4; ++step) StepWith(&bench, step, {2.5 - double(step), 2.5 - double(step)});
     CHECK_THAT(bench.Notices(), !Contains("are equal"));
   }

@@ -24,7 +24,7 @@ class BarrierBench : public CoordinatorBench {
     Send(PeerOf(join), join);
     return join;
   }
-  // Beats, waiting for barrier `number`; the newest view it gets then.
+  // Sends a Beat that waits for barrier `number`; returns the newest view.
   View Waits(const Join& join, std::uint64_t number) {
     Beat beat = MakeBeat(join);
     beat.barrier = number;
@@ -38,18 +38,18 @@ class BarrierBench : public CoordinatorBench {
 TEST_CASE("a barrier is passed when every member waits, and all hear it at once", "[server][barrier]") {
   BarrierBench bench;
   bench.Run();
-  const Join first = bench.Joins("w0"), second = bench.Joins("w1");  // once more: their views
+  const Join first = bench.Joins("w0"), second = bench.Joins("w1");  // again: their views
   View view = bench.Waits(first, 1);
   CHECK(view.barrier == 0);
   CHECK(view.message == "w1");
-  CHECK(bench.Waits(second, 0).message.empty());  // only those that wait are told
+  CHECK(bench.Waits(second, 0).message.empty());  // only waiting workers are notified
   const std::uint64_t before = view.sequence;
   CHECK(bench.Waits(second, 1).barrier == 1);
-  view = bench.ViewOf(first);  // without a word of its own
+  view = bench.ViewOf(first);  // without a message
   CHECK(view.barrier == 1);
   CHECK(view.message.empty());
   CHECK(view.sequence > before);
-  CHECK(bench.Waits(first, 1).barrier == 1);  // said again: that is over, and no wait for the next one
+  CHECK(bench.Waits(first, 1).barrier == 1);  // repeated: that barrier is over, and this is no wait for the next one
   view = bench.Waits(second, 2);
   CHECK(view.message == "w0");
   CHECK(view.barrier == 1);
@@ -60,7 +60,7 @@ TEST_CASE("whoever has left or is lost is not waited for any more", "[server][ba
   bench.config.cluster.min_workers = 1;
   bench.Run();
   const Join first = bench.Joins("w0"), second = bench.Joins("w1");
-  bench.Pass(bench.coordinator->lease(), {first, second});  // nobody is on the way from a coordinator before
+  bench.Pass(bench.coordinator->lease(), {first, second});  // no earlier member can still be on its way
   CHECK(bench.Waits(first, 1).message == "w1");
   SECTION("left") {
     bench.Send(bench.PeerOf(second), bench.MakeLeave(second));
@@ -107,7 +107,7 @@ TEST_CASE("a coordinator that comes back passes all that still wait, by whatever
   bench.Live();
   bench.ShardsEchoTerm();
   const Join first = bench.Joins("w0");
-  CHECK(bench.Waits(first, 7).barrier == 0);  // the other one is on its way, though one would be enough
+  CHECK(bench.Waits(first, 7).barrier == 0);  // the other one is on its way, though one would suffice
   const Join second = bench.Joins("w1");
   CHECK(bench.Waits(second, 1).barrier == 7);
   CHECK(bench.ViewOf(first).barrier == 7);

@@ -51,7 +51,7 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   const Join w0 = bench.Joins("w0");
   Beat idle = bench.MakeBeat(w0);
   idle.generation = Generation{1};
-  bench.Send(CoordinatorBench::PeerOf(w0), idle);  // w0 has done its part
+  bench.Send(CoordinatorBench::PeerOf(w0), idle);  // w0 has done its slots
   bench.Pass(seconds(10));
   bench.SayHello(0);
   bench.SayHello(1);
@@ -60,7 +60,7 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   bench.Send(CoordinatorBench::PeerOf(w0), idle);
   CHECK(!IsNamed(bench.coordinator->WaitingFor(bench.now), "\"w0\""));
   Beat cut = idle;
-  cut.missing = {1};  // it waits for weights, and for an answer
+  cut.missing = {1};  // it waits for weights and an answer
   bench.Send(CoordinatorBench::PeerOf(w0), cut);
   CHECK(IsNamed(bench.coordinator->WaitingFor(bench.now),
                 "\"w0\" (step 1, last heard 0 s ago, gets no answer from server 1"));
@@ -107,7 +107,7 @@ TEST_CASE("a recovery has the whole of limits.stall, and so has the step after i
   bench.Pass(seconds(18));
   CHECK(bench.coordinator->state() == State::kRunning);
   bench.DoStep(0);
-  bench.Pass(seconds(18));  // another loss, after a step: it has its time again
+  bench.Pass(seconds(18));  // another loss, after a step: it has its full time again
   bench.RestartShard(0, {});
   bench.SayHello(1);
   bench.Pass(seconds(18));

@@ -25,7 +25,7 @@ void CountTo(CoordinatorBench* bench, std::uint64_t clock) {
   while (bench->coordinator->step().value < clock) Clocks(bench, bench->coordinator->step().value + 1);
 }
 
-// A snapshot of what is counted now.
+// A snapshot of the present count.
 void TakeSnapshot(CoordinatorBench* bench) {
   bench->Tick(std::chrono::seconds(2));
   const std::uint64_t version = bench->coordinator->step().value;
@@ -38,7 +38,7 @@ Parts PartsOf(const CoordinatorBench& bench, ShardIndex shard) {
   return {Part(bench.coordinator->newest_snapshot(), shard)};
 }
 
-// The newest snapshot is of version 3, and 7 are counted.
+// The newest snapshot is version 3, and 7 steps are counted.
 void RunPastASnapshot(CoordinatorBench* bench) {
   bench->Run();
   CountTo(bench, 3);
@@ -46,7 +46,7 @@ void RunPastASnapshot(CoordinatorBench* bench) {
   CountTo(bench, 7);
 }
 
-// Server 1 is lost, and comes back with a log that cannot go on.
+// Server 1 is lost, and comes back with an unusable log.
 void LoseLog(CoordinatorBench* bench, const std::string& why) {
   bench->RestartShard(1, PartsOf(*bench, 1));
   const Generation generation = Resets(bench)[1].generation;
@@ -157,7 +157,7 @@ TEST_CASE("durable: when all have died, the history goes on from the newest snap
     CHECK(reset.snapshot == Id(1, 3));
   }
   AnswerResets(&bench);
-  CHECK(bench.coordinator->step() == Step{3});  // reports of what came after are in the logs
+  CHECK(bench.coordinator->step() == Step{3});  // reports of later steps are in the logs
   CHECK(bench.coordinator->history() == Generation{1});
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("durable: a shard whose log cannot go on ends the job, and leaves what
   CHECK(Mentions(failure, "--accept-rollback"));
   CHECK(bench.Logged<RecoverRecord>().back().history == Generation{1});
   bench.shards[0].hello.parts = PartsOf(bench, 0);
-  bench.Live();  // resumed, and all is well
+  bench.Live();  // resumed without problems
   bench.ShardsEchoTerm();
   for (const Reset& reset : Resets(&bench)) CHECK(reset.history == Generation{1});
 }
@@ -255,7 +255,7 @@ TEST_CASE("durable: a shard that lives on hears the last count, also of a job th
   bench.Run();
   CountTo(&bench, 3);
   TakeSnapshot(&bench);
-  bench.shards[0].hello.version = Version{2};  // the word of the third was lost
+  bench.shards[0].hello.version = Version{2};  // the message about the third was lost
   bench.RestartShard(1, PartsOf(bench, 1));
   Resets(&bench);
   for (ShardIndex i : {0U, 1U}) bench.AnswerReset(i);

@@ -29,7 +29,7 @@ class GivenBench : public CoordinatorBench {
   void AnswerResets() {
     for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
   }
-  // A job that runs and waits for first weights.
+  // A running job that waits for first weights.
   void RunGiven() {
     Live();
     ShardsEchoTerm();
@@ -70,7 +70,7 @@ TEST_CASE("where workers have ranks, the first of them is the founder, and nobod
   GivenBench bench(2, 1);
   bench.Live();
   bench.ShardsEchoTerm();
-  bench.first = bench.MakeJoin("b");  // comes later
+  bench.first = bench.MakeJoin("b");  // joins later
   bench.second = bench.JoinsGiven("a", 1, 2);
   bench.AnswerResets();
   CHECK(bench.coordinator->state() == Coordinator::State::kRunning);
@@ -179,7 +179,7 @@ TEST_CASE("a coordinator that comes back before version 0 is kept begins anew", 
   bench.ShardsEchoTerm();
   CHECK(bench.coordinator->state() == Coordinator::State::kResetting);
   CHECK(bench.coordinator->generation() == Generation{2});
-  bench.Live();  // between RECOVER and RUNNING: nobody has heard of a founder
+  bench.Live();  // between RECOVER and RUNNING: no shard knows of a founder
   bench.ShardsEchoTerm();
   CHECK(bench.coordinator->generation() == Generation{2});
 }

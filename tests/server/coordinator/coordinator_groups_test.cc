@@ -42,7 +42,7 @@ class GroupBench : public CoordinatorBench {
     beat.group_text = text;
     Send(PeerOf(join), beat);
   }
-  // What the shard reports of a step, of which the workers have these sums.
+  // The shard's report of a step for which the workers report these sums.
   void PreparesWith(std::uint64_t step, double first, double second) {
     Prepared prepared = MakePrepared(0, step, 0.0);
     prepared.report.block_samples.clear();
@@ -51,7 +51,7 @@ class GroupBench : public CoordinatorBench {
     shards[0].hello.prepared = prepared;
     Send(shards[0].peer, prepared);
   }
-  // Returns the step's commit.
+  // Returns the step's Commit.
   Commit DoGroupStep(std::uint64_t step) {
     PreparesWith(step, 4.0, 4.0);
     const std::vector<Commit> commits = TakeFromShard<Commit>(0);
@@ -59,7 +59,7 @@ class GroupBench : public CoordinatorBench {
     Commits(0, commits[0]);
     return commits[0];
   }
-  // The shard answers a Reset that goes on where it is.
+  // The shard answers a Reset that leaves its state as it is.
   void GoOn() {
     shards[0].hello.generation = coordinator->generation();
     shards[0].hello.prepared.reset();
@@ -83,7 +83,7 @@ TEST_CASE("members hear of each other's addresses when all have offered one", "[
   CHECK(view.group[0].address == "here");
   CHECK(view.group[1].address == "there");
   bench.SayGroup(bench.joins[0], GroupState::kFormed, "here");
-  CHECK(bench.ViewOf(bench.joins[0]).group.at(1).address.empty());  // it knows
+  CHECK(bench.ViewOf(bench.joins[0]).group.at(1).address.empty());  // this worker knows it
   bench.SayGroup(bench.joins[1], GroupState::kOffered, "there");
   CHECK(bench.ViewOf(bench.joins[1]).group.at(0).address == "here");  // it may have missed the first one
 }
@@ -126,9 +126,9 @@ TEST_CASE("a worker that leaves takes the group along, and the job goes on from 
   bench.Forget();
   bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
   CHECK(Mentions(bench.Notices(), "the group of generation 1 is given up at step 1"));
-  bench.PreparesWith(1, 4.0, 4.0);  // of the group that is over
+  bench.PreparesWith(1, 4.0, 4.0);  // from the finished group
   CHECK(bench.TakeFromShard<Commit>(0).empty());
-  bench.Pass(seconds(12), {bench.joins[0]});  // whoever else there may be has had its time
+  bench.Pass(seconds(12), {bench.joins[0]});  // other workers have had their time
   const Reset reset = bench.TakeFromShard<Reset>(0).at(0);
   CHECK(reset.generation == Generation{2});
   CHECK(reset.history == Generation{1});

@@ -111,7 +111,7 @@ TEST_CASE("a worker that says which generation it is in is not told the shards' 
   CoordinatorBench bench;
   bench.Run();
   const Join w0 = bench.MakeJoin("w0");
-  bench.Send(bench.PeerOf(w0), w0);  // its answer was lost, perhaps
+  bench.Send(bench.PeerOf(w0), w0);  // perhaps its answer was lost
   Beat beat = bench.MakeBeat(w0);
   bench.Send(bench.PeerOf(w0), beat);
   CHECK(bench.ViewOf(w0).shards.size() == 2);  // it has not entered the generation yet
@@ -123,7 +123,7 @@ TEST_CASE("a worker that says which generation it is in is not told the shards' 
   CHECK(view.shards.empty());
   bench.RestartShard(1, {});
   for (ShardIndex i : {0U, 1U}) bench.AnswerReset(i);
-  CHECK(bench.ViewOf(w0).shards.size() == 2);  // of another generation, with another life of shard 1
+  CHECK(bench.ViewOf(w0).shards.size() == 2);  // for another generation, with another incarnation of shard 1
 }
 
 TEST_CASE("a worker that joins is told its slots, and of the others only those whose slots move", "[server][join]") {
@@ -331,7 +331,7 @@ TEST_CASE("a pause of the coordinator costs nobody the lease, and no time of the
   bench.config.limits.stall = 60;
   bench.Run();
   bench.Pass(seconds(1));
-  bench.Tick(seconds(100));  // stopped, and let go on: what has arrived meanwhile is not read yet
+  bench.Tick(seconds(100));  // paused, then continued: messages that arrived meanwhile are not read yet
   CHECK(bench.coordinator->worker_count() == 2);
   CHECK(bench.coordinator->state() == State::kRunning);
   bench.Pass(seconds(11));
@@ -345,7 +345,7 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
   Leave leave = bench.MakeLeave(w0);
   leave.nonce = 5;
   bench.Send(CoordinatorBench::PeerOf(w0), leave);
-  CHECK(bench.coordinator->worker_count() == 2);  // another life's word
+  CHECK(bench.coordinator->worker_count() == 2);  // another session's message
   bench.Send(CoordinatorBench::PeerOf(w0), bench.MakeLeave(w0));
   CHECK(bench.ViewOf(w1).slots == Slots{0, 1});
   const Join w2 = bench.Joins("w2");
@@ -362,7 +362,7 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
 
 TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
   CoordinatorBench bench;
-  bench.accept_rollback = GENERATE(false, true);  // as little when shards may be led back
+  bench.accept_rollback = GENERATE(false, true);  // the same if shards may be taken back
   const bool collecting = GENERATE(false, true);
   if (collecting) bench.Live();
   if (!collecting) bench.Run();
@@ -416,7 +416,7 @@ TEST_CASE("of two processes with one index the first keeps it, and the second is
   second.generation = {};
   const PeerId peer{4000};
   bench.Send(peer, second);
-  CHECK(bench.coordinator->generation() == Generation{1});  // nothing is believed yet
+  CHECK(bench.coordinator->generation() == Generation{1});  // no Hello is believed yet
   CHECK(bench.Take<Error>(peer).empty());
   bench.Tick(seconds(1));  // the regular Ping finds the first one alive
   CHECK(bench.TakeFromShard<Ping>(1).size() == 1);
@@ -486,7 +486,7 @@ TEST_CASE("a shard whose clock is behind that of the life before is told so, and
   back.generation = {};
   const PeerId peer{4000};
   bench.Send(peer, back);
-  CHECK(bench.Take<Error>(peer).empty());  // it may be late, of a life that is over
+  CHECK(bench.Take<Error>(peer).empty());  // it may be a late message of an earlier incarnation
   bench.Pass(seconds(4));
   bench.Send(peer, back);
   const std::vector<Error> errors = bench.Take<Error>(peer);

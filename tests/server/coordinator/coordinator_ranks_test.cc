@@ -13,7 +13,7 @@ namespace {
 
 class RankBench : public CoordinatorBench {
  public:
-  RankBench() : CoordinatorBench(2, 1) {  // of one worker, two slots
+  RankBench() : CoordinatorBench(2, 1) {  // one worker, two slots
     Live();
     ShardsEchoTerm();
   }
@@ -47,7 +47,7 @@ TEST_CASE("a worker with a rank gets its slot, and no other while others are mis
   CHECK_THAT(bench.Waiting(), Contains("rank 0 of 2 (never seen)"));
   const Join first = bench.JoinsAs("w0", 1);
   CHECK(bench.ViewOf(first).slots == std::vector<SlotIndex>{0});
-  CHECK(bench.Count<View>() == 0);  // nothing has changed for the second
+  CHECK(bench.Count<View>() == 0);  // nothing has changed for the second worker
   bench.Send(bench.PeerOf(second), bench.MakeBeat(second));
   CHECK(bench.ViewOf(second).slots == std::vector<SlotIndex>{1});
   CHECK(bench.Waiting().find("rank 0 of 2") == std::string::npos);

@@ -41,7 +41,7 @@ TEST_CASE("a job that lost a shard begins again with its newest snapshot and the
     CHECK(resets[i].snapshot == Id(1, 4));
     CHECK(resets[i].parameters == manifest.parameters);
     CHECK(resets[i].parameters.updates == 4);
-    // Shard 0's part is known from what it said when it was done: its Hello is older.
+    // Shard 0's part is known from its SnapshotDone: its Hello is older.
     CHECK(bench.shards[0].hello.parts.empty());
     CHECK(resets[i].sources == std::vector<Reset::Source>{{10400, "shard-0"}, {10401, "shard-1"}});
   }
@@ -93,7 +93,7 @@ TEST_CASE("parts that no manifest of the log names are not remembered, however m
   CoordinatorBench bench = Bench();
   bench.Run();
   RunTo(&bench, 4);
-  // Shard 1's own two parts come behind more parts than any job has snapshots, of the same two versions.
+  // Shard 1's own two parts come after more parts than any job has snapshots, of the same two versions.
   Parts parts;
   for (std::uint64_t i = 0; i < 5000; ++i) parts.push_back({Id(1, i % 5), 1, i});
   parts.push_back(Part(Id(1, 2), 1));
@@ -195,7 +195,7 @@ TEST_CASE("a job of two servers is continued by one that has both parts, and by 
     if (count == 1) bench.shards[0].hello.parts = parts;
     if (count == 3) {
       bench.shards[0].hello.parts = {parts[0]};
-      bench.shards[2].hello.parts = {parts[1]};  // somebody carried it there
+      bench.shards[2].hello.parts = {parts[1]};  // an operator carried it there
     }
     for (CoordinatorBench::FakeShard& shard : bench.shards) {
       shard.hello.generation = Generation{1};
@@ -385,7 +385,7 @@ TEST_CASE("a shard lost after the last step finds the workers still there, for i
     bench.Send(CoordinatorBench::PeerOf(worker), bench.MakeBeat(worker));
     CHECK(bench.ViewOf(worker).phase == JobPhase::kGathering);
   }
-  bench.Send(CoordinatorBench::kStranger, Beat{});  // a reader's: it may read the last version
+  bench.Send(CoordinatorBench::kStranger, Beat{});  // from a reader: it may read the last version
   CHECK(bench.Take<View>(CoordinatorBench::kStranger).back().phase == JobPhase::kDone);
 
   bench.RestartShard(1, {Part(Id(1, 2), 1)});
@@ -479,7 +479,7 @@ TEST_CASE("a job is not continued with settings that its bits depend on, and the
     bench.Tick(seconds(1));
     CHECK(bench.coordinator->state() == State::kFailed);
     CHECK(bench.Count<Reset>() == 0);
-    bench.config.optimizer.beta1 = 0.9;  // the refusal has spoiled nothing
+    bench.config.optimizer.beta1 = 0.9;  // the refusal has changed nothing
     bench.Live();
     CHECK(bench.coordinator->state() == State::kCollecting);
     CHECK(bench.coordinator->newest_snapshot() == Id(1, 2));
@@ -520,7 +520,7 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
       {"generation 7", [](Hello* hello) { hello->generation = Generation{7}; }},
       {"generation 8", [](Hello* hello) { hello->newest_kept = Id(8, 3); }},
   };
-  const bool accept_rollback = GENERATE(false, true);  // which is for a job that gathers, not for one that runs
+  const bool accept_rollback = GENERATE(false, true);  // applies to a job that gathers, not to a running one
   for (const Ahead& one : all) {
     CoordinatorBench bench = Bench();
     bench.accept_rollback = accept_rollback;
@@ -529,7 +529,7 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
     hello.incarnation = Incarnation{60};
     one.change(&hello);
     for (int i = 0; i < 3; ++i) bench.Send(bench.shards[1].peer, hello);
-    CHECK(bench.Count<Error>() == 3);  // it is heard, but not followed
+    CHECK(bench.Count<Error>() == 3);  // it counts as heard, but is not followed
     CHECK(bench.Count<Reset>() == 0);
     CHECK(bench.coordinator->state() == State::kRunning);
     CHECK(bench.coordinator->generation() == Generation{1});
@@ -548,7 +548,7 @@ TEST_CASE("an old log counts where the rollback is accepted: all shards go back 
   CoordinatorBench bench = Bench();
   bench.Run();
   RunTo(&bench, 4);
-  for (Hello* hello : {&bench.shards[0].hello, &bench.shards[1].hello}) {  // of what came after the log was copied
+  for (Hello* hello : {&bench.shards[0].hello, &bench.shards[1].hello}) {  // from after the log was copied
     hello->term = Term{7};
     hello->generation = Generation{3};
     hello->newest_kept = Id(3, 9);
@@ -566,7 +566,7 @@ TEST_CASE("an old log counts where the rollback is accepted: all shards go back 
   bench.Live();
   for (ShardIndex shard : {0U, 1U}) bench.SayHello(shard);
   CHECK(bench.coordinator->term() == Term{8});
-  CHECK(bench.Count<Reset>() == 0);  // nobody has echoed that term yet
+  CHECK(bench.Count<Reset>() == 0);  // no shard has echoed that term yet
   bench.ShardsEchoTerm();
   const std::vector<Reset> resets = Resets(&bench);
   for (const Reset& reset : resets) {

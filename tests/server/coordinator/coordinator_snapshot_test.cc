@@ -74,7 +74,7 @@ TEST_CASE("shards whose part is missing are asked again; the others are not", "[
   CHECK(bench.TakeFromShard<Pin>(1).at(0).version == Version{2});
   bench.Keeps(1, 2);
   bench.Pass(seconds(20), {bench.MakeJoin("w0")});
-  CHECK(bench.TakeFromShard<Pin>(1).size() <= 1);  // none after it was there
+  CHECK(bench.TakeFromShard<Pin>(1).size() <= 1);  // none after it existed
   CHECK(bench.coordinator->newest_snapshot() == Id(1, 2));
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("a part that cannot be written gives the snapshot up: it is said and c
   const SnapshotsKept told = bench.TakeFromShard<SnapshotsKept>(1).at(0);
   CHECK(told.kept == std::vector<SnapshotId>{Id(1, 2)});
   CHECK(told.settled == Id(1, 4));
-  bench.Keeps(0, 4);  // the other one's is of no use any more
+  bench.Keeps(0, 4);  // the other part is no longer of use
   CHECK(bench.TakeFromShard<SnapshotsKept>(0).at(0).settled == Id(1, 4));
   CHECK(bench.coordinator->newest_snapshot() == Id(1, 2));
   RunTo(&bench, 6);
@@ -128,7 +128,7 @@ TEST_CASE("a new coordinator completes the snapshot that the one before it asked
   REQUIRE(bench.coordinator->state() == State::kRunning);
   CHECK(bench.coordinator->generation() == Generation{1});
   bench.Keeps(1, 2);
-  CHECK(bench.coordinator->manifests().empty());  // the former one's word is not in the log
+  CHECK(bench.coordinator->manifests().empty());  // the message to the previous coordinator is not in the log
   bench.Tick(seconds(1));
   CHECK(bench.TakeFromShard<Pin>(0).at(0).version == Version{2});
   bench.Keeps(0, 2);
@@ -224,7 +224,7 @@ TEST_CASE("async: shards are asked when the slowest slot's clock, or the time, s
   for (ShardIndex i : {0U, 1U}) bench.Keeps(i, 3);
   REQUIRE(bench.coordinator->newest_snapshot() == Id(1, 3));
   CHECK(bench.Logged<ManifestRecord>().at(0).parameters.updates == 3);
-  CHECK(bench.Logged<ManifestRecord>().at(0).parameters.learning_rate == 0.5F);  // the coordinator's own account
+  CHECK(bench.Logged<ManifestRecord>().at(0).parameters.learning_rate == 0.5F);  // the coordinator computes it
   bench.Tick(seconds(1));
   CHECK(bench.Count<Pin>() == 0);
 
@@ -237,7 +237,7 @@ TEST_CASE("async: shards are asked when the slowest slot's clock, or the time, s
   CHECK(timed.TakeFromShard<Pin>(0).at(0).version == Version{1});
 }
 
-// A job of two steps, of which nothing but the last snapshot is missing.
+// A job of two steps that only lacks the last snapshot.
 void DoAllSteps(CoordinatorBench* bench) {
   bench->config.job.steps = 2;
   bench->config.limits.stall = 60;
@@ -251,14 +251,14 @@ TEST_CASE("after the last step the shards that have no part of the last snapshot
   CoordinatorBench bench = Bench();
   DoAllSteps(&bench);
   REQUIRE(bench.coordinator->state() == State::kFinished);
-  bench.coordinator->RequestStop(bench.now);  // it waits for the same
+  bench.coordinator->RequestStop(bench.now);  // it waits for the same snapshot
   bench.Pass(seconds(40));
   CHECK(Mentions(bench.Notices(), "server 0 (writing the last snapshot), server 1 (writing the last snapshot)"));
   CHECK(!Mentions(bench.Notices(), "not joined"));
   bench.Keeps(0, 2);
   bench.Forget();
   bench.Pass(seconds(50));
-  bench.Keeps(0, 2);  // said again: no progress
+  bench.Keeps(0, 2);  // repeated: no progress
   bench.Pass(seconds(9));
   CHECK(bench.coordinator->state() == State::kFinished);
   CHECK(Mentions(bench.Notices(), "server 1 (writing the last snapshot)"));

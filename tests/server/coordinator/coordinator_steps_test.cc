@@ -94,9 +94,9 @@ TEST_CASE("a Commit is repeated until it is answered, to those who have not", "[
   const Commit commit = bench.TakeFromShard<Commit>(0).at(0);
   bench.Commits(0, commit);
   bench.Forget();
-  bench.Send(bench.shards[1].peer, Committed{1, Incarnation{49}, Generation{1}, Step{0}});  // another life's
+  bench.Send(bench.shards[1].peer, Committed{1, Incarnation{49}, Generation{1}, Step{0}});  // from another incarnation
   bench.Send(bench.shards[1].peer, Committed{1, Incarnation{51}, Generation{9}, Step{0}});
-  bench.Send(bench.shards[1].peer, Committed{1, Incarnation{51}, Generation{1}, Step{5}});  // of what nobody decided
+  bench.Send(bench.shards[1].peer, Committed{1, Incarnation{51}, Generation{1}, Step{5}});  // an undecided step
   bench.Tick(seconds(1));
   CHECK(bench.TakeFromShard<Commit>(0).empty());
   CHECK(bench.TakeFromShard<Commit>(1).at(0) == commit);
@@ -202,7 +202,7 @@ TEST_CASE("a shard's new life starts a new generation for all", "[server][recove
   CHECK(bench.Logged<RecoverRecord>().back().generation == Generation{2});
   CHECK(bench.TakeFromShard<Reset>(0).at(0).generation == Generation{2});
   CHECK(bench.TakeFromShard<Reset>(1).at(0).incarnation == Incarnation{60});
-  bench.Send(bench.shards[0].peer, ResetDone{0, Incarnation{50}, Generation{1}});  // of the old one
+  bench.Send(bench.shards[0].peer, ResetDone{0, Incarnation{50}, Generation{1}});  // for the old incarnation
   Prepared late = bench.MakePrepared(0, 1);
   late.generation = Generation{1};
   bench.Send(bench.shards[0].peer, late);
@@ -248,11 +248,11 @@ TEST_CASE(
   bench.Prepares(0, 1);
   bench.Prepares(1, 1);
   const Commit decided = bench.TakeFromShard<Commit>(0).at(0);
-  bench.Commits(0, decided);  // shard 1 never hears of it
+  bench.Commits(0, decided);  // shard 1 never gets it
   bench.Live();
   CHECK(bench.coordinator->term() == Term{2});
   bench.SayHello(0);
-  bench.SayHello(1);  // of the old term: not believed
+  bench.SayHello(1);  // with the old term: not believed
   CHECK(bench.TakeFromShard<Ping>(0).at(0).term == Term{2});
   bench.shards[0].hello.term = Term{2};
   bench.SayHello(0);
@@ -389,7 +389,7 @@ Progress MakeProgress(const CoordinatorBench& bench, ShardIndex shard, std::vect
       shard, bench.shards[shard].hello.incarnation, bench.coordinator->generation(), std::move(clocks), {}};
   for (std::uint64_t step = 1; step <= progress.clocks[shard]; ++step) {
     SlotReport report;
-    report.slot = shard;  // its home
+    report.slot = shard;  // its home slot
     report.samples = report.predictions = 1;
     report.loss_sum = static_cast<double>(step);
     progress.reports.push_back({Step{step}, report});
@@ -452,7 +452,7 @@ TEST_CASE("async: Progress that cannot be, or is not a shard's, moves nothing", 
   bad[2].clocks.push_back(1);
   bad[3].clocks.clear();
   bad[4].shard = 5;
-  bad[5].reports[0].report.slot = 99;  // no slot's report
+  bad[5].reports[0].report.slot = 99;  // the report names no slot
   for (const Progress& progress : bad) bench.Send(bench.shards[1].peer, progress);
   bench.Send(CoordinatorBench::kStranger, good);
   CHECK(bench.coordinator->step() == Step{0});

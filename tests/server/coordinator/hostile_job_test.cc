@@ -55,12 +55,12 @@ class WholeJob {
 
   static PeerId PeerOf(ShardIndex shard) { return PeerId{100 + shard}; }
 
-  // One message, and all that follows from it.
+  // Delivers one message, and all messages that follow from it.
   void Deliver(PeerId from, PeerId to, Message message) {
     queue_.push_back({from, to, std::move(message)});
     TakeAll();
   }
-  // A tenth of a second: everybody repeats what has no answer. The worker computes all that it has of the step.
+  // A tenth of a second: every process repeats unanswered messages. The worker computes everything it has of the step.
   void Turn() {
     now_ += std::chrono::milliseconds(100);
     Outbox out;
@@ -136,7 +136,7 @@ class WholeJob {
   void Say(PeerId to, Header header, Slice payload = {}) {
     Deliver(kWorkerPeer, to, {std::move(header), std::move(payload)});
   }
-  // Joins where it is not known; else the gradients of its slots, 1 everywhere, again and again until the step is over.
+  // Joins if it is unknown; otherwise pushes gradients of 1 for its slots, repeatedly until the step is over.
   void Work() {
     if (view.session.value == 0) {
       return Say(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
@@ -146,7 +146,7 @@ class WholeJob {
     beat.nonce = kNonce;
     Say(kCoordinatorPeer, beat);
     if (view.phase != JobPhase::kRunning || view.shards.size() != kTwoShards) return;
-    const View of = view;  // another may come meanwhile
+    const View of = view;  // another view may come meanwhile
     for (SlotIndex slot : of.slots) Compute(of, slot);
   }
   void Compute(const View& of, SlotIndex slot) {
@@ -174,7 +174,7 @@ class WholeJob {
     Say(PeerOf(home), EndSlot{of.generation, of.shards[home].incarnation, of.session, of.step, report, {}});
   }
 
-  static constexpr std::uint64_t kNonce = 0x5DEECE66D1234567;  // nobody guesses it
+  static constexpr std::uint64_t kNonce = 0x5DEECE66D1234567;  // cannot be guessed
   const JobConfig config_ = ConfigOfJob();
   MemoryCoordinatorLog log_;
   MemorySnapshotStore disks_[kTwoShards];
@@ -186,8 +186,8 @@ class WholeJob {
   Instant now_ = std::chrono::seconds(1000);
 };
 
-// Peers that may say anything but what is a sound member's right: contributions to the job's own generation, a later
-// life of a shard, and the name of a worker that is there.
+// Peers that may send anything except what only a correct member may: contributions to the job's own generation, a
+// later incarnation of a shard, and the name of a present worker.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : hostile_(seed, {1, {50, 51, 60}, {0, 1, 2}, {0, 16, 16}, {1, 2}}) {}

@@ -75,7 +75,7 @@ std::string Lines(const std::vector<StepRecord>& records) {
   return lines;
 }
 
-// The disk is full for this process's files from here on.
+// Makes the disk full for this process's files.
 class FullDisk {
  public:
   explicit FullDisk(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {

@@ -104,7 +104,7 @@ TEST_CASE("async: a slot's clock is the least of all blocks and of its ends", "[
 TEST_CASE("async: ends of a slot count in order and once", "[server][async]") {
   ShardBench bench(Async(1));
   bench.Start().FromWorker(bench.MakeEnd(2, 0));
-  CHECK(bench.Silent());  // the first is on its way again
+  CHECK(bench.Silent());  // the first one comes again
   bench.FromWorker(bench.MakeEnd(1, 0, 5));
   bench.FromWorker(bench.MakeEnd(1, 0, 9));
   CHECK(bench.Take<Staged>().size() == 2);
@@ -140,7 +140,7 @@ TEST_CASE("async: reports are repeated until the coordinator's clock has passed 
   CHECK(bench.WeightOf(0) == -2.5F);
   parameters.learning_rate = 9.0F;
   bench.FromCoordinator(Rates{Term{1}, Generation{1}, Step{0}, parameters});  // late
-  bench.FromCoordinator(Rates{Term{1}, Generation{2}, Step{9}, parameters});  // another history's
+  bench.FromCoordinator(Rates{Term{1}, Generation{2}, Step{9}, parameters});  // belongs to another timeline
   CHECK(bench.shard->version() == Version{1});
   bench.Stage(4, 0, kLeaf0, 1, 1.0F);
   CHECK(bench.WeightOf(0) == -3.0F);
@@ -183,7 +183,7 @@ TEST_CASE("async: a shard whose slots are far apart keeps the oldest reports, an
   REQUIRE(header.reports.size() >= 4);
   CHECK(header.reports.size() <= 2 * kSlotsMax);
   CHECK(header.reports[0].step == Step{1});
-  CHECK(header.reports[0].report.samples == 5);  // the last to come is the oldest
+  CHECK(header.reports[0].report.samples == 5);  // the last one to arrive is the oldest
   CHECK(header.reports[1].step == Step{1});
   CHECK(header.reports[2].step == Step{2});
   CHECK(DecodeSnapshotHeader(EncodeSnapshotHeader(header).value()).status().message() == "");
@@ -203,7 +203,7 @@ TEST_CASE("async: ends are taken a few rounds ahead of their slot's pushes, and 
   CHECK(send(2));
   for (std::uint64_t k = 3; k <= 50; ++k) CHECK(!send(k));
   CHECK(!send(3));
-  bench.Stage(1, 1, kLeaf1, 1, 1.0F);  // round 1 is whole
+  bench.Stage(1, 1, kLeaf1, 1, 1.0F);  // round 1 is complete
   CHECK(send(3));
   CHECK(!send(4));
   bench.Forget();

@@ -19,7 +19,7 @@ ShardBenchOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors
   return options;
 }
 
-// A Reset that leaves the history where it is.
+// A Reset that continues the timeline.
 Reset GoOn(const ShardBench& bench, std::uint64_t generation, std::uint64_t history = 1) {
   Reset reset = bench.MakeReset(generation);
   reset.history = Generation{history};
@@ -107,7 +107,7 @@ TEST_CASE("durable: an append that fails is said, and nothing of it is applied o
   log.FailWrites(Unreachable("the disk is full"));
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
   CHECK(bench.Take<Staged>().empty());
-  CHECK(bench.Take<Error>().at(0).code == Code::kBusy);  // its sender hears that, and why
+  CHECK(bench.Take<Error>().at(0).code == Code::kBusy);  // its sender is told the reason
   CHECK(bench.Silent());
   CHECK(bench.WeightOf(0) == 0.0F);
   REQUIRE(!bench.notices().empty());
@@ -145,7 +145,7 @@ TEST_CASE("durable: a shard that lives keeps all it has in the next generation o
   CHECK(bench.shard->history() == Generation{1});
   CHECK(bench.WeightOf(0) == -1.0F);
   CHECK(bench.metrics->log_replayed.value() == 0);
-  bench.LetLogGo();  // a push of the generation before is as good; nobody waits for the word of it
+  bench.LetLogGo();  // a push of the earlier generation is as good; no worker waits for its acknowledgement
   CHECK(bench.WeightOf(0) == -2.0F);
   CHECK(bench.Take<Staged>().empty());
   bench.Stage(3, 0, kLeaf0, 1, 1.0F);

@@ -72,7 +72,7 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
     bench.FromWorker(bench.MakeEnd(0, 1, 2));
     REQUIRE(bench.shard->prepared());
     bench.Commits(0);
-    // Descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic goes a tenth of the way.
+    // Gradient descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic moves by a tenth.
     CHECK(bench.WeightOf(0) == 3.0F);
     CHECK(bench.WeightOf(1) == -3.0F * kStatisticMomentum);
     Encoding arrived{};
@@ -95,7 +95,7 @@ TEST_CASE("sums above leaves come as fp32, beside leaves of 16 bits", "[server][
   }
   for (const SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot, slot == 0 ? 2 : 1));
   bench.Commits(0);
-  CHECK(bench.WeightOf(0) == 13.0F / 4);  // descent with rate 1 by the mean
+  CHECK(bench.WeightOf(0) == 13.0F / 4);  // gradient descent with rate 1 by the mean
   CHECK(bench.WeightOf(2) == 13.0F / 4);
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("a push says its loss scale: in async each its own, in sync the step's
     async.FromWorker(push, std::move(payload));
     CHECK(async.WeightOf(0) == before - 2.0F);
   }
-  // Statistics are no gradients: the scale is not in them.
+  // Statistics are no gradients: the scale does not apply to them.
   ShardBench observed({.mode = Mode::kAsync, .slots = 1, .tensors = {4}, .statistics = {0}});
   observed.Start();
   Slice mean = observed.Values(4, 3.0F);

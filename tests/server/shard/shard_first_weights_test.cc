@@ -17,7 +17,7 @@ namespace {
 
 constexpr SnapshotId kVersion0{Generation{1}, Version{0}};
 
-// Two small tensors that share block 0, of which the second is given; block 1 is given; block 2 is not.
+// Two small tensors share block 0, and a worker gives the second one; a worker gives block 1; block 2 is not given.
 class GivenBench : public ShardBench {
  public:
   explicit GivenBench(Mode mode = Mode::kSync, Acknowledge acknowledge = Acknowledge::kReceived)
@@ -48,7 +48,7 @@ class GivenBench : public ShardBench {
     Give(0, value);
     Give(1, value);
   }
-  // The blocks acknowledged since this was last asked.
+  // The blocks acknowledged since the last call.
   std::vector<BlockIndex> Acknowledged() {
     std::vector<BlockIndex> blocks;
     for (const Assigned& assigned : Take<Assigned>()) {

@@ -59,8 +59,8 @@ TEST_CASE("the first set of a step counts; another is invalid and names both slo
   const std::string text = Refusal(&bench, kOther);
   CHECK_THAT(text, Contains("step 0: slot 0 came with learning_rate 2.5 of group 2, slot 1 before with 2;"));
   CHECK(bench.metrics->pushes_invalid.value() == 1);
-  CHECK(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, kLeaf1}});  // nothing of it was staged
-  bench.Stage(0, 0, kLeaf1, 0, 0.0F);  // not even what is held already comes with another set
+  CHECK(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, kLeaf1}});  // none of it was staged
+  bench.Stage(0, 0, kLeaf1, 0, 0.0F);  // even a node that is already staged must not come with another set
   CHECK_THAT(Refusal(&bench), Contains("group 2"));
   bench.hyper = GroupRates(0.5, 2.0);
   bench.CompleteStep(0, 1.0F);
@@ -107,7 +107,7 @@ TEST_CASE("what a shard prepared with is in its report, for the coordinator to c
   bench.CompleteStep(0, 1.0F);
   const PrepareReport report = bench.Take<Prepared>(kCoordinator).at(0).report;
   CHECK(report.hyper_hash == HashOf(GroupRates(0.5, 2.0)));
-  CHECK(report.learning_rate == 0.5);  // of the first group, for people
+  CHECK(report.learning_rate == 0.5);  // of the first group, for display
   ShardBench without({.slots = 1, .tensors = {4}});
   without.Start().CompleteStep(0, 1.0F);
   CHECK(without.Take<Prepared>(kCoordinator).at(0).report.hyper_hash == 0);
@@ -164,7 +164,7 @@ TEST_CASE("durable: a logged push is found again with its set", "[server][hyper]
     return bench;
   };
   CHECK(replay(2)->shard->Digest() == digest);
-  // A log whose pushes have another number of groups than the job is not believed.
+  // A log whose pushes have another number of groups than the job is refused.
   const std::vector<ResetBad> bad = replay(1)->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
   CHECK_THAT(bad[0].reason, Contains("hyper-parameters of 2 groups, the job's tensors are of 1"));

@@ -51,7 +51,7 @@ class LoopBench {
   PeerId shard_;
 
  public:
-  std::unique_ptr<ShardLoop> loop;  // before it ends, all that it uses is there
+  std::unique_ptr<ShardLoop> loop;  // declared last, so that it ends before the members it uses
 };
 
 TEST_CASE("a refusal ends the life of a shard that it is said to, and no later one", "[server][loops]") {
@@ -87,7 +87,7 @@ TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
     holder->Poll(seconds(1), [&](PeerId from, const Message&) { reader = from; });
   }
   REQUIRE(reader.has_value());
-  reset.generation = reset.history = Generation{3};  // all go back to version 0, for which nobody is asked
+  reset.generation = reset.history = Generation{3};  // all go back to version 0, which needs no source
   bench.Tell(reset);
   Status status;
   while (status.code() != Code::kUnreachable && std::chrono::steady_clock::now() < deadline) {

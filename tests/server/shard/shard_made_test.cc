@@ -28,7 +28,7 @@ class MadeBench : public ShardBench {
     for (SlotIndex slot : {0U, 1U}) FromWorker(MakeEnd(step, slot));
   }
   bool IsPrepared() { return Take<Prepared>(kCoordinator).size() == 1; }
-  // The next step's version is to be kept, or not.
+  // The Commit says whether the next step's version is retained.
   void CommitStep(std::uint64_t step, bool held, bool keep) {
     Commit commit = MakeCommit(step);
     commit.next.held = held;
@@ -50,7 +50,7 @@ class MadeBench : public ShardBench {
     }
     return blocks;
   }
-  // Version 1 is made without the shard; step 1's is to be kept.
+  // Version 1 is computed without the shard; step 1's version is retained.
   void ToStepThatKeeps() {
     EndAll(0);
     CommitStep(0, false, true);
@@ -118,7 +118,7 @@ TEST_CASE("a version that is being written is written also when the group change
   CHECK(done[0].failure.empty());
   bench.generation = Generation{3};
   reset.generation = Generation{3};
-  bench.FromCoordinator(reset);  // the group changes once more before the coordinator has heard
+  bench.FromCoordinator(reset);  // the group changes again before the coordinator knows
   bench.Forget();
   bench.Tick(std::chrono::seconds(7));
   done = bench.Take<SnapshotDone>(kCoordinator);
@@ -226,7 +226,7 @@ TEST_CASE("a skipped step's version is kept as it was given", "[server][allreduc
 TEST_CASE("what is given wrongly is refused, and what is late is acknowledged", "[server][allreduce]") {
   MadeBench bench;
   bench.Give(0, 0, 0, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));  // this version is not kept
+  CHECK(bench.Refused(Code::kInvalid));  // this version is not retained
   bench.ToStepThatKeeps();
   bench.Give(2, 0, 0, 1.0F);
   CHECK(bench.Refused(Code::kBusy));
@@ -259,7 +259,7 @@ TEST_CASE("another group of workers begins the step under way anew, and nothing 
   CHECK(bench.shard->version() == Version{1});
   CHECK(bench.Coverage(1).ended.empty());
   bench.EndAll(1);
-  CHECK_FALSE(bench.IsPrepared());  // the blocks are to come again
+  CHECK_FALSE(bench.IsPrepared());  // the blocks must come again
   for (BlockIndex block : {0U, 1U}) {
     for (std::uint32_t array : {0U, 1U}) bench.Give(1, block, array, 8.0F);
   }

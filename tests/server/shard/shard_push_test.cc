@@ -196,7 +196,7 @@ TEST_CASE("two results for one node are counted and told, and the first is kept"
   CHECK(bench.shard->hash_mismatches() == 1);
   CHECK(bench.metrics->hash_mismatches.value() == 1);
   CHECK(bench.notices().size() == 1);
-  CHECK(bench.Take<Staged>(ShardBench::kOther).at(0).held.size() == 1);  // it is not asked for again
+  CHECK(bench.Take<Staged>(ShardBench::kOther).at(0).held.size() == 1);  // it is not requested again
   bench.Stage(0, 0, kLeaf0, 1, 1.0F, ShardBench::kOther);
   CHECK(bench.shard->hash_mismatches() == 1);
   bench.CompleteStep(0, 1.0F);
@@ -251,7 +251,7 @@ TEST_CASE("coverage names nodes, ended slots, and whether the step has passed", 
   bench.FromWorker(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{1}});
   CHECK(bench.Refused(Code::kBusy));
   bench.CompleteStep(0, 1.0F);
-  coverage = bench.Coverage(0);      // prepared: still all there
+  coverage = bench.Coverage(0);      // prepared: everything is still there
   CHECK(coverage.held.size() == 6);  // per block [0, 2) and [2, 3): the last addition is the update's
   CHECK(coverage.ended.size() == 3);
   bench.Commits(0);
@@ -292,7 +292,7 @@ TEST_CASE("a slot of the next step may end before this shard has heard of the Co
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
   CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).at(0).report.slots.at(0).samples == 5);
   bench.FromWorker(bench.MakeEnd(2, 0));
-  bench.FromCoordinator(bench.MakeReset(2));  // of another history: forgotten
+  bench.FromCoordinator(bench.MakeReset(2));  // another timeline: forgotten
   CHECK(bench.Take<Prepared>(ShardBench::kCoordinator).empty());
   bench.Forget();
   bench.FromWorker(CoverageQuery{Generation{2}, Incarnation{7}, SessionId{1}, Step{0}});

@@ -28,7 +28,7 @@ TEST_CASE("an answer names what is held and what is missing of the nodes asked f
   CHECK(answer.held == std::vector<StagedNode>{{1, kLeaf0}});
   CHECK(answer.missing == std::vector<StagedNode>{{1, kLeaf1}, {0, kLeaf0}});
   CHECK(answer.present == Step{0});
-  bench.CompleteStep(0, 1.0F);  // prepared: still all there
+  bench.CompleteStep(0, 1.0F);  // prepared: everything is still there
   answer = Ask(&bench, 0, {{1, kLeaf1}, {0, {0, 2}}});
   CHECK(answer.missing == std::vector<StagedNode>{{0, {0, 2}}});  // the root's children are added by the update
   bench.Commits(0);

@@ -31,7 +31,7 @@ float FirstOf(const MemorySnapshotStore& disk, SnapshotId id, ShardIndex part, B
   return values[0];
 }
 
-// A whole step whose Commit asks for the version that comes of it.
+// A whole step whose Commit requests a snapshot of the resulting version.
 void KeepStep(ShardBench* bench, std::uint64_t step, float value) {
   bench->CompleteStep(step, value);
   bench->Forget();
@@ -56,7 +56,7 @@ TEST_CASE("a Commit pins exactly the version it publishes, while later steps go 
   bench.Start().HoldDisk();
   KeepStep(&bench, 0, 1.0F);
   CHECK(bench.Take<Committed>(kCoordinator).size() == 1);
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // the disk is still at it
+  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // the disk is still writing
   DoStep(&bench, 1, 5.0F);
   DoStep(&bench, 2, 5.0F);
   CHECK(bench.WeightOf(0) == -11.0F);
@@ -86,7 +86,7 @@ TEST_CASE("async: what is kept is one moment of every block, although they are u
   bench.Stage(2, 0, kLeaf0, 1, 1.0F);
   bench.Stage(1, 1, kLeaf1, 1, 7.0F);
   bench.FromWorker(bench.MakeEnd(2, 0));
-  CHECK(bench.shard->store().Weights(0).data != place);  // the pinned one is left alone
+  CHECK(bench.shard->store().Weights(0).data != place);  // the pinned one is not changed
   bench.LetDiskGo();
   CHECK(DoneOf(&bench).failure.empty());
   CHECK(FirstOf(bench.disk, Id(1, 0), 0, 0) == -1.0F);
@@ -134,7 +134,7 @@ TEST_CASE("a Pin is answered again when its version is kept, and carried out onc
   bench.FromCoordinator(bench.MakePin(1));
   CHECK(DoneOf(&bench).digest == done.digest);
   bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(1, 1)));
-  bench.FromCoordinator(bench.MakePin(1));  // settled, but whoever asks has not heard
+  bench.FromCoordinator(bench.MakePin(1));  // settled, but this coordinator does not know it
   CHECK(DoneOf(&bench).digest == done.digest);
   CHECK(bench.disk.List().size() == 1);
 }
@@ -154,7 +154,7 @@ TEST_CASE("a version that steps have passed, or that is not there yet, is not ke
   CHECK(bench.Silent());
   CHECK(bench.disk.List().empty());
   bench.Tick(seconds(7));
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // what cannot be is said once
+  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // an impossible snapshot is reported once
 }
 
 TEST_CASE("a version that cannot be written is reported, and the next one is written", "[server][snapshot]") {
@@ -230,11 +230,11 @@ TEST_CASE("the newest version that was ever kept stays, whatever a coordinator s
   REQUIRE(bench.disk.List().size() == 3);
   bench.FromCoordinator(bench.MakeKept({}, Id(1, 2)));
   CHECK(bench.disk.List().at(0) == parts[1]);
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(9, 9)));  // a list from before
+  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(9, 9)));  // an old list
   bench.FromCoordinator(bench.MakeKept({}, Id(9, 9)));
   CHECK(bench.disk.List() == std::vector<SnapshotPart>{parts[1]});
 
-  // Where it is not here, as after it was found damaged, the newest one before it stays.
+  // If it is missing, for example because it was found damaged, the newest one before it stays.
   MemorySnapshotStore older;
   older.AddPartsOf(bench.disk);
   ShardBench again(With({}, older));
@@ -353,7 +353,7 @@ TEST_CASE("async: a shard that goes back knows which pushes and ends are in its 
   CHECK(progress.reports[0].step == Step{2});
   CHECK(progress.reports[0].report.samples == 12);
   const float before = bench.WeightOf(0);
-  bench.Stage(2, 0, kLeaf0, 1, 9.0F);  // sent again by a worker that has not heard
+  bench.Stage(2, 0, kLeaf0, 1, 9.0F);  // sent again by a worker that does not know it
   bench.Stage(1, 0, kLeaf1, 1, 9.0F);
   CHECK(bench.WeightOf(0) == before);
   CHECK(bench.metrics->pushes_duplicate.value() == 2);
@@ -455,7 +455,7 @@ TEST_CASE("a Reset ends the writing of a version: nothing of it is kept, or said
   bench.generation = Generation{2};
   bench.Tick(seconds(7));
   CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());
-  KeepStep(&bench, 1, 1.0F);  // the same version of another history
+  KeepStep(&bench, 1, 1.0F);  // the same version on another timeline
   CHECK(DoneOf(&bench).generation == Generation{2});
   CHECK(bench.disk.List().size() == 2);
 }

@@ -30,7 +30,7 @@ TEST_CASE("a step is prepared when all blocks and all home slots are there, and 
   CHECK(prepared[0].report.block_samples == std::vector<std::uint64_t>{2, 2});
   CHECK(prepared[0].report.slots.size() == 2);
   CHECK(bench.shard->version() == Version{0});
-  CHECK(bench.WeightOf(0) == 0.0F);  // prepared is not published
+  CHECK(bench.WeightOf(0) == 0.0F);  // prepared, not published
 
   bench.Tick(std::chrono::milliseconds(300));
   CHECK(bench.Take<Prepared>(kCoordinator).size() == 1);
@@ -103,7 +103,7 @@ TEST_CASE("a Commit counts once, for the attempt that was prepared, and is answe
   CHECK(bench.metrics->steps_applied.value() == 1);
   bench.FromCoordinator(Ping{Term{1}, Generation{1}});
   const Hello hello = bench.Take<Hello>(kCoordinator).at(0);
-  CHECK(hello.last_commit == commit);  // whole, for a coordinator that comes anew
+  CHECK(hello.last_commit == commit);  // complete, for a new coordinator
 }
 
 TEST_CASE("skip publishes the next version as the same blocks", "[server][shard]") {
@@ -137,7 +137,7 @@ TEST_CASE("slots without samples count for nothing; a step without any sample is
   const Prepared prepared = bench.Take<Prepared>(kCoordinator).at(0);
   CHECK(prepared.report.segment_squares == std::vector<double>{0.0, 0.0, 0.0});
   CHECK(prepared.report.block_samples == std::vector<std::uint64_t>{0, 0, 0});
-  bench.FromCoordinator(bench.MakeRedo(1, 1, 0.5F));  // no sound coordinator asks for it
+  bench.FromCoordinator(bench.MakeRedo(1, 1, 0.5F));  // no correct coordinator asks for it
   bench.Commits(1, 1, StepAction::kSkip);
   CHECK(bench.shard->version() == Version{2});
   CHECK(bench.WeightOf(0) == -6.0F);
@@ -172,7 +172,7 @@ TEST_CASE("Redo prepares again from the kept sum, with the factor, and only that
   bench.Commits(0, 1);
   CHECK(bench.shard->version() == Version{1});
   for (std::size_t local : {0U, 1U, 2U}) CHECK(bench.WeightOf(local) == -2.0F);
-  bench.CompleteStep(1, 8.0F);  // the factor was that step's alone
+  bench.CompleteStep(1, 8.0F);  // the factor applied only to that step
   bench.Commits(1);
   CHECK(bench.WeightOf(0) == -10.0F);
 }
@@ -325,7 +325,7 @@ TEST_CASE("a Reset that cannot be served is answered so, and what was served goe
   ShardBench bench;
   bench.Start();
   std::vector<Reset> bad(5, bench.MakeReset(2));
-  bad[0].snapshot = {Generation{1}, Version{3}};  // and nobody who has it
+  bad[0].snapshot = {Generation{1}, Version{3}};  // without a shard that has it
   bad[1].slot_count = 0;
   bad[2].catalog.clear();
   bad[3].catalog[0].shape = {-4};
@@ -455,7 +455,7 @@ TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shar
   CHECK(bench.Silent());
   bench.FromWorker(bench.MakePull(1, {0}));
   CHECK(bench.Refused(Code::kBusy));
-  bench.FromWorker(bench.MakePull(1, {1}), {}, PeerId{1000});  // takes the place of its own
+  bench.FromWorker(bench.MakePull(1, {1}), {}, PeerId{1000});  // replaces the peer's own pull
   CHECK(bench.Silent());
   CHECK(bench.metrics->waiting_pulls.value() == static_cast<double>(Shard::kWaitingPullsMax));
   bench.CompleteStep(0, 1.0F);

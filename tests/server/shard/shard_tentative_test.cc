@@ -58,7 +58,7 @@ TEST_CASE("a block goes to who waits for it as soon as it is prepared, two at a 
   CHECK(Tentative(&bench).empty());
   bench.FromWorker(Waiting(bench, 1, {0}, {0, 1}));  // block 2 has arrived
   CHECK(Tentative(&bench) == Blocks{0});
-  bench.FromWorker(Waiting(bench, 1, {0}, {0, 1, 2}));  // a late one
+  bench.FromWorker(Waiting(bench, 1, {0}, {0, 1, 2}));  // a late pull
   CHECK(Tentative(&bench).empty());
   for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot));
   CHECK(bench.Take<Published>().empty());
@@ -75,7 +75,7 @@ TEST_CASE("a block goes to who waits for it as soon as it is prepared, two at a 
   CHECK(published[0].action == StepAction::kApply);
   CHECK(published[0].generation == Generation{1});
   CHECK(published[0].incarnation == Incarnation{7});
-  CHECK(bench.Take<Weights>().empty());  // all of it is there
+  CHECK(bench.Take<Weights>().empty());  // everything is there
 }
 
 TEST_CASE("what did not go out before the Commit follows Published", "[server][tentative]") {
@@ -139,7 +139,7 @@ TEST_CASE("after a step that was redone nothing goes out before the next one is"
   bench.FromWorker(Waiting(bench, 2, {0}, {0}));
   bench.CompleteStep(1, 1.0F);
   CHECK(Tentative(&bench).empty());
-  bench.Commits(1);  // it was not, this time
+  bench.Commits(1);  // the step was not redone this time
   CHECK(bench.Take<Published>().size() == 1);
   CHECK(bench.Take<Weights>().size() == 1);
   bench.FromWorker(Waiting(bench, 3, {0}, {0}));
@@ -173,7 +173,7 @@ TEST_CASE("a skipped step says so, and who held what was prepared of it asks for
   bench.FromWorker(bench.MakePull(1, {0, 1}));
   const std::vector<Weights> weights = bench.Take<Weights>();
   REQUIRE(weights.size() == 3);
-  CHECK(weights[0].block == 2);  // had not left before
+  CHECK(weights[0].block == 2);  // it was not sent before
   for (const Slice& payload : bench.payloads) CHECK(First(payload) == 0.0F);
   for (const Weights& block : weights) CHECK(!block.tentative);
 }
@@ -218,7 +218,7 @@ TEST_CASE("a pull that crosses Published gets it again, and nothing twice but wh
   bench.Forget();
   bench.Commits(0);
   bench.Forget();
-  const Pull late = Waiting(bench, 1, {0, 2}, {0, 1, 2});  // of before Published
+  const Pull late = Waiting(bench, 1, {0, 2}, {0, 1, 2});  // sent before Published
   for (int i = 0; i < 2; ++i) {
     bench.FromWorker(late);
     const std::size_t published = bench.Take<Published>().size(), weights = bench.Take<Weights>().size();
@@ -234,10 +234,10 @@ TEST_CASE("a pull that crosses Published gets it again, and nothing twice but wh
   bench.FromWorker(late, {}, ShardBench::kOther);
   CHECK(bench.Take<Weights>(ShardBench::kOther).size() == 2);
   bench.Forget();
-  bench.FromWorker(bench.MakePull(1, {2}));  // lost on the way
+  bench.FromWorker(bench.MakePull(1, {2}));  // lost in flight
   CHECK(bench.Take<Weights>().size() == 1);
   bench.Forget();
-  bench.Coverage(0);  // begins the round anew
+  bench.Coverage(0);  // the round begins again
   bench.Forget();
   bench.FromWorker(late);
   CHECK(bench.Take<Weights>().size() == 2);

@@ -32,7 +32,7 @@ ShardBenchOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const Memor
 
 using Shards = std::vector<std::unique_ptr<ShardBench>>;
 
-// One step, with another gradient for each block, on all shards of a job.
+// One step on all shards of a job, with a different gradient for each block.
 void DoStep(Shards* shards, std::uint64_t step, const Commit& commit) {
   for (const std::unique_ptr<ShardBench>& bench : *shards) {
     for (BlockIndex block = 0; block < 7; ++block) {
@@ -54,7 +54,7 @@ Shards Begin(std::uint32_t count) {
   return shards;
 }
 
-// A job of `count` shards that has kept version 1.
+// A job of `count` shards with a snapshot of version 1.
 Shards Writers(std::uint32_t count) {
   Shards shards = Begin(count);
   DoStep(&shards, 0, shards[0]->MakeSnapshotCommit(0));
@@ -69,7 +69,7 @@ std::vector<SnapshotPart> PartsOf(const Shards& shards) {
   return parts;
 }
 
-// Every block's weights and state, whichever shard has it.
+// The weights and state of every block, from the shard that has it.
 std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) {
   std::map<BlockIndex, std::vector<std::uint64_t>> contents;
   for (const std::unique_ptr<ShardBench>& bench : shards) {
@@ -83,7 +83,7 @@ std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) 
   return contents;
 }
 
-// Carries the messages of `reader` to shard `holder`, and what it answers back.
+// Delivers the messages of `reader` to shard `holder`, and the answers back.
 std::size_t Relay(ShardBench* reader, ShardBench* holder, ShardIndex index) {
   std::size_t carried = 0;
   for (Envelope& envelope : reader->TakeAll(ShardBench::PeerOf(index))) {
@@ -109,7 +109,7 @@ bool IsServing(ShardBench* bench) {
   return bench->Take<ResetDone>(kCoordinator).size() == 1 && bench->shard->serving();
 }
 
-// The only answer to the coordinator, which is that the snapshot cannot be served.
+// The only message to the coordinator: the snapshot cannot be loaded.
 std::string Complaint(ShardBench* bench) {
   const std::vector<ResetBad> bad = bench->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
@@ -215,14 +215,14 @@ TEST_CASE("async: sequence numbers, ends and reports go to the shards that are t
 
 // ---- messages of other shards ---------------------------------------------------------------------------------------
 
-// A shard of 3, with nothing in its directory, loads what two shards wrote; their answers pass through the test.
+// A shard of 3 with an empty directory loads what two shards wrote; their answers pass through the test.
 struct Loading {
   explicit Loading(ShardIndex shard = 2) : reader(OneOf(shard, 3)) {
     reader.FromCoordinator(reader.MakeResetTo(2, parts));
     reader.generation = Generation{2};
     reader.Tick();
   }
-  // What the holders answer to all that has been asked.
+  // The holders' answers to all requests.
   std::vector<std::pair<ShardIndex, Message>> Answers() {
     std::vector<std::pair<ShardIndex, Message>> answers;
     for (ShardIndex i : {0U, 1U}) {
@@ -236,12 +236,12 @@ struct Loading {
   }
   void Give(const std::pair<ShardIndex, Message>& answer) { GiveFrom(ShardBench::PeerOf(answer.first), answer.second); }
   void GiveFrom(PeerId from, const Message& message) { reader.FromWorker(message.header, message.payload, from); }
-  // Headers are asked for first.
+  // Headers are requested first.
   void GiveHeaders() {
     for (const auto& answer : Answers()) Give(answer);
   }
 
-  // The holders have long been silent: they are asked, and say what is lost.
+  // The holders have long been silent: the reader asks, and they report lost requests.
   void Ask() {
     reader.Tick(seconds(7));
     GiveHeaders();
@@ -254,7 +254,7 @@ struct Loading {
 
 Fetched& BodyOf(Message* message) { return message->header.Get<Fetched>(); }
 
-// The sender stands by whatever the payload is now.
+// Makes the hash match the payload.
 void Vouch(Message* message) { BodyOf(message).payload_hash = Hash64(message->payload.bytes()); }
 
 TEST_CASE("a block that is not what was written is not served", "[server][snapshot]") {
@@ -293,7 +293,7 @@ TEST_CASE("a header that is not the manifest's, or no header at all, is not beli
     if (change == 1) message.payload = {};
     if (change == 2) message.payload = answers[1].second.payload;  // the other part's
     std::string text(reinterpret_cast<const char*>(message.payload.data), message.payload.size);
-    if (change == 3) {  // sound in itself, of another step
+    if (change == 3) {  // correct in itself, but of another step
       SnapshotHeader header = DecodeSnapshotHeader(text).value();
       ++header.parameters.updates;
       text = EncodeSnapshotHeader(header).value();
@@ -360,9 +360,9 @@ TEST_CASE("answers that are doubled, late, foreign or of another snapshot change
   Loading loading;
   auto headers = loading.Answers();
   REQUIRE(headers.size() == 2);
-  loading.GiveFrom(ShardBench::kWorker, headers[0].second);  // not whom it was asked from
+  loading.GiveFrom(ShardBench::kWorker, headers[0].second);  // not the peer that was asked
   loading.GiveFrom(ShardBench::PeerOf(1), headers[0].second);
-  CHECK(loading.Answers().empty());  // no block is asked for yet
+  CHECK(loading.Answers().empty());  // no block is requested yet
   Message other = headers[0].second;
   BodyOf(&other).snapshot.version = Version{9};
   BodyOf(&other).failure = "gone";

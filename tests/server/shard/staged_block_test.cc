@@ -45,7 +45,7 @@ class Slots {
     for (std::uint32_t i = 0; i < kCount; ++i) sum[i] = (*left)[i] + (*right)[i];
     return sum;
   }
-  // What a worker would push for it.
+  // The payload that a worker would push for it.
   Values PayloadOf(Node node) const { return node.IsLeaf() ? means_[node.begin] : ValueOf(node).value_or(Values()); }
 
  private:
@@ -115,7 +115,7 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     const Node root{0, slots.count()};
     const std::vector<Node> nodes = AllNodes(slots.count());
     Stage stage(slots);
-    // Nodes at random until all slots are covered; the root itself last of all, or the test would be over at once.
+    // Nodes at random until all slots are covered; the root comes last, or the test would be over at once.
     while (!stage.block.complete()) {
       const Node node = nodes[random.Below(nodes.size())];
       if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;

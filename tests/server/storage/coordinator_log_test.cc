@@ -26,7 +26,7 @@ void CheckSame(const std::vector<LogRecord>& have, const std::vector<LogRecord>&
   for (std::size_t i = 0; i < count; ++i) REQUIRE(testing::SameRecord(have[i], all[i]));
 }
 
-// Writes them and gives the file's bytes.
+// Writes the records and returns the file's bytes.
 std::string WriteLog(const std::string& path, const std::vector<LogRecord>& records) {
   auto log = FileCoordinatorLog::Open(path, 0);
   REQUIRE(log.ok());
@@ -184,7 +184,7 @@ TEST_CASE("after a write that failed nothing is ever appended again", "[server][
   CHECK(log.value()->Append(TermRecord{{3}}).code() == Code::kUnreachable);
   CHECK(log.value()->records().size() == 1);
   log.value().reset();
-  auto again = FileCoordinatorLog::Open(path, 0);  // what was half written is a torn tail
+  auto again = FileCoordinatorLog::Open(path, 0);  // a half-written record is a torn tail
   REQUIRE(again.ok());
   CheckSame(again.value()->records(), {TermRecord{{1}}}, 1);
 }

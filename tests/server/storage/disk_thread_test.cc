@@ -19,7 +19,7 @@ class GatedStore : public MemorySnapshotStore {
   }
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
     (void)entered_.Push(1);
-    while (!cancelled.load()) std::this_thread::yield();  // a disk that writes for as long as it may
+    while (!cancelled.load()) std::this_thread::yield();  // a disk that writes until it is cancelled
     return MemorySnapshotStore::Write(std::move(image), cancelled);
   }
   void WaitUntilEntered() { CAPSTAN_CHECK(entered_.PopUntil(std::chrono::steady_clock::now() + kForever).has_value()); }

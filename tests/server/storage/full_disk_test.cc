@@ -32,7 +32,7 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
   ~SmallDisk() { umount2(folder_.path().c_str(), MNT_DETACH); }
   const std::string& path() const { return folder_.path(); }
-  // To the last byte, or to the last `left` ones.
+  // Fills the disk to the last byte, or leaves `left` bytes.
   void Fill(std::size_t left = 0) const {
     std::ofstream file(path() + "/filler", std::ios::binary);
     const std::string block(4096, 'x');
@@ -50,7 +50,7 @@ class SmallDisk {
 
 constexpr ImageShape kShape{.block_count = 16, .elements = 65536, .array_count = 2, .slot_count = 1};  // 8 MiB
 
-// An array whose memory, when it has been written and is let go of, fills the disk up to the last `left` bytes.
+// An array whose memory, when it is written and released, fills the disk except for the last `left` bytes.
 struct FillingArray {
   FillingArray(const SmallDisk* on, const Slice& like, std::size_t leave = 0)
       : disk(on), left(leave), memory(like.data, like.data + like.size) {}
@@ -101,8 +101,8 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, kept->digest, kShape).message() == "");
 }
 
-// With a little less room each time, it ends at another place: in the last table, in the header, in the database's own
-// files, or not at all.
+// With a little less room each time, the disk becomes full in another place: in the last table, in the header, in the
+// database's own files, or not at all.
 TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all", "[server][storage]") {
   const SmallDisk disk;
   constexpr ImageShape kSmall{.block_count = 4, .elements = 4096, .array_count = 1, .slot_count = 1};
@@ -119,7 +119,7 @@ TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all
     if (!written.ok()) CHECK(written.status().code() == Code::kBusy);
     failed += written.ok() ? 0 : 1;
     INFO(left << " pages left: " << written.status().ToString());
-    if (left % 3 == 1) store.reset();  // the next process finds the same, on a disk that is still full or is not
+    if (left % 3 == 1) store.reset();  // the next process finds the same, on a disk that is or is not still full
     if (left % 2 == 1) disk.Empty();
     if (store == nullptr) {
       disk.Empty();

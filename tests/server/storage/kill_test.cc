@@ -24,7 +24,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-// A storage_child and the lines that it says.
+// A storage_child and the lines that it prints.
 class Child {
  public:
   Child(const std::string& mode, const std::string& path) {
@@ -51,12 +51,12 @@ class Child {
     close(output_);
   }
 
-  // Reads on until it has said `count` lines in all, or has ended.
+  // Reads until it has printed `count` lines in all, or has ended.
   void WaitForLines(std::size_t count) {
     while (lines_.size() < count && ReadSome()) {
     }
   }
-  // Reads on for so long.
+  // Reads for this long.
   void WatchFor(std::chrono::microseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (true) {
@@ -68,12 +68,12 @@ class Child {
       if (ppoll(&watched, 1, &most, nullptr) > 0 && !ReadSome()) return;
     }
   }
-  // SIGKILL, then everything that it had said.
+  // Sends SIGKILL, then reads everything it had printed.
   const std::vector<std::string>& Kill() {
     kill(process_, SIGKILL);
     return End();
   }
-  // The end of its input, then the end of it.
+  // Closes its input, and waits until it ends.
   const std::vector<std::string>& End() {
     close(std::exchange(input_, -1));
     while (ReadSome()) {
@@ -103,7 +103,7 @@ class Child {
   std::vector<std::string> lines_;
 };
 
-// What a killed writer of snapshots had been promised, and what it may have removed.
+// What a killed writer of snapshots was promised, and what it may have removed.
 struct Ledger {
   std::map<std::uint64_t, std::uint64_t> written;  // digest by version
   std::set<std::uint64_t> removing;

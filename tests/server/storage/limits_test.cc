@@ -19,7 +19,7 @@ namespace {
 
 struct Sizes {
   std::size_t list, inner_list, text;
-  // What an entry of a list is filled with.
+  // The sizes inside an entry of a list.
   Sizes Inner() const { return {inner_list, inner_list, text}; }
 };
 
@@ -57,7 +57,7 @@ void FillTo(const Sizes& sizes, T& value) {
   }
 }
 
-// Around every limit, one after the other.
+// Sizes around every limit, one after the other.
 std::vector<Sizes> AllSizes(std::size_t bytes_max) {
   std::vector<Sizes> all;
   for (const std::size_t list : {std::size_t{kGroupsMax}, std::size_t{kGroupsMax} + 1, std::size_t{kSlotsMax},
@@ -76,7 +76,7 @@ std::vector<Sizes> AllSizes(std::size_t bytes_max) {
   return all;
 }
 
-// Each alternative of a variant, filled.
+// Calls visit with each alternative of a variant, filled.
 template <class Variant, class Visit, std::size_t kKind = 0>
 void ForEachKind(const Sizes& sizes, const Visit& visit) {
   if constexpr (kKind < std::variant_size_v<Variant>) {
@@ -100,14 +100,14 @@ TEST_CASE("every message that can be sent is received", "[common][wire][limits]"
       REQUIRE(bytes.size() <= TransportOptions{}.frame_bytes_max);
       Result<Header> received = DecodeHeader(bytes);
       REQUIRE(received.status().message() == "");
-      const bool cut = sizes.text > kTextBytesMax;  // what people read is
+      const bool cut = sizes.text > kTextBytesMax;  // text for users is cut
       REQUIRE((cut || testing::Same(sent, *received)));
     });
   }
   CHECK(sent_count > 200);
 }
 
-// As many slots as a job may have, all on one shard, each with all the metrics it may have.
+// As many slots as a job may have, all on one shard, each with as many metrics as it may have.
 std::vector<SlotReport> LargestReports() {
   std::vector<SlotReport> reports(kSlotsMax);
   for (SlotIndex slot = 0; slot < kSlotsMax; ++slot) {
@@ -185,7 +185,7 @@ TEST_CASE("a part's header with too much in it is not written, and the most that
   header.blocks[0].hashes = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
   header.blocks[0].last.assign(kSlotsMax, UINT64_MAX);
   header.ended.assign(kSlotsMax, UINT64_MAX);
-  for (int step = 1; step <= 2; ++step) {  // as many as a shard keeps
+  for (int step = 1; step <= 2; ++step) {  // as many as a shard retains
     for (const SlotReport& report : LargestReports()) header.reports.push_back({Step{UINT64_MAX}, report});
   }
   Result<std::string> bytes = EncodeSnapshotHeader(header);
@@ -217,7 +217,7 @@ TEST_CASE("a job file that is read can be printed, sent and read again; a longer
     CAPTURE(quotes);
     const Result<JobConfig> read =
         ParseJobConfig(std::string(text).replace(at, 6, "'" + std::string(quotes, '"') + "'"), "job.toml");
-    if (!read.ok()) {  // as it is printed, a quote takes two bytes
+    if (!read.ok()) {  // printed, a quote takes two bytes
       CHECK(2 * quotes >= kTomlBytesMax);
       INFO(read.status().message());
       CHECK(read.status().message().find("at most 1048576 are allowed") != std::string::npos);

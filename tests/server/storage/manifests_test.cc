@@ -62,7 +62,7 @@ TEST_CASE("a log without some snapshots has all others and nothing that had gone
 TEST_CASE("a log without some snapshots has the newest of everything else, and no shard lives on", "[server]") {
   std::vector<LogRecord> log = BeginningOfALog();
   log.insert(log.end(), {Manifest(Id(1, 4)), TermRecord{{2}}, SessionRecord{{8}}, Recover(2, Id(1, 4)),
-                         Manifest(Id(2, 6)), DoneRecord{}});  // it ended between recover and running
+                         Manifest(Id(2, 6)), DoneRecord{}});  // it ended between RECOVER and RUNNING
   const std::vector<LogRecord> rest = WithoutSnapshots(log, kKeep, {Id(1, 4)});
   REQUIRE(rest.size() == 8);
   CHECK(std::get<JobRecord>(rest[0]).job == JobId{1, 2});

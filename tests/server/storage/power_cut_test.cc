@@ -32,7 +32,7 @@ using Lines = std::vector<std::string>;
 
 constexpr FileCoordinatorLog::Compaction kOften{.keep = 2, .bytes_min = 600};
 
-// A job's records: it loses shards, takes snapshots, gets workers, and is done in the end.
+// A job's records: it loses shards, takes snapshots, gains workers, and finishes.
 std::vector<LogRecord> JobRecords(std::uint64_t rounds) {
   std::vector<LogRecord> records = {JobRecord{{1, 2}, "the job"}, TermRecord{{1}}, CatalogRecord{}};
   SnapshotId newest;
@@ -57,7 +57,7 @@ std::string Print(const std::vector<LogRecord>& records) {
 
 std::string InForce(const std::vector<LogRecord>& records) { return Print(RecordsInForce(records, kOften.keep)); }
 
-// How far a child has come that may end at any moment.
+// The progress of a child that may end at any moment.
 class Counter {
  public:
   Counter() {
@@ -75,7 +75,7 @@ class Counter {
   std::atomic<std::size_t>* count_ = nullptr;
 };
 
-// Runs `body` in a process that ends in front of its call number `end_at`. Whether it came to its end.
+// Runs `body` in a process that ends before its call number `end_at`. Returns whether `body` finished.
 bool RunUntil(const std::string& below, std::size_t end_at, const std::function<void()>& body) {
   const pid_t child = fork();
   CAPSTAN_CHECK(child >= 0);
@@ -151,7 +151,7 @@ TEST_CASE("a coordinator that ends anywhere in its log's life loses no record th
       for (std::size_t i = 0; log.ok() && i < all.size() && log.value()->Append(all[i]).ok(); ++i) done.Add();
     });
     INFO("it ended in front of call " << end_at << ", after " << done.value() << " records");
-    for (int opened = 0; opened < 2; ++opened) {  // also with what the first one has mended
+    for (int opened = 0; opened < 2; ++opened) {  // also with the files that the first one repaired
       const auto log = FileCoordinatorLog::Open(path, 0, kOften);
       REQUIRE(log.status().message() == "");
       const std::string have = InForce(log.value()->records());

@@ -17,7 +17,7 @@ void Write(SnapshotStore* store, SnapshotId id, ShardIndex part) {
   REQUIRE(store->Write(MakeImage(id, part), kNotCancelled).ok());
 }
 
-// Whether each array of the part is what MakeImage fills it with.
+// Whether each array of the part equals MakeImage's.
 bool IsWhole(const SnapshotReader& reader, SnapshotId id, ShardIndex part) {
   const Result<SnapshotHeader> header = reader.ReadHeader(id, part);
   if (!header.ok()) return false;
@@ -46,7 +46,7 @@ TEST_CASE("parts of all shards are read while their stores are open elsewhere", 
   CHECK(reader.ReadHeader(Id(1, 5), 1).status().code() == Code::kInvalid);
   CHECK(reader.ReadHeader(Id(1, 6), 0).status().code() == Code::kInvalid);
 
-  Write(first.get(), Id(1, 6), 0);  // they go on as if nobody had looked
+  Write(first.get(), Id(1, 6), 0);  // they continue undisturbed
   REQUIRE(first->Remove(Id(1, 5), 0).ok());
   CHECK(reader.List().size() == 2);
   const RocksSnapshotReader later(path);

@@ -16,7 +16,7 @@ namespace {
 using Kind = testing::DiskCalls::Call::Kind;
 using testing::DiskCalls;
 
-// But for files that nothing is read from: locks, and options that are made again.
+// Except for files that are never read: locks, and options that are written again.
 std::vector<std::string> NotDurable(const DiskCalls& calls) {
   std::vector<std::string> bad = calls.NotDurable();
   std::erase_if(bad, [](const std::string& line) {

@@ -31,7 +31,7 @@ class WrittenLog {
     REQUIRE(log.status().message() == "");
     return std::move(log).value();
   }
-  // Its files of this kind, the largest last.
+  // Its files with this extension, the largest last.
   std::vector<std::string> Files(const std::string& extension) const {
     std::map<std::uintmax_t, std::string> by_size;
     for (const auto& entry : files::directory_iterator(folder_.path() + "/pushes")) {
@@ -82,7 +82,7 @@ TEST_CASE("a flipped bit in the middle of a log is never passed over", "[server]
     CHECK(read.status().code() == Code::kCorrupt);
     refused += read.ok() ? 0 : 1;
     CHECK(log->Append(kLogHistory.generation, 1 + kBatches * kBatch, MakeRecords(9, 1)).code() == Code::kCorrupt);
-    REQUIRE(log->Begin({{5}, 2}).message() == "");  // a history of its own is begun where the damage was
+    REQUIRE(log->Begin({{5}, 2}).message() == "");  // a new timeline begins where the damage was
     REQUIRE(log->Append({5}, 1, MakeRecords(9, 1)).message() == "");
     CHECK(ReadAll(log.get(), 1, {{5}, 2}).value().size() == 1);
   }
@@ -119,7 +119,7 @@ TEST_CASE("not a byte of a record is believed that is not as it was written", "[
       bytes.append(reinterpret_cast<const char*>(push->payload.data), push->payload.size);
     }
     REQUIRE(SameRecord(DecodePushRecord(index, bytes).value(), record));
-    CHECK(DecodePushRecord(index + 1, bytes).status().code() == Code::kCorrupt);  // it is in another's place
+    CHECK(DecodePushRecord(index + 1, bytes).status().code() == Code::kCorrupt);  // it is in another record's place
     std::string spoilt = bytes;
     spoilt[random.Below(spoilt.size())] ^= static_cast<char>(1U << random.Below(8));
     CHECK(DecodePushRecord(index, spoilt).status().code() == Code::kCorrupt);

@@ -27,7 +27,7 @@ ShardLife SomeLife(ShardIndex shard = 0) {
   return life;
 }
 
-// A shard's directory with its life and two snapshots; the digest of each.
+// A shard's directory with its identity and two snapshots; returns the digest of each.
 std::vector<SnapshotPart> MakeDirectory(const std::string& run, ShardIndex shard = 0, ImageShape shape = {}) {
   auto store = Open(run, shard);
   REQUIRE(store.status().message() == "");
@@ -139,7 +139,7 @@ TEST_CASE("what a process left half done is cleared away", "[server][storage][ro
     for (rocksdb::ColumnFamilyHandle* handle : handles) REQUIRE(database->DestroyColumnFamilyHandle(handle).ok());
   }
   REQUIRE(Families(path).size() == 6);
-  CHECK(Open(run.path(), 1, {0}).value()->List() == parts);  // read only: it is ignored
+  CHECK(Open(run.path(), 1, {0}).value()->List() == parts);  // read-only, so it is ignored
   REQUIRE(Families(path).size() == 6);
   CHECK(Open(run.path()).value()->List() == parts);
   CHECK(Families(path).size() == 3);
@@ -218,7 +218,7 @@ struct FlipCount {
   int flips = 0, noticed = 0;
 };
 
-// Flips one bit of one file and looks whether what comes out is wrong.
+// Flips one bit of one file and checks whether the result is wrong.
 void FlipAndLook(const std::string& run, const std::string& file, std::size_t at, const SnapshotPart& part,
                  const ImageShape& shape, FlipCount* count) {
   const std::string bytes = ReadWholeFile(file);
@@ -262,7 +262,7 @@ TEST_CASE("no flipped bit of a directory becomes a wrong weight or a wrong life"
     files::remove_all(folder);
     files::copy(whole, folder, files::copy_options::recursive);
   }
-  CHECK(in_tables.noticed > in_tables.flips / 4);  // half of them are in the other snapshot, some in what is not read
+  CHECK(in_tables.noticed > in_tables.flips / 4);  // half hit the other snapshot, some hit unread bytes
   CHECK(in_others.noticed > in_others.flips / 4);
 }
 

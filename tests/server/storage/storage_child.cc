@@ -21,7 +21,7 @@
 namespace capstan::server {
 namespace {
 
-// In one piece: what the parent reads is whole lines.
+// In one write, so that the parent reads whole lines.
 void Say(const std::string& line) {
   const std::string text = line + "\n";
   CAPSTAN_CHECK(write(STDOUT_FILENO, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
@@ -36,7 +36,7 @@ int WriteSnapshots(const std::string& folder) {
   auto store = RocksSnapshotStore::Open(folder, 0, 0);
   if (!store.ok()) return Fail(store.status());
   std::vector<SnapshotPart> parts = store.value()->List();
-  std::uint64_t version = parts.empty() ? 1 : parts.back().id.version.value;  // written once more: it is replaced
+  std::uint64_t version = parts.empty() ? 1 : parts.back().id.version.value;  // written again, it is replaced
   while (true) {
     const SnapshotId id{{1}, {version}};
     SnapshotImage image = MakeImage(id, 0, kChildShape);

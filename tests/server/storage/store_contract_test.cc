@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE("a snapshot written again replaces the one of its name", "[se
   CHECK(store->List().empty());
 }
 
-// Cancels, or does something else, when its memory is let go of.
+// Cancels, or performs another action, when its memory is released.
 struct OnRelease {
   void (*act)(void*);
   void* context;
@@ -113,7 +113,7 @@ TEMPLATE_TEST_CASE("a snapshot that is cancelled on the way leaves nothing, and 
   const auto store = stores.Create();
   const auto kept = WriteOne(store.get(), IdOf(1, 10));
   const BlockIndex blocks = 12;
-  const BlockIndex until = GENERATE(0U, 5U, 11U);  // the last one too: then everything has been written
+  const BlockIndex until = GENERATE(0U, 5U, 11U);  // also the last one, when everything has been written
   std::atomic<bool> cancelled{false};
   OnRelease cancel{[](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &cancelled};
   SnapshotImage image = MakeImage(IdOf(1, 11), kShard, {.block_count = blocks});
@@ -168,7 +168,7 @@ TEMPLATE_TEST_CASE("a block of another size, a wrong digest or a damaged header 
   LoadSnapshot fewer = LoadWork(like, written.digest);
   fewer.targets[2].arrays[2] = {};
   CHECK(load(std::move(fewer)).code() == Code::kCorrupt);
-  LoadSnapshot others = LoadWork(like, written.digest);  // blocks that another part has are none of this one's business
+  LoadSnapshot others = LoadWork(like, written.digest);  // blocks of another part do not concern this one
   others.targets.push_back({4000000, 5, {}});
   CHECK(load(std::move(others)).ok());
   LoadSnapshot absent = LoadWork(like, written.digest);
