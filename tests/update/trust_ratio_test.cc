@@ -40,7 +40,7 @@ struct RatioReference {
   }
 };
 
-// One block of up to two tensors, its outputs full of NaN before each update.
+// One block of up to two tensors; its outputs are full of NaN before each update.
 struct Trusted {
   GroupRule group;
   std::vector<SegmentRange> segments;

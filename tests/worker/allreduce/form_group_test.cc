@@ -90,7 +90,7 @@ TEST_CASE("who waits for the version hears that its generation is over", "[train
   GroupOptions first = two.OptionsOf(0), second = two.OptionsOf(1);
   first.shards_have_it = second.shards_have_it = true;
   std::promise<void> go_on;
-  first.read = [&](Deadline) {  // as if it stood still
+  first.read = [&](Deadline) {  // as if it had paused
     go_on.get_future().wait();
     return Status(Code::kStale, "too late");
   };

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kBlockElements = 8;
 const float kInfinity = std::numeric_limits<float>::infinity();
 
-// Two blocks of two tensors, rate 1, plain descent with momentum 0.5.
+// Two blocks of two tensors; gradient descent with rate 1 and momentum 0.5.
 class ReplicaBench {
  public:
   explicit ReplicaBench(const std::string& more = "")
@@ -35,7 +35,7 @@ class ReplicaBench {
     replica.Filled();
   }
 
-  // A step whose sum of gradients is `value` everywhere, of so many samples.
+  // A step whose gradient sum is `value` everywhere, over so many samples.
   Replica::Outcome Step(std::uint64_t step, float value, std::uint64_t samples = 4) {
     std::ranges::fill(sum, value);
     StepParameters parameters;
@@ -104,7 +104,7 @@ TEST_CASE("a version that was given away and is still held is not written again"
   ReplicaBench bench;
   const Replica::Outcome outcome = bench.Step(0, 8.0F);
   const std::vector<Slice> given = bench.replica.Made(outcome.action);
-  (void)bench.Step(0, 80.0F);  // the step is begun anew
+  (void)bench.Step(0, 80.0F);  // the step begins again
   CHECK(bench.First(given[0]) == -2.0F);
   CHECK(bench.First(given[1]) == 2.0F);
   CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == -20.0F);
@@ -112,7 +112,7 @@ TEST_CASE("a version that was given away and is still held is not written again"
 
 TEST_CASE("other weights have another hash when their block's turn comes", "[train][replica]") {
   ReplicaBench one, other;
-  other.replica.array(0)[10] = 1.0F;  // of the second block
+  other.replica.array(0)[10] = 1.0F;  // in the second block
   CHECK(one.Step(0, 8.0F).hash == other.Step(0, 8.0F).hash);
   CHECK(one.Step(1, 8.0F).hash != other.Step(1, 8.0F).hash);
 }

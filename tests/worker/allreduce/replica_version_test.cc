@@ -15,7 +15,7 @@ client::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepAction
   return terms;
 }
 
-// Version 4, which generation 1 committed, with version 5 built beside it in generation 2.
+// Version 4, committed by generation 1, with version 5 built next to it in generation 2.
 ReplicaVersion WithNext(StepAction action = StepAction::kApply) {
   ReplicaVersion version;
   version.Become(Terms(4, 1));
@@ -33,7 +33,7 @@ TEST_CASE("a replica that was never filled is no version", "[train][replica]") {
 
 TEST_CASE("what was built is taken when its own generation has committed it", "[train][replica]") {
   ReplicaVersion version = WithNext();
-  CHECK(version.Take(Terms(4, 1)) == Taking::kPresent);  // the step is begun anew: nothing is lost
+  CHECK(version.Take(Terms(4, 1)) == Taking::kPresent);  // the step begins again: nothing is lost
   CHECK(version.Take(Terms(5, 2)) == Taking::kBuilt);
   CHECK(version.Is(Terms(5, 2)));
   CHECK_FALSE(version.Is(Terms(4, 1)));

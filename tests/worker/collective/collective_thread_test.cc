@@ -65,7 +65,7 @@ TEST_CASE("a failed array fails all later ones with the first failure, submitted
 
 TEST_CASE("a few floats are added exactly between arrays that travel in 16 bits", "[collective]") {
   const auto threads = CreateThreads(3, 8, {.wire = Encoding::kBf16});
-  const float fine = 1.0F + 0x1p-20F;  // 16 bits have no place for it
+  const float fine = 1.0F + 0x1p-20F;  // 16 bits cannot hold it
   std::vector<std::vector<float>> array(3, std::vector<float>(100, fine)), few = array;
   for (std::size_t rank = 0; rank < 3; ++rank) {
     REQUIRE(threads[rank]->SubmitAllReduce(array[rank], In(kPatience)).ok());
@@ -90,7 +90,7 @@ TEST_CASE("work on the group is done in its place, and its failure is that of wh
     };
     REQUIRE(threads[rank]->Submit(twice).ok());
     REQUIRE(threads[rank]->Submit([](Group&) { return Invalid("this one cannot be"); }).ok());
-    static_cast<void>(threads[rank]->SubmitAllReduce(after[rank], In(kPatience)));  // refused, if that has come
+    static_cast<void>(threads[rank]->SubmitAllReduce(after[rank], In(kPatience)));  // perhaps refused by then
   }
   for (std::size_t rank = 0; rank < 2; ++rank) {
     CHECK(threads[rank]->Wait(2, In(kPatience)).ok());
@@ -104,7 +104,7 @@ TEST_CASE("the queue is bounded, and what nobody waits for is aborted at the end
   auto threads = CreateThreads(2, 1);
   std::vector<float> data(8);
   Status refused;
-  for (int i = 0; i < 3 && refused.ok(); ++i) {  // one may be under way already
+  for (int i = 0; i < 3 && refused.ok(); ++i) {  // one may already be under way
     refused = threads[0]->SubmitAllReduce(data, In(kPatience)).status();
   }
   CHECK(refused.code() == Code::kBusy);

@@ -123,7 +123,7 @@ TEST_CASE("four workers reduce ones(2,2) * (rank + 1) to 10, and a broadcast bri
   });
 }
 
-// Of each rank, after an all-reduce of what Mixed gives.
+// The result on each rank of an all-reduce of Mixed's numbers.
 std::vector<Floats> ReducedMixed(const std::string& kind, int ranks, std::size_t count, const GroupOptions& options) {
   std::vector<Floats> results(static_cast<std::size_t>(ranks));
   Groups groups(kind, ranks, options);
@@ -180,7 +180,7 @@ TEST_CASE("a wire of 16 bits rounds each hop once, and all ranks hold the same b
   }
   Floats rounded = first;
   RoundTo(wire, rounded);
-  CHECK(SameBits(first, rounded));  // the owner of a part too holds what travelled
+  CHECK(SameBits(first, rounded));  // the owner of a part also holds the rounded sum that travelled
   std::size_t wrong = 0;
   const float unit = wire == Encoding::kBf16 ? 0x1p-8F : 0x1p-11F;
   for (std::size_t i = 0; i < count; ++i) {
@@ -191,7 +191,7 @@ TEST_CASE("a wire of 16 bits rounds each hop once, and all ranks hold the same b
       magnitude += std::abs(value);
     }
     wrong += std::abs(first[i] - sum) > ranks * unit * magnitude + 1e-6;
-    i += 97;  // Mixed makes all numbers before the one that is asked for
+    i += 97;  // Mixed makes all numbers before the requested one
   }
   CHECK(wrong == 0);
 }

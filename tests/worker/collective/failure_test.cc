@@ -22,7 +22,7 @@ TEST_CASE("a barrier that one rank never reaches ends at its deadline and names 
   Groups groups = GatedGroups(kind, ranks, &gate);
   groups.RunWell([](Group& group) { return group.Barrier(In(kPatience)); });
   gate.Await(ranks - 1);
-  const Clock::time_point deadline = In(milliseconds(100));  // all ask at once, when all have come
+  const Clock::time_point deadline = In(milliseconds(100));  // all members query at once, when all have arrived
   const std::vector<Status> statuses =
       groups.Run([&](Group& group) { return group.rank() == 2 ? Status() : group.Barrier(deadline); });
   CHECK(Clock::now() >= deadline);

@@ -15,7 +15,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Clock = std::chrono::steady_clock;
 
-// For ranks 0 and 1 of three: both have left their bytes before the time of either is up.
+// For ranks 0 and 1 of three: both have left their bytes before either runs out of time.
 class BothCome : public Rendezvous {
  public:
   Result<std::vector<std::string>> Exchange(int rank, std::string bytes, Deadline deadline) override {
@@ -64,7 +64,7 @@ TEST_CASE("an address that is not of this machine is refused by name", "[collect
   CHECK(CreateGlooMesh({2, 2, "127.0.0.1", {}}, &rendezvous, In(kPatience)).status().code() == Code::kInvalid);
 }
 
-// This process's ends of connections over TCP.
+// The TCP connection ends of this process.
 std::set<int> Connections() {
   std::set<int> connections;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -101,7 +101,7 @@ TEST_CASE("a message that travels for longer than a silent rank has is waited fo
   groups.RunWell([&](Group& group) {
     return group.AllReduce(data[static_cast<std::size_t>(group.rank())], In(std::chrono::hours(1)));
   });
-  CHECK(Clock::now() - begin > 2 * silence);  // else this compared with nothing
+  CHECK(Clock::now() - begin > 2 * silence);  // otherwise this test compared with nothing
   for (const std::vector<float>& sum : data) CHECK(sum == std::vector<float>(kMany, 2.0F));
 }
 
@@ -131,10 +131,10 @@ TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in th
     over = true;
     breaker.join();
     CAPTURE(broken, statuses[0].ToString(), statuses[1].ToString());
-    CHECK(rounds >= 4);  // else something else broke them
+    CHECK(rounds >= 4);  // otherwise something else broke them
     for (const Status& status : statuses) {
       CHECK(status.code() == Code::kUnreachable);
-      // What Gloo said of the connection, without where in its sources.
+      // Gloo's message about the connection, without its source file.
       CHECK_THAT(status.message(), Contains("127.0.0.1") && !Contains(".cc:"));
     }
   }

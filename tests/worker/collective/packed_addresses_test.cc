@@ -11,7 +11,7 @@
 namespace capstan::collective {
 namespace {
 
-constexpr std::size_t kWays = 3;  // connections of each two ranks
+constexpr std::size_t kWays = 3;  // connections between any two ranks
 
 // Like Gloo's: a socket's address in 128 bytes, then the number of the connection in 8.
 std::string AddressOf(std::size_t rank, std::size_t connection) {

@@ -20,9 +20,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
 constexpr std::chrono::seconds kPatience{60};
-constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // many: the signal meets a message on its way
+constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // kMany: the signal meets a message in flight
 
-// Reduces until that fails; says its process at first, and at last how it ended and how long the last call took.
+// Reduces until a failure. Sends its process id first, and last how it ended and how long the last call took.
 Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time, milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);
@@ -46,11 +46,11 @@ Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, millisec
 }
 
 struct End {
-  long took = 0;  // milliseconds
+  long took = 0;  // in milliseconds
   std::string status;
 };
 
-// What the ranks but the second say when the second gets `sent`, and a call has this much time.
+// The reports of all ranks except the second when the second gets `sent`; a call has this much time.
 std::vector<End> EndsWhenOneGets(int sent, int ranks, std::size_t count, milliseconds time,
                                  milliseconds silence = kLongerThanTheTestWaits) {
   std::vector<ChildProcess> children;

@@ -22,7 +22,7 @@ using testing::TempFolder;
 
 constexpr int kSide = 32;
 
-// Of image `number` of a file: no two images are alike, and no image is like itself shifted or mirrored.
+// A pixel of image `number` of a file: no two images are alike, and none equals itself shifted or mirrored.
 unsigned char Pixel(int number, int channel, int row, int column) {
   const auto x = static_cast<unsigned>(number * 7919 + channel * 104729 + row * 1299709 + column * 15485863 + 12345);
   return static_cast<unsigned char>((x * 2654435761U) >> 24);
@@ -81,7 +81,7 @@ BatchBuffer FillPicture(const Dataset& dataset, const std::vector<std::uint64_t>
   return batch;
 }
 
-// The image moved down and right by so many pixels, black where nothing came from, then mirrored.
+// The image moved down and right by so many pixels, black where it was empty, then mirrored.
 using Look = std::tuple<int, int, bool>;
 
 bool Matches(const float* got, int number, const Look& look) {
@@ -217,7 +217,7 @@ TEST_CASE("another version of cifar10 is named as what it is, with the one that 
     folder.Write(file, "a pickle");
     CHECK_THAT(Refusal(folder).message(), Contains(std::string(file) + " is of cifar10's " + version + " version") &&
                                               Contains("cifar-10-binary.tar.gz"));
-    WriteFiles(folder);  // beside the right one it does not matter
+    WriteFiles(folder);  // next to the right file it does not matter
     CHECK(OpenDataset(Job(), folder.path()).ok());
   }
   const TempFolder folder;

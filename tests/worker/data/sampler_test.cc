@@ -17,7 +17,7 @@ std::vector<std::uint64_t> Slot(const SamplerSpec& spec, std::uint64_t step, Slo
   return samples;
 }
 
-// Slots in order, one behind the other.
+// Slots in order, one after the other.
 std::vector<std::uint64_t> Batch(const SamplerSpec& spec, std::uint64_t step) {
   std::vector<std::uint64_t> all;
   for (SlotIndex slot = 0; slot < spec.slots; ++slot) {
@@ -87,7 +87,7 @@ TEST_CASE("epochs and seeds have orders of their own, and the same order again",
 }
 
 TEST_CASE("every sample comes to every place about equally often", "[sampler]") {
-  // 12 samples, 6000 epochs: 500 expected in each of 144 cells, standard deviation 21.4; 6.5 of them are allowed.
+  // 12 samples, 6000 epochs: 500 expected in each of 144 cells, standard deviation 21.4; 6.5 deviations are allowed.
   constexpr std::uint64_t kSize = 12, kEpochs = 6000;
   std::vector<int> counts(kSize * kSize);
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
@@ -103,7 +103,7 @@ TEST_CASE("neighbours in an epoch are no neighbours in the data", "[sampler]") {
   int near = 0;
   for (std::uint64_t i = 0; i + 1 < 10000; ++i) {
     const auto a = static_cast<std::int64_t>(order(i)), b = static_cast<std::int64_t>(order(i + 1));
-    if (std::abs(a - b) <= 10) ++near;  // 20 expected of a random order
+    if (std::abs(a - b) <= 10) ++near;  // 20 expected in a random order
   }
   CHECK(near < 60);
 }

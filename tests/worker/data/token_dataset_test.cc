@@ -62,7 +62,7 @@ Status Refusal(const JobConfig& config, const TempFolder& folder) {
   return dataset.status();
 }
 
-// Every sample of the split is the window that it should be of `ids`.
+// Checks that every sample of the split is the right window of `ids`.
 void CheckWindows(const Dataset& dataset, const Ids& ids, std::uint32_t context) {
   REQUIRE(dataset.count(Split::kTraining) == (ids.size() - 1) / context);
   BatchBuffer batch;
@@ -151,7 +151,7 @@ TEST_CASE("the fingerprint of tokens is of names and contents, not of the place"
 
 TEST_CASE("a token that the vocabulary does not have is named by file, position and value", "[tokens]") {
   const TempFolder folder;
-  const std::size_t at = GENERATE(0U, 17U, 600'000U, 1'200'000U);  // in several of the pieces that it is read in
+  const std::size_t at = GENERATE(0U, 17U, 600'000U, 1'200'000U);  // in several of the pieces in which it is read
   Ids ids = SomeIds(1'200'001, 500);
   ids[at] = 500;
   folder.Write("t/a", Bytes(SomeIds(10, 500), 2));
@@ -212,7 +212,7 @@ TEST_CASE("a file of tokens that is written to while it is read is an error that
   folder.Write("t/two.bin", Bytes(ids, 2));
   const JobConfig config = TokenJob("t", TokenType::kUint16, 50, 16);
   const auto dataset = Open(config, folder);
-  const std::uint64_t first[] = {0}, last[] = {900};  // of one file each
+  const std::uint64_t first[] = {0}, last[] = {900};  // one from each file
   BatchBuffer batch;
   REQUIRE(dataset->Fill(first, Split::kTraining, {}, &batch).ok());
 
@@ -221,7 +221,7 @@ TEST_CASE("a file of tokens that is written to while it is read is an error that
     const Status status = dataset->Fill(first, Split::kTraining, {}, &batch);
     CHECK(status.code() == Code::kCorrupt);
     CHECK_THAT(status.message(), Contains("t/one.bin: had 16000 bytes when this worker opened it, and has 20;"));
-    CHECK(dataset->Fill(last, Split::kTraining, {}, &batch).ok());  // the other file is what it was
+    CHECK(dataset->Fill(last, Split::kTraining, {}, &batch).ok());  // the other file is unchanged
   }
   SECTION("written over in the same size") {
     const auto before = std::filesystem::last_write_time(one);

@@ -23,7 +23,7 @@ using Floats = std::vector<float>;
 constexpr SlotIndex kSlots = 7;
 constexpr Init kZeros{InitKind::kZeros, 0.0F};
 
-// Several blocks and buckets, of odd sizes; statistics, which are never narrow.
+// Several blocks and buckets of odd sizes; with statistics, which are never narrow.
 Catalog TestCatalog() {
   return Catalog::Create({{"a", {301}, kZeros, true},
                           {"b", {5, 77}, kZeros, true},
@@ -36,7 +36,7 @@ Catalog TestCatalog() {
 struct Part {
   Node node;
   std::uint64_t samples = 0;
-  Floats flat;  // as the client has it: a block's numbers lie at the front of its place
+  Floats flat;  // as the client has it: a block's numbers are at the front of its place
 };
 
 // The parts of a step by worker, cut from the tree at random; some have no samples.
@@ -77,7 +77,7 @@ LocalPlan PlanOf(const Parts& parts) {
   return PlanLocalSums(heads, kSlots);
 }
 
-// The sums' bytes of a block, one behind the other.
+// The sums' bytes of a block, one after the other.
 std::vector<std::byte> Expected(const Parts& parts, const LocalPlan& plan, const Block& block, Encoding encoding) {
   std::vector<StagedInput> inputs;
   for (const auto& of : parts) {
@@ -113,7 +113,7 @@ std::vector<std::byte> Found(const LocalStep& step, const Block& block, Encoding
 
 using Maker = std::function<Result<std::unique_ptr<BucketAdder>>(int rank, const AdderOptions& options)>;
 
-// One worker's part of a step; what the first one has at the end, by block.
+// One worker's part of a step; the first worker ends with the sums, by block.
 Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const LocalStep& step,
             const std::function<void(BlockIndex)>& ready) {
   std::size_t finished = 0;
@@ -149,7 +149,7 @@ void CheckSums(int workers, Encoding encoding, const Maker& make) {
     plans.push_back(std::move(plan));
   }
   std::vector<Status> ends(static_cast<std::size_t>(workers));
-  std::vector<std::vector<std::byte>> found;  // by step and block, the last one first
+  std::vector<std::vector<std::byte>> found;  // by step and block, the last step first
   RunThreads(workers, [&](int rank) {
     auto adder = make(rank, options);
     Status& end = ends[static_cast<std::size_t>(rank)] = adder.status();
@@ -199,7 +199,7 @@ TEST_CASE("devices add up the bits of the job's tree", "[local]") {
   });
 }
 
-// What two workers' devices come to that never end the second sum.
+// The results of two workers whose devices never end the second sum.
 std::vector<Status> Hang(std::chrono::milliseconds patience, const std::function<Status()>& watch) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   setenv("CAPSTAN_NCCL_FAULT", "hang 2", 1);

@@ -45,7 +45,7 @@ Subject Named(std::string_view name) {
   return *std::find_if(all.begin(), all.end(), [&](const Subject& subject) { return subject.name == name; });
 }
 
-// Data for a subject, and weights as they would come.
+// Data for a subject, and weights as a server would send them.
 struct Inputs {
   Inputs(const Subject& subject, const std::vector<TensorSpec>& tensors, Precision precision) {
     const std::int64_t length = subject.features == 0 ? kContext : 1;
@@ -165,7 +165,7 @@ TEST_CASE("weights are asked for before they are copied, and a tensor's gradient
   REQUIRE(device->Train(data.View(), whole.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
 
   for (int run = 0; run < 3; ++run) {
-    // Weights arrive when they are asked for, and are gone from the host with the round.
+    // Weights arrive when they are requested, and leave the host with the round.
     std::vector<float> arriving = kernels::Poison<float>(data.count), gradients = kernels::Poison<float>(data.count);
     std::vector<int> asked(device->tensors().size()), ready(device->tensors().size());
     nn::Hooks hooks;

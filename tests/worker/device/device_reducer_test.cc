@@ -21,7 +21,7 @@ using collective::RunThreads;
 using std::chrono::milliseconds;
 using Floats = std::vector<float>;
 
-// For what is made while it lives.
+// Sets a variable for objects that are made while this one lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
@@ -68,7 +68,7 @@ struct Member {
     Encode(Encoding::kBf16, wide, reinterpret_cast<std::byte*>(narrow.data()));
   }
 
-  // What the model delivers of a slot, into `gradients`, or into the sum.
+  // Computes the model's gradients of a slot into `gradients`, or into the sum.
   Status Train(std::uint32_t slot, Floats& gradients) {
     const auto inputs = kernels::RandomNumbers<float>(kSamples * features, 7 + slot);
     const auto targets = kernels::RandomIndices(kSamples, static_cast<std::int32_t>(kClasses), 70 + slot);
@@ -91,7 +91,7 @@ struct Member {
     devices.StepDone();
     return {};
   }
-  // What a host adds up of the same slots.
+  // The host's sum over the same slots.
   Floats OnTheHost(std::uint32_t first, std::uint32_t last) {
     Floats all(sum.size(), 0.0F), gradients(sum.size());
     for (std::uint32_t slot = first; slot <= last; ++slot) {
@@ -116,7 +116,7 @@ struct Member {
   const std::int64_t features;
   Floats wide;
   std::vector<std::uint16_t> narrow;
-  Floats sum;  // outlives what the devices have on their way
+  Floats sum;  // outlives the devices' work in flight
   DeviceReducer devices;
 };
 
@@ -130,7 +130,7 @@ struct Setting {
 
 using Body = std::function<Status(Member&, CollectiveThread&)>;
 
-// `body` for two members at once; what each said, and what it returned.
+// Runs `body` for two members at once; each one's status and result.
 struct Outcome {
   Status status[2];
   std::vector<std::string> said[2];
@@ -165,7 +165,7 @@ TEST_CASE("the sum on the devices is the host's to the bit, and in 16 bits round
       CheckAll(RunMembers({.subject = subject, .wire = wire}, [&](Member& member, CollectiveThread& group) {
         CAPSTAN_RETURN_IF_ERROR(member.Form(&group));
         CAPSTAN_CHECK(member.devices.is_formed());
-        for (int round = 0; round < 2; ++round) {  // the second one finds what the first one left
+        for (int round = 0; round < 2; ++round) {  // the second one starts with the first one's leftovers
           std::fill(member.sum.begin(), member.sum.end(), std::nanf(""));
           CAPSTAN_RETURN_IF_ERROR(member.AddSlot(static_cast<std::uint32_t>(member.rank), SlotSum::kReplace));
           CAPSTAN_RETURN_IF_ERROR(member.AddSlot(static_cast<std::uint32_t>(member.rank + 1), SlotSum::kAdd));
@@ -286,9 +286,9 @@ TEST_CASE("a bucket that the devices do not add up ends the group, and after som
       CAPSTAN_RETURN_IF_ERROR(member.AddSlot(0, SlotSum::kReplace));
       const Status status = member.Reduce();
       if (status.message().find(words) == std::string::npos) return Corrupt("it ended with: " + status.ToString());
-      member.devices.BeginSlot(1, SlotSum::kReplace);  // in the middle of which it ends
+      member.devices.BeginSlot(1, SlotSum::kReplace);  // it ends during this slot
       member.devices.End();
-      std::fill(member.sum.begin(), member.sum.end(), 5.0F);  // the host's again: a sanitizer sees who still writes
+      std::fill(member.sum.begin(), member.sum.end(), 5.0F);  // the host's again: a sanitizer sees late writes
       auto gradients = kernels::Poison<float>(static_cast<std::int64_t>(member.sum.size()));
       CAPSTAN_RETURN_IF_ERROR(member.Train(0, gradients));
       if (std::isnan(gradients.front())) return Corrupt("gradients do not come to the host any more");

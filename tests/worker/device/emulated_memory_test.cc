@@ -37,7 +37,7 @@ TEST_CASE("a device with too little memory is said so", "[device]") {
   CHECK_THAT(full.message(), Catch::Contains("out of memory"));
 }
 
-// Of a job in mode allreduce, by its account.
+// For a job in mode allreduce, by its memory account.
 std::uint64_t GradientsOnDevice(const std::vector<std::string>& settings) {
   const JobConfig config =
       ParseJobConfig(
@@ -60,7 +60,7 @@ TEST_CASE("the sum that a device keeps of gradients is counted, and as it travel
   CHECK(GradientsOnDevice({"job.mode=sync"}) == alone);
 }
 
-// A resnet of this width trains a step where cuDNN is, or is not.
+// A resnet of this width that trains a step, with or without cuDNN.
 struct Resnet {
   Resnet(int width, const char* cudnn) {
     setenv("CAPSTAN_EMULATED_CUDNN", cudnn, 1);

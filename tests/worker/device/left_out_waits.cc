@@ -26,7 +26,7 @@ namespace {
 
 using emulation::kNoWait;
 
-// A process that ends thus has done its steps.
+// The exit code of a process that has done its steps.
 constexpr int kDone = 0;
 
 struct Subject {
@@ -48,14 +48,14 @@ std::vector<Subject> Subjects() {
        3, true}};
 }
 
-// What a process found, for the one that waits for it.
+// A process's results, for the process that waits for it.
 struct Outcome {
   std::uint64_t hash = 0;
   std::int64_t verdicts = 0;
   emulation::Waits waits;
 };
 
-// Of which each counts: they are positive, so that no ReLU is dead.
+// Positive weights, so that no ReLU is dead and each weight counts.
 std::vector<float> Weights(const std::vector<TensorSpec>& tensors, std::int64_t count, std::uint64_t seed) {
   std::vector<float> weights = kernels::RandomNumbers<float>(count, seed);
   auto weight = weights.begin();
@@ -68,19 +68,19 @@ std::vector<float> Weights(const std::vector<TensorSpec>& tensors, std::int64_t 
   return weights;
 }
 
-// What waits are left out of.
+// A sequence of steps, from which waits are left out.
 class Course {
  public:
   virtual ~Course() = default;
-  // Takes what memory is needed and leaves other numbers in it.
+  // Allocates the memory needed and leaves other numbers in it.
   virtual void WarmUp() = 0;
   // The hash of all results.
   virtual std::uint64_t Take() = 0;
-  // Those of its waits that only say how it went, which nobody misses where it went well.
+  // The number of its waits that only report a result; nothing misses them if all went well.
   virtual std::int64_t verdicts() const { return 0; }
 };
 
-// A round: two micro-batches, of which the second delivers the gradients; and the next round's evaluation.
+// A round: two micro-batches, the second of which delivers the gradients; and the next round's evaluation.
 class Steps final : public Course {
  public:
   explicit Steps(const Subject& subject)
@@ -114,11 +114,11 @@ class Steps final : public Course {
     if (sum_ != nullptr) (void)TakeSum();
   }
 
-  // Of two slots, twice: what the second round writes to is what the first one has read.
+  // Two slots, twice: the second round writes to the memory that the first one has read.
   std::uint64_t TakeSum() {
     std::uint64_t hash = 0;
     for (std::uint64_t round = 1; round <= 2; ++round) {
-      nn::Hooks hooks;  // each range before the host waits for anything else, which would hide what was forgotten
+      nn::Hooks hooks;  // each range is read before the host waits for anything else, which would hide a missing wait
       hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
         Check(sum_->Await(Reduce(first, last)));
         const std::span<const float> all(arrived_);
@@ -136,7 +136,7 @@ class Steps final : public Course {
   std::uint64_t Take() override {
     if (sum_ != nullptr) return TakeSum();
     nn::Hooks hooks;
-    hooks.gradient_ready = [this](TensorIndex first, TensorIndex last) {  // what the client would send
+    hooks.gradient_ready = [this](TensorIndex first, TensorIndex last) {  // the client would send it now
       std::copy(gradients_.begin() + offsets_[first], gradients_.begin() + offsets_[last + 1],
                 arrived_.begin() + offsets_[first]);
     };
@@ -193,7 +193,7 @@ class Steps final : public Course {
   std::vector<double> losses_;
 };
 
-// What a machine's first worker pushes: two steps of several buckets, each of a sum of two slots and of a narrow leaf.
+// The pushes of a machine's first worker: two steps of several buckets, each with a sum of two slots and a narrow leaf.
 class Sums final : public Course {
  public:
   Sums()
@@ -207,7 +207,7 @@ class Sums final : public Course {
   }
   void WarmUp() override { (void)Add(90); }
   std::uint64_t Take() override { return Add(1) ^ Add(40); }
-  std::int64_t verdicts() const override { return 2 * static_cast<std::int64_t>(buckets_.size()); }  // of the group
+  std::int64_t verdicts() const override { return 2 * static_cast<std::int64_t>(buckets_.size()); }  // the group's
 
  private:
   std::uint64_t Add(std::uint64_t seed) {
@@ -246,7 +246,7 @@ class Sums final : public Course {
 
 using CourseMaker = std::function<std::unique_ptr<Course>()>;
 
-// In a process of its own, which may die of it. The status is wait's.
+// Runs in a separate process, which may die of the missing wait. Returns wait's status.
 int RunCourse(const CourseMaker& make, std::int64_t left_out, Outcome* outcome) {
   *outcome = {};
   std::fflush(stdout);
@@ -258,7 +258,7 @@ int RunCourse(const CourseMaker& make, std::int64_t left_out, Outcome* outcome) 
     emulation::CountWaits(left_out);
     const std::uint64_t hash = course->Take();
     *outcome = {hash, course->verdicts(), emulation::StopCounting()};
-    _exit(kDone);  // what the left-out wait has left behind is nobody's
+    _exit(kDone);  // memory damaged by the missing wait dies with the process
   }
   int status = -1;
   if (child < 0 || waitpid(child, &status, 0) != child) return -1;
@@ -274,8 +274,8 @@ const char* ToString(emulation::Waiting waiting) {
   return "";
 }
 
-// What is wrong: waits that were left out and nothing noticed it, unless they are verdicts, and verdicts that are not.
-// The host asks for a verdict with an event.
+// Returns the number of errors: left-out waits that nothing noticed (unless they are verdicts), and verdicts that are
+// not. The host asks for a verdict with an event.
 std::int64_t LeaveOutEach(const char* name, const CourseMaker& make, Outcome* outcome) {
   if (RunCourse(make, kNoWait, outcome) != kDone) {
     std::printf("%s: the steps fail though no wait is left out\n", name);

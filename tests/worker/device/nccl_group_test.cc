@@ -71,7 +71,8 @@ struct Member {
 
 using Body = std::function<Status(Member&)>;
 
-// `body` for each rank at once, in a thread with a group of its own; what it returned, or why there is no group.
+// Runs `body` for all ranks at once, each in a thread with its own group; returns their results, or why
+// there is no group.
 std::vector<Status> RunMembers(int size, const Body& body, std::uint64_t generation = 1,
                                milliseconds patience = kPatience) {
   InProcessRendezvous rendezvous(size, NameOfTestRank);
@@ -154,7 +155,7 @@ TEST_CASE("arrays of 16 bits are reduced as they are", "[nccl]") {
   }));
 }
 
-// Any bits, NaNs among them; no chunk that travels is like the one before it.
+// Any bits, including NaNs; no two chunks that travel are alike.
 Bytes BytesOf(int rank, std::size_t bytes) {
   Bytes values(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -405,7 +406,7 @@ TEST_CASE("a group that NCCL cannot form says why, and one that it does not form
   }
 }
 
-// Of ranks with these options, each in a thread.
+// Forms ranks with these options, each in a thread.
 std::vector<Status> FormAll(const std::vector<DeviceGroupOptions>& all, InProcessRendezvous* rendezvous,
                             milliseconds patience = kPatience) {
   std::vector<Status> statuses(all.size());
@@ -460,7 +461,7 @@ TEST_CASE("an abort from another thread ends a wait by name, and the others end 
     const Memory memory = member.Put(Floats(10, 1.0F));
     CAPSTAN_ASSIGN_OR_RETURN(const auto first, member.group->SubmitAllReduce({memory.get(), 10}, In(kPatience)));
     CAPSTAN_RETURN_IF_ERROR(member.group->Wait(first));
-    if (member.group->rank() == 1) return {};  // so that the other one waits
+    if (member.group->rank() == 1) return {};  // so that the other member waits
     std::thread aborter;
     CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, member.group->SubmitAllReduce({memory.get(), 10}, In(kPatience)));
     aborter = std::thread([&] { member.group->Abort(); });

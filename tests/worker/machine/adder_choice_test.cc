@@ -47,7 +47,7 @@ const DeviceAdderMaker kGood = [](const AdderOptions&) -> Result<std::unique_ptr
   return std::unique_ptr<DeviceBucketAdder>(std::make_unique<FakeAdder>(Status(), true));
 };
 
-// All of them choose, in a group of their own; whether each is on devices.
+// All workers choose, in one group; returns whether each adds on devices.
 bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   const int size = static_cast<int>(workers.size());
   collective::Groups groups("in process", size);
@@ -64,7 +64,7 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
     mine.rank = group.rank();
     auto adder = workers[static_cast<std::size_t>(group.rank())]->choice.Choose(mine, options, &group);
     CAPSTAN_RETURN_IF_ERROR(adder.status());
-    return group.Barrier(collective::In(collective::kPatience));  // they are in step still
+    return group.Barrier(collective::In(collective::kPatience));  // they are still in step
   });
   const bool on_devices = workers[0]->choice.on_devices();
   for (const auto& worker : workers) CHECK(worker->choice.on_devices() == on_devices);

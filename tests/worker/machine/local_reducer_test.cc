@@ -25,12 +25,12 @@ constexpr auto kPatience = std::chrono::seconds(60);
 
 struct Heard {
   std::vector<client::PushCommand> pushes;
-  std::vector<std::uint64_t> released;  // rounds
+  std::vector<std::uint64_t> released;  // by round
   std::vector<client::LocalGroupCommand> said;
-  bool stops_at_release = false;  // whoever says so stands still
+  bool stops_at_release = false;  // the worker that sets this pauses there
 };
 
-// A device that gets no bucket done, until its group is over.
+// A device that completes no bucket until its group is over.
 class HangingAdder final : public DeviceBucketAdder {
  public:
   explicit HangingAdder(Guarded<int>* hangs) : hangs_(*hangs) {}
@@ -90,7 +90,7 @@ class Neighbour {
     }
     reducer_->TakeGroup(group);
   }
-  // What it has said last of its group, once it is this; empty: it has not said so.
+  // Its last report about its group, once it has this state; empty: it never had.
   std::optional<std::string> Await(GroupState state) {
     const auto is = [&](const Heard& heard) { return !heard.said.empty() && heard.said.back().state == state; };
     if (!heard_.AwaitUntil(Clock::now() + kPatience, is)) return std::nullopt;
@@ -105,7 +105,7 @@ class Neighbour {
       return std::find(heard.released.begin(), heard.released.end(), round) != heard.released.end();
     });
   }
-  // Its device has begun with so many buckets in all.
+  // Whether its device begins so many buckets in all.
   bool AwaitHanging(int count) {
     return hangs_.AwaitUntil(Clock::now() + kPatience, [&](int hangs) { return hangs >= count; });
   }
@@ -119,7 +119,7 @@ class Neighbour {
     return heard_.With([](const Heard& heard) { return heard; });
   }
 
-  // Slot `rank` of two, each of whose numbers is `value`.
+  // Slot `rank` of two, with every number equal to `value`.
   PushWay Begin(std::uint64_t round, std::uint64_t step, float value) {
     BufferRef gradient = pool_.Take();
     for (std::uint64_t i = 0; i < catalog_.element_count(); ++i) gradient.As<float>()[i] = value;
@@ -190,7 +190,7 @@ TEST_CASE("a second round of a step, and who is behind, are pushed by themselves
   CHECK(machine.second().Begin(20, 3, 1.0F) == PushWay::kHeld);
   CHECK(machine.second().AwaitReleased(20));
   CHECK(machine.first().Begin(11, 4, 1.0F) == PushWay::kNow);
-  CHECK(machine.first().reducer().Done(Clock::now()));  // nobody is waited for
+  CHECK(machine.first().reducer().Done(Clock::now()));  // no member is waited for
 }
 
 TEST_CASE("a worker that had nothing to do in a step is not waited for, and does what comes later by itself",
@@ -201,7 +201,7 @@ TEST_CASE("a worker that had nothing to do in a step is not waited for, and does
   CHECK(machine.first().AwaitReleased(10));
   CHECK(machine.second().Begin(20, 4, 1.0F) == PushWay::kNow);
   for (auto& worker : machine.workers) CHECK(worker->Begin(21, 5, 1.0F) == PushWay::kHeld);
-  machine.first().reducer().LeaveStep({Generation{1}, Step{5}});  // it has brought what it had
+  machine.first().reducer().LeaveStep({Generation{1}, Step{5}});  // it has contributed what it had
   for (auto& worker : machine.workers) worker->AllReady();
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
 }
@@ -229,11 +229,11 @@ TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can fo
   CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kHeld);
   CHECK(machine.second().Begin(20, 0, 1.0F) == PushWay::kHeld);
   machine.second().AllReady();
-  machine.first().reducer().LeaveStep({Generation{1}, Step{0}});  // what is held of it is not forgotten
-  machine.first().reducer().GiveUpRound();                        // it may have begun to add up
+  machine.first().reducer().LeaveStep({Generation{1}, Step{0}});  // its deferred pushes are not forgotten
+  machine.first().reducer().GiveUpRound();                        // it may have begun to add
   machine.workers.pop_back();
   CHECK(machine.first().AwaitReleased(10));
-  (void)machine.first().Begin(11, 1, 1.0F);  // at the latest here it is noticed
+  (void)machine.first().Begin(11, 1, 1.0F);  // it is noticed here at the latest
   CHECK(machine.first().Await(GroupState::kBroken));
   machine.workers.push_back(std::make_unique<Neighbour>(machine.catalog, 1));
   machine.Form(6);

@@ -54,7 +54,7 @@ std::vector<float> Values(RandomStream& random) {
   return values;
 }
 
-// The sum of a tree's slots, as the shards add leaves that come one by one.
+// The sum over a tree's slots, as the shards add leaves that arrive one by one.
 StagedInput SumOf(Node node, const std::vector<StagedInput>& leaves, std::vector<std::vector<float>>* kept) {
   if (node.IsLeaf()) return leaves[node.begin];
   const SlotIndex split = SplitPoint(node);
@@ -65,7 +65,7 @@ StagedInput SumOf(Node node, const std::vector<StagedInput>& leaves, std::vector
   return {node, left.samples + right.samples, reinterpret_cast<const std::byte*>(kept->back().data()), Encoding::kFp32};
 }
 
-// Cuts a node at random into those that workers would push.
+// Cuts a node at random into nodes that workers would push.
 void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
   if (node.IsLeaf() || random.Below(3) == 0) return cut->push_back(node);
   const SlotIndex split = SplitPoint(node);

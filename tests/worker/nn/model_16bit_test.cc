@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     const auto model = subject.Make<T>(context);
     const std::vector<T> weights = SomeWeights(*model);
     Samples samples = subject.MakeSamples(3, 20);
-    // Both see the same inputs: at a kink of ReLU a rounded one gives another slope, not one that is close.
+    // Both see the same inputs: at a kink of ReLU a rounded input gives a different slope, not a close one.
     for (float& x : samples.inputs) x = Widen(Narrow<T>(x));
     const Trained16<T> ours = TrainOnce16(subject, 1, weights, samples);
     const Trained16<double> wide = TrainOnce16(subject, 1, Doubles(weights), samples);
@@ -50,7 +50,7 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     for (const TensorSpec& tensor : model->tensors()) {
       const auto count = static_cast<std::ptrdiff_t>(tensor.ElementCount());
       CAPTURE(subject.name, tensor.name, subject.gpt.dropout);
-      // Eight bits make pixels equal that were not, and pooling then takes another one; eleven rarely do.
+      // Eight bits make different pixels equal, and pooling then takes another one; with eleven bits that is rare.
       const double bound = subject.IsConvnet() && std::is_same_v<T, Bf16> ? 10 * kBound<T> : kBound<T>;
       CHECK(RelativeDistance(std::vector(begin, begin + count), std::vector(wide_begin, wide_begin + count)) < bound);
       begin += count;
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("gradients of micro-batches are added in float", "[nn][16bit]
   }
 }
 
-// The loss after some steps down the gradient, on float weights of which the model sees a rounded copy.
+// The loss after some gradient steps on float weights, of which the model sees a rounded copy.
 template <class T>
 double LossAfterSteps(const Subject& subject, const Samples& samples) {
   CpuContext context(2);
@@ -111,7 +111,7 @@ TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 24);
     const double wide = LossAfterSteps<float>(subject, samples);
     CAPTURE(subject.name);
-    // A convnet has learned most of its samples by then, and its loss is a small rest.
+    // By then a convnet has learned most of its samples, and its loss is small.
     const double margin = subject.IsConvnet() ? 0.02 * 32 * std::log(10.0) : 0;
     CHECK(LossAfterSteps<TestType>(subject, samples) == Approx(wide).epsilon(kBound<TestType>).margin(margin));
   }

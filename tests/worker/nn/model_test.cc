@@ -71,7 +71,7 @@ TEST_CASE("gradients along a random direction agree with the slope of the loss a
     const double slope = (loss_at(1e-6) - loss_at(-1e-6)) / 2e-6;
     CAPTURE(subject.name);
     CHECK(DotOf(gradients, direction) == Approx(slope).epsilon(1e-5));
-    // And float follows double.
+    // Float results must follow double ones.
     const Trained narrow = TrainOnce(subject, 1, samples, kKey);
     for (double& g : gradients) g *= 0.1;
     CHECK(RelativeDistance(narrow.gradients, gradients) < 1e-4);
@@ -171,7 +171,7 @@ TEST_CASE("hooks name every tensor once: weights before they are read, gradients
     std::vector<float> expected(real_weights.size());
     model->Train(real_weights.data(), expected.data(), samples.View(), kKey, {}, {});
 
-    // Weights are NaN until asked for; gradients are copied when they are said to be final.
+    // Weights are NaN until requested; gradients are copied when they are reported as final.
     auto weights = Poison<float>(static_cast<std::int64_t>(end)), gradients = weights, final_gradients = weights;
     std::vector<int> needed(tensors.size()), ready(tensors.size());
     TensorIndex next_needed = 0;
@@ -257,7 +257,7 @@ TEST_CASE("a gpt sees only the past", "[nn][gpt]") {
   const auto model = subject.Make<float>(context);
   const auto weights = SomeWeights(*model);
   const Samples samples = subject.MakeSamples(1, 19);
-  // The loss of all positions, one position at a time, from the logits of growing texts.
+  // The loss over all positions, one position at a time, from the logits of growing texts.
   double loss = 0;
   for (std::int64_t t = 0; t < subject.gpt.context; ++t) {
     const auto text = std::span(samples.tokens).first(static_cast<std::size_t>(t + 1));

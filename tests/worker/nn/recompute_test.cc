@@ -18,7 +18,7 @@ struct TrainedAgain {
   std::size_t bytes;
 };
 
-// Two micro-batches and an evaluation between them.
+// Two micro-batches with an evaluation between them.
 template <class T>
 TrainedAgain<T> Train(const Subject& subject, int threads) {
   CpuContext context(threads);
@@ -45,7 +45,7 @@ TEMPLATE_TEST_CASE("recomputed layers give the same bits in less memory", "[nn][
     CHECK(SameBits(again.gradients, kept.gradients));
     CHECK(again.sums.loss == kept.sums.loss);
     CHECK(again.evaluated.loss == kept.evaluated.loss);
-    // A layer leaves 16 rows of its width and some row statistics, of which one row stays.
+    // Without recomputation a layer keeps 16 rows of its width and some row statistics; with it, one row.
     const auto row = static_cast<std::size_t>(4 * subject.gpt.context * subject.gpt.width) * sizeof(T);
     CHECK(kept.bytes - again.bytes >= static_cast<std::size_t>(layers - 1) * 15 * row);
   }

@@ -53,7 +53,7 @@ std::int64_t SizeOf(const std::vector<TensorSpec>& tensors) {
   return ElementsOf(tensors, TensorKind::kParameter) + ElementsOf(tensors, TensorKind::kStatistic);
 }
 
-// Initial weights, but no two channels of a norm alike.
+// Initial weights, but with no two channels of a norm alike.
 template <class Real>
 std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   std::vector<Real> weights;
@@ -71,7 +71,7 @@ std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   return weights;
 }
 
-// The elements of one kind, the others 0.
+// The elements of one kind; the others are 0.
 template <class Real>
 std::vector<Real> Only(TensorKind kind, const std::vector<TensorSpec>& tensors, std::vector<Real> values) {
   std::size_t at = 0;
@@ -121,7 +121,7 @@ TEST_CASE("each tensor's gradient along a random direction is the slope of the l
       }
       first = last;
     }
-    // And float follows double, as far as norms of three rows, which magnify rounding, let it.
+    // Float results must follow double ones, as far as norms of three rows, which magnify rounding, allow.
     const auto narrow = GradientsOf<float>(context, shape, samples, {.gradient_scale = 0.25});
     CHECK(kernels::RelativeDistance(narrow, gradients) < 1e-3);
   }
@@ -159,7 +159,7 @@ TEMPLATE_TEST_CASE("recomputed blocks give the same bits, statistics too, in les
       const auto model = Make<T>(context, again);
       const std::vector<T> weights = SomeWeights<T>(model->tensors());
       auto gradients = Poison<Wide<T>>(static_cast<std::int64_t>(weights.size()));
-      // Two micro-batches: of the second the statistics are added too.
+      // Two micro-batches: the second one's statistics are added too.
       model->Train(weights.data(), gradients.data(), Samples(shape, 4, 40).View(), {}, {.sample_share = 0.5}, {});
       model->Train(weights.data(), gradients.data(), Samples(shape, 3, 50).View(), {},
                    {.mode = GradientMode::kAdd, .sample_share = 0.5}, {});
@@ -235,7 +235,7 @@ TEST_CASE("a resnet's hooks name every tensor once, in catalog order on the way 
     const Samples samples(shape, 2, 40);
     const auto given = SomeWeights<float>(tensors);
     const auto expected = GradientsOf<float>(context, shape, samples);
-    // Weights are NaN until asked for; gradients are copied when they are said to be final.
+    // Weights are NaN until requested; gradients are copied when they are reported as final.
     auto weights = Poison<float>(SizeOf(tensors)), gradients = weights, finals = weights;
     TensorIndex next = 0;
     int out_of_order = 0;

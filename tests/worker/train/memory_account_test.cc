@@ -59,7 +59,7 @@ Counted Count(const JobConfig& config, int threads = 1) {
   return counted;
 }
 
-// The most that workers who are neighbours, of all that the job has, bring each and push for all.
+// The most that neighbouring workers, out of all workers of the job, contribute each and push for all.
 struct LocalMost {
   std::size_t parts = 0, sums = 0;
 };
@@ -128,13 +128,13 @@ TEST_CASE("gradients that a worker holds at once grow with the logarithm of its 
     config.cluster.workers = workers;
     return Count(config).account.gradient_buffers;
   };
-  CHECK(buffers(2, 2) == 2);  // one that is computed, one that is still on its way
+  CHECK(buffers(2, 2) == 2);  // one that is computed, and one in flight
   CHECK(buffers(64, 64) == 2);
   CHECK(buffers(2, 1) == 2);
   CHECK(buffers(4, 1) == 3);
   CHECK(buffers(64, 1) == 7);
   config.job.mode = Mode::kAsync;
-  CHECK(buffers(64, 1) == 2);  // a round is a slot
+  CHECK(buffers(64, 1) == 2);  // a round is one slot
 }
 
 TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
@@ -148,7 +148,7 @@ TEST_CASE("a micro-batch is the largest part of the largest slot", "[memory]") {
   config.worker.accumulate = 1;
   config.data.samples = 11;
   config.data.validation = 0;
-  CHECK(Count(config).account.micro_batch == 6);  // the data has no more
+  CHECK(Count(config).account.micro_batch == 6);  // the data has no more samples
 }
 
 TEST_CASE("validation counts where its batches are larger than those of little training data", "[memory]") {
@@ -164,7 +164,7 @@ TEST_CASE("validation counts where its batches are larger than those of little t
   CHECK(Count(config).account.micro_batch == 128);
   config.worker.accumulate = 1;
   config.job.global_batch = 5000;
-  CHECK(Count(config).account.micro_batch == 980);  // of validation there is no more
+  CHECK(Count(config).account.micro_batch == 980);  // validation has no more samples
 }
 
 EditableJobConfig ImageJob(ModelKind kind) {
@@ -180,7 +180,7 @@ EditableJobConfig ImageJob(ModelKind kind) {
   return config;
 }
 
-// Of the context's workspace, after a micro-batch of as many samples.
+// Bytes of the context's workspace, after a micro-batch of so many samples.
 std::size_t WorkspaceOfTraining(const JobConfig& config, int threads, std::uint64_t samples) {
   kernels::CpuContext context(threads);
   const auto data = OpenDataset(config, ".");
