@@ -33,7 +33,7 @@ class Bench {
   Bench(cudaStream_t stream, const KernelOptions& options, const Report& report)
       : stream_(stream), options_(options), report_(report) {}
 
-  // Measures a few figures on a context of their own, so that a failure does not affect the other parts.
+  // Measures a few figures on a new context, so that a failure does not affect the other parts.
   void Part(const std::string& name, const Call& measure) {
     context_ = std::make_unique<kernels::CudaContext>(stream_);
     const Result<std::string> products = kernels::LoadProducts(options_.libraries, context_.get());

@@ -1,5 +1,5 @@
 // The backward pass of a linear layer on a device: two products that compute the rest as by-products, if cuBLASLt
-// supports their shapes; otherwise BiasActivationBackward and Matmul. It has no kernel of its own.
+// supports their shapes; otherwise BiasActivationBackward and Matmul. It adds no kernel.
 #include "kernels/axpby.h"
 #include "kernels/linear_gradient.h"
 #include "kernels/product_epilogues.h"

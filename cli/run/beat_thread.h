@@ -1,6 +1,6 @@
 // BeatThread: tells a launcher every kBeatMs that this process is alive.
 //
-// Kind:   created and destroyed by one thread; it has a thread of its own.
+// Kind:   created and destroyed by one thread; it runs its own thread.
 // Why:    a worker's main thread computes for as long as a step takes. A beat shows that the process is not stopped and
 //         gets processor time. The coordinator, not the beat, checks that its work makes progress.
 #pragma once

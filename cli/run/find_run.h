@@ -12,7 +12,7 @@ namespace capstan::cli {
 
 // The most recently used of the runs under runs/ that can be continued; with `job_name`, only runs of that job.
 Result<std::string> NewestRun(const std::string& job_name = "");
-// The same among runs that capstan launch began: servers of other runs have directories of their own.
+// The same among runs that capstan launch began: servers of other runs have separate directories.
 Result<std::string> NewestLaunchedRun(const std::string& job_name = "");
 // The run that a job uses now; the newest if there are several.
 Result<std::string> RunningRun();

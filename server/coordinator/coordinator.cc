@@ -449,7 +449,7 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// While this process was paused, it read no messages: nobody counts as silent, and the pause is not job time.
+// While this process was paused, it read no messages: no member counts as silent, and the pause is not job time.
 void Coordinator::ForgivePause(Instant now) {
   const Instant pause = now - std::exchange(last_tick_, now);
   if (pause < kPauseLeast) return;

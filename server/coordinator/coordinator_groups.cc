@@ -40,7 +40,7 @@ void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out
 }
 
 // A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
-// earlier members may still be on their way back.
+// earlier members may not have come back yet.
 void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
   if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
   const bool all = members_.size() >= options_.config.cluster.workers;

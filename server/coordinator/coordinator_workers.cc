@@ -315,8 +315,8 @@ void Coordinator::ForgetBackups() {
   }
 }
 
-// Right after this coordinator's start earlier members may still be on their way back: then it waits for
-// cluster.workers.
+// Right after this coordinator's start earlier members may not have come back yet: then the barrier waits for all
+// cluster.workers of them.
 std::string Coordinator::MissingInBarrier() const {
   std::string who = barrier_.Missing(members_);
   if (ranks_.in_use()) {

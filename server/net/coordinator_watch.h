@@ -39,7 +39,7 @@ class CoordinatorWatch {
   Instant last_look_{}, next_line_{};
   bool heard_ = false;
   bool said_ = false;  // this silence was logged
-  bool back_ = false;  // a logged silence has ended, which is to be logged
+  bool back_ = false;  // a logged silence has ended; the next Look reports it
 };
 
 }  // namespace capstan::server

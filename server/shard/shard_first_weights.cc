@@ -1,4 +1,4 @@
-// How a shard gets first weights from a worker: block by block, and the first copy of a block counts. Nobody reads them
+// How a shard gets first weights from a worker: block by block, and the first copy of a block counts. No worker reads them
 // before a snapshot of version 0 exists on all shards.
 #include <cmath>
 #include <cstring>

@@ -27,7 +27,7 @@ EditableJobConfig MakeConfig() {
   return config;
 }
 
-// The shards' reports on a step: each tensor is a block of its own, and `squares` are theirs in catalog order.
+// The shards' reports on a step: each tensor is one block, and `squares` are the tensors' in catalog order.
 class Step4 {
  public:
   Step4(std::vector<double> squares, std::uint32_t shards, std::uint64_t samples = 6)

@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= Devices()) return cudaErrorInvalidDevice;
   *properties = {"emulated on the CPU", {}, static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
                  TotalMemory()};
-  // Each process has devices of its own, unless CAPSTAN_EMULATED_UUID is set.
+  // Each process has other devices, unless CAPSTAN_EMULATED_UUID is set.
   const std::size_t uuid[] = {Setting("CAPSTAN_EMULATED_UUID", static_cast<std::size_t>(getpid())),
                               static_cast<std::size_t>(device)};
   static_assert(sizeof(uuid) == sizeof(properties->uuid));

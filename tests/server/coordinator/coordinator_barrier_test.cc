@@ -60,7 +60,7 @@ TEST_CASE("whoever has left or is lost is not waited for any more", "[server][ba
   bench.config.cluster.min_workers = 1;
   bench.Run();
   const Join first = bench.Joins("w0"), second = bench.Joins("w1");
-  bench.Pass(bench.coordinator->lease(), {first, second});  // no earlier member can still be on its way
+  bench.Pass(bench.coordinator->lease(), {first, second});  // an earlier member would have come back by now
   CHECK(bench.Waits(first, 1).message == "w1");
   SECTION("left") {
     bench.Send(bench.PeerOf(second), bench.MakeLeave(second));
@@ -81,7 +81,7 @@ TEST_CASE("fewer than min_workers do not pass a barrier", "[server][barrier]") {
   bench.config.cluster.min_workers = 2;
   bench.Begin();
   const Join first = bench.Joins("w0");
-  CHECK(bench.Waits(first, 1).message == "2 of 3 workers (not joined)");  // the third may be on its way
+  CHECK(bench.Waits(first, 1).message == "2 of 3 workers (not joined)");  // the third may still come
   bench.Pass(bench.coordinator->lease(), {first});
   CHECK(bench.Waits(first, 1).message == "1 of 2 workers (not joined)");
   const Join second = bench.Joins("w1");
@@ -107,7 +107,7 @@ TEST_CASE("a coordinator that comes back passes all that still wait, by whatever
   bench.Live();
   bench.ShardsEchoTerm();
   const Join first = bench.Joins("w0");
-  CHECK(bench.Waits(first, 7).barrier == 0);  // the other one is on its way, though one would suffice
+  CHECK(bench.Waits(first, 7).barrier == 0);  // the other one has not come back yet, though one would suffice
   const Join second = bench.Joins("w1");
   CHECK(bench.Waits(second, 1).barrier == 7);
   CHECK(bench.ViewOf(first).barrier == 7);

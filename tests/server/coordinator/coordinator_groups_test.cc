@@ -313,7 +313,7 @@ TEST_CASE("a snapshot under way outlives a change of the group", "[server][allre
   GroupBench bench;
   bench.config.snapshot.every_steps = 3;
   bench.RunWith({"w0", "w1"});
-  for (const std::uint64_t step : {0U, 1U, 2U}) bench.DoGroupStep(step);  // version 3 is to be written
+  for (const std::uint64_t step : {0U, 1U, 2U}) bench.DoGroupStep(step);  // version 3 becomes a snapshot
   SnapshotDone done = bench.MakeDone(0, 3);
   REQUIRE(done.generation == Generation{1});
   bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));

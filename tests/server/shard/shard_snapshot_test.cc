@@ -147,7 +147,7 @@ TEST_CASE("a version that steps have passed, or that is not there yet, is not ke
   const SnapshotDone none = DoneOf(&bench);
   CHECK(none.version == Version{1});
   CHECK(!none.failure.empty());
-  bench.FromCoordinator(bench.MakePin(4));  // its Commit is on its way
+  bench.FromCoordinator(bench.MakePin(4));  // its Commit is in flight
   Pin other = bench.MakePin(3);
   other.generation = Generation{2};
   bench.FromCoordinator(other);
@@ -207,7 +207,7 @@ TEST_CASE("what is older than the kept ones, or given up, is deleted, and nothin
   bench.FromCoordinator(other);
   CHECK(versions() == Versions{1, 2, 3, 4, 5});
   bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 4)));
-  CHECK(versions() == Versions{2, 4, 5});  // the manifest of 5 may be on its way
+  CHECK(versions() == Versions{2, 4, 5});  // the manifest of 5 may be in flight
   bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 4)));
   CHECK(versions() == Versions{2, 4, 5});
   bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 5)));  // given up

@@ -38,7 +38,7 @@ struct Subject {
 };
 
 std::vector<Subject> Subjects() {
-  const std::vector<std::int64_t> hidden(18, 6);  // more tensors at a time on their way than there are chunks
+  const std::vector<std::int64_t> hidden(18, 6);  // more tensors in flight at a time than there are chunks
   return {
       {"mlp", Precision::kFp32, nn::MlpShape{.features = 5, .classes = 3, .hidden = hidden}, 5, 1, 3},
       {"gpt", Precision::kBf16,
