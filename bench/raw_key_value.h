@@ -14,8 +14,8 @@
 
 namespace capstan::bench {
 
-// Each of `servers` workers sends a push and a pull for each of its `keys` to its server, waits for all answers, and
-// repeats. Returns the GB of pushes and pulls together.
+// Runs `servers` servers and as many workers. Each worker sends a push and a pull for each of its `keys`, waits for all
+// answers, and repeats. Returns the GB of pushes and pulls together.
 Result<RawThroughput> MeasureRawKeyValue(Carrier carrier, int servers, std::size_t value_bytes, std::size_t keys,
                                          double seconds);
 

@@ -80,7 +80,7 @@ class Coordinator {
   // nothing left to do.
   void Conclude(Outbox* out);
   bool concluded() const { return concluded_; }
-  // Whether the newest version is on disk if the job file asks for it, or cannot be written.
+  // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
   bool SnapshotsSettled() const;
   // Whether the last step is committed and the last snapshot is neither written nor given up.
   bool AwaitsLastSnapshot() const;
