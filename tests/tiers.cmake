@@ -1,7 +1,7 @@
-# Which tests run in which tier of scripts/test, by name; a name that no test has is an error at configure.
+# Which tests run in which tier of scripts/test, by name; a name without a test is an error at configure time.
 
-# Unit tests of the pure cores, the codec and what is under them, and of kernels on an emulated device. They run once, under
-# ASan and UBSan.
+# Unit tests of the pure cores, the codec and the layers below, and of kernels on an emulated device. They run once,
+# under ASan and UBSan.
 set(CAPSTAN_ONCE
   common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
   common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
@@ -9,8 +9,8 @@ set(CAPSTAN_ONCE
   server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
   server_storage_test server_shard_test
   server_coordinator_test server_test worker_client_test worker_session_test)
-# Run in release, and under ASan and UBSan besides: what hands memory from thread to thread, reads files of users, or
-# computes on an emulated device; but for cases with the tag [long], which are tests NAME_long.
+# Run in release, and also under ASan and UBSan: tests of code that hands memory from thread to thread, reads users'
+# files, or computes on an emulated device; except for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
   async_test cli_test encoding_test hostile_test loops_test monitoring_test program_state_test
   reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_async sim_test_bounded
@@ -18,7 +18,7 @@ set(CAPSTAN_ASAN
   worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
   worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_train_local_test
   worker_train_test)
-# And under TSan: loops, the client, collectives, the transport and the reader.
+# Also under TSan: loops, the client, collectives, the transport and the reader.
 set(CAPSTAN_TSAN
   async_test common_mailbox_test common_transport_contract_test common_zmq_transport_test loops_test
   monitoring_test reader_test server_loops_test worker_collective_mesh_test worker_collective_thread_test
@@ -26,7 +26,7 @@ set(CAPSTAN_TSAN
   worker_train_local_test worker_train_test)
 # With real processes, in --quick.
 set(CAPSTAN_QUICK smoke_test tidy tidy_format)
-# Started first, since the others fit in beside them. The longest first.
+# Started first, longest first, because the other tests fit in next to them.
 set(CAPSTAN_LONGEST
   install_prefix kernels_emulated_test_attention kernels_emulated_test reader_test damage_test faults_test resume_test allreduce_test
   allreduce_nccl_test local_reduce_test torch_worker_test
@@ -53,7 +53,7 @@ function(capstan_tiers test)
   set_property(GLOBAL APPEND PROPERTY CAPSTAN_TESTS ${test})
 endfunction()
 
-# capstan_tier_targets(NAME): builds a program, which may have a test of its name, in the tiers of that test.
+# capstan_tier_targets(NAME): builds a program, perhaps with a test of its name, in the tiers of that test.
 function(capstan_tier_targets name)
   if(name IN_LIST CAPSTAN_ONCE)
     add_dependencies(capstan_once_tests ${name})
@@ -66,7 +66,7 @@ function(capstan_tier_targets name)
   endif()
 endfunction()
 
-# capstan_check_tiers(): after all tests.
+# capstan_check_tiers(): call it after all tests.
 function(capstan_check_tiers)
   get_property(tests GLOBAL PROPERTY CAPSTAN_TESTS)
   if(CAPSTAN_SANITIZE)
@@ -81,7 +81,8 @@ function(capstan_check_tiers)
   endforeach()
 endfunction()
 
-# capstan_default_tests(): the target of that name, all that is built by default but what runs once. After all targets.
+# capstan_default_tests(): the target of that name, with everything built by default except what runs once. Call it
+# after all targets.
 function(capstan_default_tests)
   add_custom_target(capstan_default_tests)
   add_dependencies(capstan_default_tests kernels_emulated_test) # of which gpu_check_test runs some cases

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Holds the rules of the house that a machine can hold: layers, confinement of libraries, cycles, banned words, documents.
+"""Checks the rules of the house that a machine can check: layers, confinement of libraries, cycles, banned words, documents.
 
-    tidy.py [--root DIR]     names every violation as file:line: [rule] what; exits 1 when there is one
+    tidy.py [--root DIR]     names every violation as file:line: [rule] what; exits with 1 if there is one
 
-Needs nothing but Python's standard library. The rules are the tables below; tidy_test.py plants a violation of each.
+Needs only Python's standard library. The rules are the tables below; tidy_test.py plants a violation of each.
 """
 import argparse
 import fnmatch

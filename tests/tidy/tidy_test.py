@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The checker must be able to fail: each rule gets a sound tree with one violation planted, and must name it."""
+"""The checker must be able to fail: each rule gets a correct tree with one planted violation, and must name it."""
 import fnmatch
 import os
 import re
