@@ -1,4 +1,4 @@
-// SilenceMax, DevicePatience: how long members of a group of workers wait for each other, by the job file's limits.
+// SilenceMax, DevicePatience: how long members of a group of workers wait for each other, from the job file's limits.
 //
 // Kind: pure functions.
 #pragma once
@@ -9,10 +9,12 @@
 
 namespace capstan::train {
 
-// After which a member that does not answer is lost. Three leases: answers come behind the chunks that are on their way.
+// After this time a member that does not answer counts as lost. Three leases, because an answer queues behind chunks in
+// flight.
 std::chrono::milliseconds SilenceMax(const JobConfig& config);
 
-// With a bucket that all members have handed over to their devices. A lease, and what a slow link takes.
+// How long to wait for a bucket that all members have enqueued on their devices. One lease, plus the transfer time on a
+// slow link.
 std::chrono::milliseconds DevicePatience(const JobConfig& config);
 
 }  // namespace capstan::train

@@ -1,8 +1,8 @@
-// Buckets: runs of whole blocks that are reduced at a time, in the order in which backward finishes them.
+// Buckets: runs of whole blocks that are reduced together, in the order in which the backward pass finishes them.
 //
 // Kind:   values.
-// Why:    a block is too small to fill a link, the whole gradient too large to begin with early. Boundaries follow from
-//         the catalog and the job file, so that all workers have the same.
+// Why:    a block is too small to fill a link, and the whole gradient is finished too late to overlap with the backward
+//         pass. Boundaries follow from the catalog and the job file, so all workers have the same buckets.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,14 @@
 namespace capstan::train {
 
 struct Bucket {
-  BlockIndex first = 0, last = 0;  // of its blocks
+  BlockIndex first = 0, last = 0;  // first and last block of the bucket
   std::uint64_t flat_offset = 0, count = 0;
-  bool statistics = false;  // travel as fp32 whatever the wire
+  bool statistics = false;  // statistics: sent as fp32 whatever the wire encoding is
 };
 
-// From the last block to the first.
+// Returns buckets from the last block to the first.
 std::vector<Bucket> CutBuckets(const Catalog& catalog, std::uint64_t bucket_bytes);
-// The bucket of each block, by index.
+// Returns each block's index in `buckets`.
 std::vector<std::size_t> BucketOfBlocks(const std::vector<Bucket>& buckets, const Catalog& catalog);
 
 }  // namespace capstan::train

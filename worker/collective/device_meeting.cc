@@ -13,12 +13,12 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator knows sooner who is gone
-constexpr char kItself = '!';  // in front of what a member says that failed before it met the others
+constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator detects a lost member sooner
+constexpr char kItself = '!';  // prefix of a member's text if it failed before its exchange in `form`
 
-// What a member says of itself: a line for each of these.
+// What a member reports about itself; one line of text for each field.
 struct Card {
-  std::string why_not;  // empty: it has a device
+  std::string why_not;  // why it has no device; empty: it has one
   GroupDevice device;
   int failures = 0;
   bool is_new_failure = false;
@@ -62,9 +62,9 @@ std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
   return "\"" + members[rank].worker + "\"";
 }
 
-// Empty where they are to try. All members come to the same number.
+// Returns why not to try devices again; empty: try. All members agree on the same count.
 std::string AgreeOnTries(const std::vector<Card>& cards, DeviceTries* tries) {
-  std::size_t teller = 0;  // of the newest failure
+  std::size_t teller = 0;  // rank that reports the newest failure
   int count = 0;
   bool is_new = false;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -80,7 +80,7 @@ std::string AgreeOnTries(const std::vector<Card>& cards, DeviceTries* tries) {
          " times before a step was done, the last time: " + tries->last();
 }
 
-// Empty where all can.
+// Returns why devices cannot be used; empty: all members can.
 std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Card>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!cards[rank].why_not.empty()) return NameOf(members, rank) + ": " + cards[rank].why_not;
@@ -102,7 +102,8 @@ std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Ca
   return "";
 }
 
-// What the members say of the group that they have formed, or not; first who had a reason of its own.
+// Returns why the group was not formed; empty: it was. A member that failed before its exchange in `form` is named
+// first, because the others failed only as a result.
 std::string WhyNotFormed(const std::vector<GroupMember>& members, const Texts& texts) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].starts_with(kItself)) return NameOf(members, rank) + ": " + texts[rank].substr(1);

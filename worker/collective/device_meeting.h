@@ -1,7 +1,8 @@
-// MeetOnDevices, DeviceTries: whether all members of a group can add up on the devices that they compute on.
+// MeetOnDevices, DeviceTries: find out whether all members of a group can add up on the devices that they compute on.
 //
-// Fails:  MeetOnDevices as the rendezvous.
-// Why:    one word in the job file: who has what is found out by each group anew, so that all of them do the same.
+// Fails:  MeetOnDevices fails as the rendezvous does.
+// Why:    the job file has one setting for all workers. Each group finds out which devices its members have, so that
+//         all members decide alike.
 #pragma once
 
 #include <functional>
@@ -18,8 +19,8 @@ struct GroupMember;
 
 namespace capstan::train {
 
-// Counts the groups on devices that have failed, in a row and before a step was done. Each failure is noted by the
-// members that see it first; in their next meeting all count it.
+// Counts consecutive device groups that failed before a step was done. The members that see a failure note it; at the
+// next meeting all members count it.
 class DeviceTries {
  public:
   static constexpr int kMax = 3;
@@ -31,8 +32,8 @@ class DeviceTries {
   void StepDone() { *this = {}; }
   int count() const { return count_; }
   bool is_new() const { return is_new_; }
-  const std::string& last() const { return last_; }  // reason
-  // What the members count, and the reason of one of them.
+  const std::string& last() const { return last_; }  // the last failure's reason
+  // Takes the members' common count, and one member's reason.
   void Agree(int count, std::string last) {
     count_ = count;
     last_ = std::move(last);
@@ -41,14 +42,14 @@ class DeviceTries {
 
  private:
   int count_ = 0;
-  bool is_new_ = false;  // one more, which the others may not know of
+  bool is_new_ = false;  // one more failure, which other members may not know of
   std::string last_;
 };
 
-// All members call it, by rank. Each says what it has; if all have the same backend, no two the same device, and groups
-// have not failed too often, each calls `form`, and says how that went. Empty when all have formed the group, else who
-// cannot, and why. `form` makes one exchange, or none where it fails before: then the others get an empty text from this
-// rank.
+// All members call it, each with its rank. Each reports its device. If all have the same backend, no two share a
+// device, and groups have not failed too often, each calls `form` and reports its result. Returns an empty text when
+// all have formed the group, else which member cannot, and why. `form` makes one exchange, or none if it fails earlier;
+// then the others get an empty text from this rank.
 using FormOnDevices = std::function<Status(collective::Rendezvous* rendezvous)>;
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
                                   DeviceTries* tries, collective::Rendezvous* rendezvous, const FormOnDevices& form);

@@ -1,4 +1,4 @@
-// GroupDevice: what a model computes on, as a member of a group of devices.
+// GroupDevice: a model's device, as a member of a group of devices.
 //
 // Kind: a value.
 #pragma once
@@ -8,8 +8,8 @@
 namespace capstan::train {
 
 struct GroupDevice {
-  std::string id;       // no two devices have one
-  std::string backend;  // which forms groups: its name and version
+  std::string id;       // unique per device
+  std::string backend;  // name and version of the library that forms groups
 };
 
 }  // namespace capstan::train

@@ -1,11 +1,11 @@
-// DeviceSum: the sum of a round's gradients, each times the samples of its slot, in the memory of the device that makes
-// them. There a group of devices reduces it; then it comes to an array of the host.
+// DeviceSum: the sum of a round's gradients, each times its slot's samples, in the memory of the device that computes
+// them. A group of devices reduces the sum there; then it is copied to an array on the host.
 //
-// Kind:   the model's, and its thread's.
-// Limits: fp32 numbers, as many as the model has; where it travels in 16 bits, as many of those besides.
-// Fails:  Await and Settle with the first failure of the device; the others only enqueue.
-// Parity: what a host has that adds up the same gradients in the same order, to the bit.
-// Why:    a gradient that the devices reduce need not pass through the host first.
+// Kind:   owned by the model, and used by the model's thread.
+// Limits: device memory for one fp32 number per parameter, and one 16-bit number more per parameter with a 16-bit wire.
+// Fails:  Await and Settle return the device's first failure; the others only enqueue.
+// Parity: bit-identical to a host that adds up the same gradients in the same order.
+// Why:    a gradient that devices reduce need not pass through the host first.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,33 @@ namespace capstan::train {
 
 enum class SlotSum : std::uint8_t { kReplace, kAdd };
 
-// Of the flat array of all tensors.
+// A range of the flat array of all tensors.
 struct SumRange {
   std::uint64_t offset = 0, count = 0;
-  bool exact = false;  // travels as fp32 whatever the wire
+  bool exact = false;  // sent as fp32 whatever the wire encoding is
 };
 
 class DeviceSum {
  public:
-  using Copy = std::size_t;  // one of those that are on their way to the host
+  using Copy = std::size_t;  // number of a copy to the host
 
   virtual ~DeviceSum() = default;
 
-  // Gradients that the model delivers from now on, until EndSlot, go here and not to the host: `gradient_ready` says
-  // that they are enqueued.
+  // Until EndSlot, the model adds its gradients to this sum instead of sending them to the host. `gradient_ready` then
+  // means that the addition is enqueued.
   virtual void BeginSlot(std::uint64_t samples, SlotSum sum) = 0;
   virtual void EndSlot() = 0;
   virtual void SetZero() = 0;
 
-  // What is to be reduced of that range, once all that is enqueued by now is done: as it travels.
+  // Returns the array to reduce for that range, in the wire's encoding. Valid once everything enqueued by now is done.
   virtual collective::DeviceArray ToReduce(const SumRange& range) = 0;
-  // Enqueues the way of that range to the host on `stream`, which is to be ordered after its reduction.
+  // Enqueues the copy of that range to the host on `stream`, which must be ordered after the range's reduction.
   virtual CUstream_st* stream() const = 0;
   virtual Copy Return(const SumRange& range) = 0;
-  // Until it is there. What it was ordered after is to be done: nobody waits for others in here.
+  // Waits until the copy has arrived. The work that it was ordered after must be done already, so that this never waits
+  // for other workers.
   virtual Status Await(Copy copy) = 0;
-  // Until nothing is on its way. Copies are counted anew.
+  // Waits until no copy is in flight, and restarts the numbers of copies.
   virtual Status Settle() = 0;
 };
 

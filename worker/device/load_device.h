@@ -1,6 +1,6 @@
-// LoadDevicePlugin: brings in who computes on a device. It stays until the process ends.
+// LoadDevicePlugin: loads the plug-in that computes on a device. It stays loaded until the process ends.
 //
-// Fails:  kUnsupported: the plug-in is not there, or is another build's.
+// Fails:  kUnsupported: the plug-in is missing, or belongs to another build.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace capstan::train {
 
-// libcapstan_cuda.so, libcapstan_emulated.so in `folder`. `kind` is not kCpu.
+// Loads libcapstan_cuda.so or libcapstan_emulated.so from `folder`. `kind` is not kCpu.
 Result<const DevicePlugin*> LoadDevicePlugin(const std::string& folder, DeviceKind kind);
 
 }  // namespace capstan::train

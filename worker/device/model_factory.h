@@ -1,8 +1,7 @@
-// ShapeOfModel: the model that a job file asks for, fitted to the data's shape. JobTensors: what it declares to
-// servers.
+// ShapeOfModel: the job file's model, fitted to the data's shape. JobTensors: the tensors that it declares to servers.
 //
 // Kind:   pure functions.
-// Fails:  kInvalid, naming what of the model does not fit the data.
+// Fails:  kInvalid that names what in the model does not fit the data.
 #pragma once
 
 #include <vector>
@@ -15,7 +14,7 @@ namespace capstan::train {
 
 Result<nn::ModelShape> ShapeOfModel(const JobConfig& config, const SampleSpec& samples);
 
-// The model's tensors, with the job's word on which of them decay.
+// The model's tensors. A tensor gets no weight decay if the model or the job file excludes it.
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors);
 
 }  // namespace capstan::train

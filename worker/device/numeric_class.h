@@ -1,10 +1,9 @@
-// What the bits of a gradient depend on, besides its inputs: the build, the kind of machine, and the kernels that are
-// chosen on it.
+// NumericClass, NumericFingerprint: what a gradient's bits depend on besides its inputs, namely the build, the kind of
+// machine and the kernels chosen on it.
 //
 // Kind:   pure functions of the build and the machine.
-// Why:    workers of one job are interchangeable only when they compute the same bits (docs/design/design.md). The
-//         fingerprint is of results, not of names: two machines that agree on it may differ in whatever does not
-//         matter.
+// Why:    workers of one job are interchangeable only when they compute the same bits. The fingerprint is a hash of
+//         results, so machines with the same fingerprint may differ in everything that does not affect bits.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,15 @@
 
 namespace capstan::train {
 
-// "capstan 0.1.0, g++ 12.2.0, fp32, cpu"; for people, and compared. `where`: what computes, as far as it has bits of
-// its own.
+// "capstan 0.1.0, g++ 12.2.0, fp32, cpu"; shown and compared. `where`: the device and libraries, as far as they affect
+// bits.
 std::string NumericClass(Precision precision, const std::string& where);
 
-// "cpu", with the name of the products of bf16 where they have bits of their own.
+// "cpu", with the name of the bf16 products if their bits differ from the others'.
 std::string CpuName(Precision precision);
 
-// XXH3 of the gradients of fixed small models on fixed data: every kernel of the job's path takes part. `make` makes
-// the models that are probed; they are the host's to make, and cannot fail but where the device does.
+// XXH3 of the gradients of fixed small models on fixed data: every kernel that a job can use takes part. `make` makes
+// the models to probe; it fails only if the device does.
 Result<std::uint64_t> NumericFingerprint(Precision precision, const ModelMaker& make);
 
 }  // namespace capstan::train

@@ -21,7 +21,7 @@ std::optional<std::uint64_t> ToNumber(std::string_view text) {
   return number;
 }
 
-// A file's first word; "max", as where nothing limits, is no number.
+// The number that a file begins with. nullopt for "max", which means no limit.
 std::optional<std::uint64_t> ReadNumber(const fs::path& path) {
   std::string word;
   std::ifstream file(path);
@@ -48,13 +48,13 @@ struct GroupFiles {
 constexpr GroupFiles kUnified{"memory.max", "memory.current", "file", "shmem", "slab_reclaimable"};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem", ""};
 
-// What a group's files say that it may take at most, before it is killed or held up. Version 1 has no memory.high.
+// The memory that a group may use before it is killed or throttled. Version 1 has no memory.high.
 std::optional<std::uint64_t> MostOf(const fs::path& group, const GroupFiles& files) {
   const auto most = ReadNumber(group / files.limit), high = ReadNumber(group / "memory.high");
   return most && high ? std::min(*most, *high) : most ? most : high;
 }
 
-// What a group may still swap out, of what the machine has for that. Version 1 does not say it by itself.
+// How much swap space a group may still use, at most the machine's. Version 1 does not report it separately.
 std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
   const auto used = ReadNumber(group / "memory.swap.current");
   if (!used) return 0;
@@ -62,8 +62,8 @@ std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
   return std::min(most - std::min(most, *used), machine_swap);
 }
 
-// Of a control group and those that it lies in, up to `top`. Cached files and the kernel's caches count as used there,
-// and go when memory is wanted.
+// Lowers the limit to what a control group and its parents up to `top` allow. Their counts of used memory include file
+// and kernel caches, which the kernel drops when memory is needed.
 void LowerByGroups(fs::path group, const fs::path& top, const GroupFiles& files, std::uint64_t machine_swap,
                    MemoryLimit* limit) {
   for (;; group = group.parent_path()) {

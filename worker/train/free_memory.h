@@ -1,7 +1,7 @@
-// ReadFreeMemory: how much memory this process may still take, and what says so.
+// ReadFreeMemory: how much memory this process may still take, and what sets the limit.
 //
 // Kind:   reads the system; nothing is kept.
-// Fails:  never: what cannot be read sets no limit.
+// Fails:  never: a limit that cannot be read counts as none.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace capstan::train {
 
 struct MemoryLimit {
   std::uint64_t left_bytes = std::numeric_limits<std::uint64_t>::max();
-  std::string name;  // what sets it, for people
+  std::string name;  // what sets the limit, for messages
 };
 
-// RLIMIT_AS is held against what is reserved. Most of that may be arenas that no thread will ever fill, so what is
-// resident tells better whether a model fits.
+// The system compares RLIMIT_AS with reserved memory. Much of that may be malloc arenas that no thread ever fills, so
+// resident memory predicts better whether a model fits.
 struct AddressSpace {
   std::uint64_t limit_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t reserved_bytes = 0, resident_bytes = 0;
@@ -27,11 +27,11 @@ struct AddressSpace {
 };
 
 struct FreeMemory {
-  MemoryLimit resident;        // the smaller of what the machine has and what the process's control groups leave
+  MemoryLimit resident;        // the smaller of the machine's free memory and what the control groups allow
   AddressSpace address_space;  // memory that is never written counts too
 };
 
-// `root` is where proc/ and sys/ lie.
+// `root`: the folder that contains proc/ and sys/.
 FreeMemory ReadFreeMemory(const std::filesystem::path& root = "/");
 
 }  // namespace capstan::train

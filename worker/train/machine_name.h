@@ -1,15 +1,15 @@
-// MachineName: what all workers of this machine call it, and no others do.
+// MachineName: a name that all workers on this machine have, and no workers on other machines.
 //
-// Kind:   pure function, but for a look at the system.
-// Why:    processes that share a kernel share its boot id, in whatever containers they are. Where that is not a machine
-//         to its user, capstan-worker --machine gives another name.
+// Kind:   a function that reads the system.
+// Why:    processes that share a kernel share its boot id, in whatever containers they run. A user who wants other
+//         groups gives names with capstan-worker --machine.
 #pragma once
 
 #include <string>
 
 namespace capstan::train {
 
-// Empty where the system does not say.
+// Empty if the system gives no boot id.
 std::string MachineName();
 
 }  // namespace capstan::train

@@ -31,8 +31,8 @@ namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-// How many whole gradients a worker with these slots holds at once: the client's own bookkeeping, run dry. Two rounds,
-// because the last slot's gradient is still on its way when the next round begins.
+// How many whole gradients a worker with these slots holds at once, found by running the client's own bookkeeping
+// without data. Two rounds, because the last slot's gradient is still in flight when the next round begins.
 std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   BufferPool pool(64);  // one of its buffers stands for a gradient
   BufferRef last;
@@ -51,7 +51,7 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   return most;
 }
 
-// Without global steps a round is one slot. Where workers update, slots are added to one sum.
+// Without global steps a round is one slot. In mode allreduce all slots are added to one sum.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
   if (WorkersUpdate(config.mode())) return config.slots() > config.cluster.workers ? 2 : 1;
   if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
@@ -63,7 +63,7 @@ std::uint64_t GradientBuffersMax(const JobConfig& config) {
   return most;
 }
 
-// Nodes of the tree that make up these slots.
+// The number of tree nodes that cover these slots.
 std::uint64_t CountCover(Node node, const SampleRange& slots) {
   if (slots.first <= node.begin && node.end <= slots.last) return 1;
   if (node.end <= slots.first || slots.last <= node.begin) return 0;
@@ -71,12 +71,12 @@ std::uint64_t CountCover(Node node, const SampleRange& slots) {
   return CountCover({node.begin, split}, slots) + CountCover({split, node.end}, slots);
 }
 
-// What workers of a machine take to add up their gradients, whichever neighbours of the job's workers they are.
+// What the workers of a machine need to add up their gradients: the most over all runs of neighbouring workers.
 struct LocalCounts {
-  std::uint64_t parts = 0;   // that one of them brings
-  std::uint64_t sums = 0;    // that are pushed for all
-  std::uint64_t spare = 0;   // buckets that hold half-made sums
-  std::uint64_t bucket = 0;  // bytes, at 4 for each number
+  std::uint64_t parts = 0;   // most parts that one worker brings
+  std::uint64_t sums = 0;    // most sums that are pushed for the group
+  std::uint64_t spare = 0;   // buckets for intermediate sums
+  std::uint64_t bucket = 0;  // bytes of a bucket in fp32
 };
 
 LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
@@ -93,7 +93,8 @@ LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
       counts.sums = std::max(counts.sums, CountCover({0, slots}, all));
     }
   }
-  counts.parts = std::min<std::uint64_t>(counts.parts, LocalHead::kPartsMax);  // with more it pushes by itself
+  // A worker with more parts pushes by itself.
+  counts.parts = std::min<std::uint64_t>(counts.parts, LocalHead::kPartsMax);
   counts.spare = static_cast<std::uint64_t>(std::bit_width(slots - 1));
   const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
   counts.bucket = std::min(wide_bytes, std::max<std::uint64_t>(bucket, kBlockElements * sizeof(float)));
@@ -118,14 +119,14 @@ std::uint64_t SampleBytes(const SampleSpec& spec) {
                                           : spec.features * sizeof(float) + sizeof(std::int32_t);
 }
 
-// Of products and of what goes row by row, which take less than this; convolutions count by themselves.
+// An upper bound for products and row kernels; convolutions are counted separately.
 std::uint64_t RowScratchBytes(int threads) {
   constexpr std::int64_t kRows = 1 << 18, kShared = 1 << 20;
   return static_cast<std::uint64_t>((kernels::kMatmulScratch<Bf16> + kRows) * threads + kShared) * sizeof(float);
 }
 
-// What lowers the need, in the words of the job file; last of all, what raises the limit.
-// `fixed`: what is needed whatever the micro-batch.
+// Says which keys of the job file lower the need, and at last (`last`) how to raise the limit. `fixed`: bytes that do
+// not depend on the micro-batch.
 std::string Advice(const MemoryAccount& account, std::uint64_t fixed, std::uint64_t left, const std::string& last) {
   std::string advice;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "; " : ", or ") + text; };
@@ -155,7 +156,7 @@ Status Refusal(const std::string& what, const MemoryAccount& account, const Memo
 }
 
 Status Refusal(const std::string& what, const MemoryAccount& account, const AddressSpace& space) {
-  constexpr std::uint64_t kAnything = std::numeric_limits<std::uint64_t>::max();  // not known to be out of reach
+  constexpr std::uint64_t kAnything = std::numeric_limits<std::uint64_t>::max();  // never below FixedBytes
   return Invalid(what + account.ToString() + ", and this process's address space (ulimit -v) is limited to " +
                  MemoryText(space.limit_bytes) + ": it has " + MemoryText(space.resident_bytes) + " in use, and " +
                  MemoryText(space.reserved_bytes) + " with what its threads reserve" +
@@ -203,7 +204,8 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
     account.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
     account.never_written = wide_bytes - count.statistics * sizeof(float);
   }
-  if (WorkersUpdate(config.mode())) {  // two versions of all that a server has, as wide and as they are read
+  // Two versions of weights and states in fp32, and of the weights as the model reads them.
+  if (WorkersUpdate(config.mode())) {
     const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind));
     const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
     account.weights = 2 * (arrays * wide_bytes + narrow);
@@ -215,7 +217,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.gradients = account.gradient_buffers * wide_bytes;
   const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
   account.messages = WorkersUpdate(config.mode()) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
-  // Parts of each worker, and what is sent where there is nothing to send.
+  // Each worker's parts, and one buffer for a worker that sends fewer parts.
   const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;
   account.messages += gathered + local.spare * local.bucket;
 
@@ -226,10 +228,10 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
   if (account.device && WorkersUpdate(config.mode()) && config.allreduce.collective != Collective::kGloo) {
-    const Encoding wire = config.allreduce.wire;  // their sum, and as it travels
+    const Encoding wire = config.allreduce.wire;  // the sum, and its copy in the wire's encoding
     account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }
-  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets are on their way
+  if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets are in flight
     const std::uint64_t widened = 1;
     account.device->work += 2 * (gathered + local.sums * local.bucket) + (local.spare + widened) * local.bucket;
     account.device->pinned += 2 * (local.parts + local.sums) * local.bucket;

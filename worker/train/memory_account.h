@@ -1,10 +1,10 @@
-// MemoryAccount: what a worker will hold at most, before it holds any of it.
+// MemoryAccount: the most memory that a worker will use, computed before it allocates.
 //
 // Kind:   a value.
-// Limits: what is read with the data is there already, and not in it; nor is what glibc keeps of freed memory. A worker
-//         that is given the slots of others, which are gone, holds more gradients than counted: about one more each
-//         time that the number of its slots doubles.
-// Fails:  CheckMemory with kInvalid: how much each part takes, how much there is, what to change.
+// Limits: does not count the data set, which is loaded already, nor freed memory that glibc keeps. A worker that takes
+//         over slots of lost workers holds more gradients than counted: about one more each time its number of slots
+//         doubles.
+// Fails:  CheckMemory with kInvalid: the need of each part, the memory there is, and what to change.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@ namespace capstan::train {
 std::string MemoryText(std::uint64_t bytes);
 
 struct MemoryAccount {
-  std::uint64_t weights = 0;        // as the model reads them
-  std::uint64_t gradients = 0;      // of gradient_buffers whole models
-  std::uint64_t activations = 0;    // of the largest micro-batch; the device's, where there is one
-  std::uint64_t samples = 0;        // the micro-batch itself
-  std::uint64_t messages = 0;       // weights on their way here
-  std::uint64_t scratch = 0;        // of the kernels
-  std::uint64_t never_written = 0;  // address space alone: 16 bits leave the fp32 weights' memory untouched
-  // This worker's slots on their way up the reduction tree, and what is on the wire.
+  std::uint64_t weights = 0;        // the weights as the model reads them
+  std::uint64_t gradients = 0;      // gradient_buffers times all parameters
+  std::uint64_t activations = 0;    // for the largest micro-batch; in device memory if there is a device
+  std::uint64_t samples = 0;        // samples of a micro-batch
+  std::uint64_t messages = 0;       // weights in flight to this worker
+  std::uint64_t scratch = 0;        // the kernels' scratch memory
+  std::uint64_t never_written = 0;  // address space only: with 16-bit weights the fp32 array is never written
+  // Gradients of this worker's slots that wait to be added, and those being sent.
   std::uint64_t gradient_buffers = 0;
-  std::uint64_t micro_batch = 0;  // samples, of training or validation
-  std::uint64_t accumulate = 1;   // as the job file has it
+  std::uint64_t micro_batch = 0;  // most samples in a micro-batch, of training or validation
+  std::uint64_t accumulate = 1;   // the job file's setting
   bool can_recompute = false, recomputes = false;
-  std::uint64_t activations_otherwise = 0;  // with the other setting of recompute, where there is one
-  std::optional<DeviceMemory> device;       // none: all of it is the host's
+  std::uint64_t activations_otherwise = 0;  // activations with the other setting of recompute, if can_recompute
+  std::optional<DeviceMemory> device;       // nullopt: everything is in host memory
 
-  // Of the host's memory.
+  // Bytes of host memory.
   std::uint64_t resident() const {
     const std::uint64_t others = weights + gradients + samples + messages + scratch;
     return others + (device ? device->pinned + samples : activations);
@@ -49,12 +49,12 @@ struct MemoryAccount {
   std::string ToString() const;
 };
 
-// For a worker that has its share of the slots. `model` is one that `make` made; `context` has the worker's threads.
+// Counts for a worker with an equal share of the slots. `make` made `model`; `context` has the worker's threads.
 Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig& config, const Dataset& data,
                                   JobModel& model, const ModelMaker& make);
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free);
-// When an allocation failed although the account fitted.
+// The error for an allocation that failed although the account fitted.
 Status OutOfMemory(const MemoryAccount& account, const FreeMemory& free);
 
 }  // namespace capstan::train

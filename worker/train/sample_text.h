@@ -1,7 +1,7 @@
-// SampleText: lets a trained byte-level gpt write.
+// SampleText: generates text with a trained byte-level gpt.
 //
 // Kind:   pure function of (weights, prompt, seed).
-// Fails:  kInvalid: not a gpt on bytes, or weights of another size.
+// Fails:  kInvalid: not a gpt on bytes, or a wrong number of weights.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace capstan::train {
 
 struct SampleTextOptions {
-  std::size_t bytes = 400;  // to write
+  std::size_t bytes = 400;  // bytes to generate
   std::uint64_t seed = 1;
   double temperature = 0.8;  // logits are divided by it
 };
 
-// `weights`: all tensors of the model one behind the other, in catalog order. Returns what follows the prompt.
+// `weights`: all tensors of the model in catalog order, without gaps. Returns the text after the prompt.
 Result<std::string> SampleText(const JobConfig& config, std::span<const float> weights, std::string_view prompt,
                                const SampleTextOptions& options);
 

@@ -1,7 +1,7 @@
 // SlotComputer: the gradient of one slot: its samples, micro-batch by micro-batch, and its share of validation.
 //
 // Kind:   owned by the trainer's thread.
-// Fails:  as Dataset::Fill.
+// Fails:  as Dataset::Fill and JobModel.
 // Why:    a pure function of (weights, seed, step, slot), so that any worker may compute any slot, any number of times.
 #pragma once
 
@@ -19,27 +19,27 @@
 
 namespace capstan::train {
 
-// Where the time of a slot went. Waiting for weights is part of `forward`.
+// Time spent on slots, by phase. `forward` includes waiting for weights.
 struct PhaseTimes {
   std::chrono::steady_clock::duration data{}, forward{}, backward{};
 };
 
 class SlotComputer {
  public:
-  // All outlive it. `lane` may be null.
+  // All arguments outlive this object. `lane` may be null.
   SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model, monitoring::TraceLane* lane = nullptr);
 
   // Samples of the slot at this step; valid until the next call.
   std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
-  // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks` hears of weights before the first
-  // micro-batch and of gradients within the last.
+  // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks.need_weights` is called only in the first
+  // micro-batch, `hooks.gradient_ready` only in the last.
   Result<nn::LossSums> Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
                                 const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
-  // Since the last call.
+  // Times since the last call.
   PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
-  // This slot's share of the validation set.
+  // The loss on this slot's share of the validation set.
   Result<nn::LossSums> Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
 
  private:
@@ -55,7 +55,7 @@ class SlotComputer {
   PhaseTimes times_;
 };
 
-// The samples of the largest batch that a slot of this job puts into the model, in training or in validation.
+// The most samples that a slot of this job gives to the model at once, in training or validation.
 std::uint64_t MicroBatchMax(const JobConfig& config, const Dataset& data);
 
 }  // namespace capstan::train

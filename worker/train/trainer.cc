@@ -8,7 +8,7 @@ using SteadyClock = std::chrono::steady_clock;
 using monitoring::WaitPhase;
 using monitoring::WorkerPhase;
 
-// How long one wait lasts before a requested stop is looked for again.
+// How long one wait lasts before a requested stop is checked again.
 constexpr auto kWaitSlice = std::chrono::milliseconds(200);
 
 double Seconds(SteadyClock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -39,12 +39,13 @@ Status Trainer::Run() {
   }
 }
 
-// Nothing when the job is done or a stop was requested.
+// nullopt: the job is done or a stop was requested.
 Result<std::optional<Work>> Trainer::WaitForWork() {
   for (;;) {
     Result<std::optional<Work>> work = client_.NextWork(SteadyClock::now() + kWaitSlice);
     if (work.ok() || work.status().code() != Code::kTimeout) return work;
-    if (!stop_requested_()) continue;  // the client and the coordinator have the deadlines, and say whom they wait for
+    // The client and the coordinator keep the deadlines and report what they wait for.
+    if (!stop_requested_()) continue;
     CAPSTAN_RETURN_IF_ERROR(client_.Leave("asked to stop"));
     return std::optional<Work>();
   }
@@ -68,7 +69,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
   Status status;
   nn::Hooks hooks;
   hooks.need_weights = [&](TensorIndex first, TensorIndex last) {
-    // When the round is over, what is left of this slot is computed on whatever is there, and dropped.
+    // When the round is over, the rest of this slot is computed on whatever weights are there, and dropped.
     const auto before = SteadyClock::now();
     do {
       if (status.ok() || status.code() == Code::kTimeout)
@@ -117,7 +118,8 @@ void Trainer::CountSlot(std::size_t samples) {
   CountWait();
 }
 
-// Those of the round that is over. The next round may be there before the last acknowledgement: then none is drawn.
+// Traces the pushes of the previous round. If its last acknowledgement has not come before the next round, there is no
+// span.
 void Trainer::TracePushes() {
   const auto begin = std::exchange(first_push_, {});
   if (lanes_.pushes == nullptr || begin == SteadyClock::time_point()) return;

@@ -1,8 +1,8 @@
-// Trainer: the step loop of a worker: asks for work, computes the slots it is given, hands their gradients over.
+// Trainer: the step loop of a worker: asks for work, computes the assigned slots, passes their gradients to the client.
 //
 // Kind:   owned by one thread, which computes; the Client's thread moves bytes meanwhile.
-// Fails:  with the Client's status: refused, job failed, no coordinator.
-// Why:    it keeps nothing between rounds. What it computes follows from the weights and from (step, slot).
+// Fails:  with the Client's status, such as kRefused or kUnreachable, or the model's.
+// Why:    it keeps no state between rounds. A gradient depends only on the weights and (step, slot).
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace capstan::train {
 
-// Where its spans go; null where nobody wants them.
+// Destinations for trace spans; null: not traced.
 struct TrainerLanes {
   monitoring::TraceLane* compute = nullptr;  // the trainer's thread
   monitoring::TraceLane* pushes = nullptr;   // from a round's first gradient until all of them are staged
@@ -24,11 +24,11 @@ struct TrainerLanes {
 
 class Trainer {
  public:
-  // All outlive it. `stop_requested` is asked between slots and while waiting.
+  // All references outlive this object. `stop_requested` is polled between rounds and while waiting.
   Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
           std::function<bool()> stop_requested, TrainerLanes lanes = {});
 
-  // Until the job is done, or has failed, or a stop was requested.
+  // Runs until the job is done or has failed, or a stop was requested.
   Status Run();
 
  private:
@@ -36,7 +36,7 @@ class Trainer {
   Status RunRound(const Work& work);
   Status RunSlot(const Work& work, SlotIndex slot);
   void CountSlot(std::size_t samples);
-  void CountWait();  // for weights, since the last call
+  void CountWait();  // adds the time spent waiting for weights to the metrics
   void TracePushes();
 
   Client& client_;
@@ -44,9 +44,9 @@ class Trainer {
   std::shared_ptr<monitoring::WorkerMetrics> metrics_;
   std::function<bool()> stop_requested_;
   const TrainerLanes lanes_;
-  std::chrono::steady_clock::time_point first_push_{};  // of this round; none before its first gradient
+  std::chrono::steady_clock::time_point first_push_{};  // time of this round's first gradient; zero before it
   std::uint64_t step_ = 0, round_ = 0;
-  std::chrono::steady_clock::duration waited_{};  // for weights, and not counted yet
+  std::chrono::steady_clock::duration waited_{};  // waiting time for weights that CountWait has not counted yet
 };
 
 }  // namespace capstan::train

@@ -39,7 +39,7 @@ Result<WorkerDescription> Describe(const Dataset& data, const JobModel& model) {
   return description;
 }
 
-// `cpu` outlives what is made.
+// `cpu` outlives the models that the result makes.
 Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options, kernels::CpuContext& cpu) {
   const Precision precision = config.worker.precision;
   const Device& device = config.worker.device;
@@ -52,13 +52,14 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
       [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
 }
 
-// What of the model's device the client uses, which is there before the model.
+// The parts of the model's device that the client uses. The client is created before the model, so it gets them by
+// reference.
 struct ClientDevices {
   DeviceReducer* reducer = nullptr;  // mode allreduce
   std::optional<LocalDevice> local;  // local_reduce = "nccl"
 };
 
-// The one that the job's mode asks for. `devices` outlives it.
+// Makes the client for the job's mode. `devices` outlives it.
 Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
                                            const WorkerOptions& options, const ClientDevices& devices) {
   const bool replicated = WorkersUpdate(config.mode());
@@ -87,7 +88,7 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
                                      options.stop_requested);
 }
 
-// Nothing where the job file asks for none.
+// nullopt: the job file does not ask for one.
 Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                    const JobModel& model) {
   if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<LocalDevice>();
@@ -97,7 +98,7 @@ Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, cons
                      "; or set \"gloo\", with which the hosts add up");
 }
 
-// Of data that are not there, where this worker has looked for them. A launcher gives whole paths.
+// Adds to the error for missing data the folder in which this worker looked. A launcher gives absolute paths.
 Status NameDataRoot(Status status, const JobConfig& config, const std::string& root) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(root, error).lexically_normal();
@@ -158,8 +159,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   Trainer trainer(*client, computer, metrics, mirror_and_ask, lanes);
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
-    CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // takes the weights' memory
-    if (!WorkersUpdate(config.mode())) {                    // else they change places from step to step
+    CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // allocates the weights
+    if (!WorkersUpdate(config.mode())) {  // in allreduce the arrays alternate from step to step, so they are not pinned
       const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
       if (!unpinned.empty()) options.say(unpinned);
     }

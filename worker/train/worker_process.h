@@ -1,7 +1,8 @@
 // RunWorker: everything a capstan-worker process does between its command line and its exit code.
 //
 // Kind:   called once, from main.
-// Fails:  no coordinator, refused, unreadable data, too little memory, a job that failed: one message, with what to do.
+// Fails:  no coordinator, worker refused, unreadable data, too little memory, failed job. Each gives one message that
+//         says what to do.
 #pragma once
 
 #include <functional>
@@ -18,20 +19,21 @@
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;                // "host:port"
-  std::string name;                       // of this worker; default of the command line: host name and process id
-  std::string address;                    // of this machine, for other workers; empty: that towards the coordinator
-  std::string machine;                    // that it runs on; empty: by the system's own id
-  std::string metrics;                    // host:port where it serves them; empty: it serves none
-  std::string data_root = ".";            // what relative paths of the job are below
-  unsigned threads = 0;                   // 0: what the job file says
-  double join_seconds = 60;               // until the coordinator has answered
-  std::uint32_t local_rank = 0;           // among the workers of this machine: which of its GPUs "cuda" is
-  std::string plugins;                    // folder of libcapstan_cuda.so and libcapstan_emulated.so
-  kernels::LibrarySearch libraries = {};  // where cuBLASLt may be
-  monitoring::Trace* trace = nullptr;     // null: none is kept
+  std::string coordinator;  // "host:port"
+  std::string name;         // this worker's name; the command line's default: host name and process id
+  std::string address;      // this machine's address for other workers; empty: the one used to reach the coordinator
+  std::string machine;      // this machine's name; empty: the system's boot id
+  std::string metrics;      // host:port where it serves metrics; empty: none
+  std::string data_root = ".";            // folder for relative paths in the job file
+  unsigned threads = 0;                   // 0: the job file's number
+  double join_seconds = 60;               // longest wait for the coordinator's answer
+  std::uint32_t local_rank = 0;           // index among this machine's workers; chooses the GPU for device "cuda"
+  std::string plugins;                    // folder with libcapstan_cuda.so and libcapstan_emulated.so
+  kernels::LibrarySearch libraries = {};  // where to look for cuBLASLt and other libraries
+  monitoring::Trace* trace = nullptr;     // null: no trace
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
-  std::function<void(const std::string&)> on_job = [](const std::string&) {};  // its name, once that is known
+  // Called with the job's name, once it is known.
+  std::function<void(const std::string&)> on_job = [](const std::string&) {};
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
