@@ -17,7 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);
 constexpr auto kConnectMax = std::chrono::seconds(15);
-constexpr auto kReduceMax = std::chrono::hours(24);  // who has handed over everything has deadlines of its own
+// Await sets shorter deadlines once all members have enqueued everything.
+constexpr auto kReduceMax = std::chrono::hours(24);
 constexpr std::chrono::duration<double> kForEver = kReduceMax;
 
 }  // namespace
@@ -46,7 +47,7 @@ Status DeviceReducer::Check() const {
                      "; or set \"auto\", which takes Gloo then");
 }
 
-// What a member needs to take part.
+// Prepares this member's sum on the device; returns the device.
 Result<GroupDevice> DeviceReducer::Offer(std::span<float> sum) {
   CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, model_.FindGroupDevice(options_.libraries));
   CAPSTAN_ASSIGN_OR_RETURN(sum_, model_.Sum(sum, options_.wire));
@@ -94,7 +95,7 @@ void DeviceReducer::End() {
   if (sum_ != nullptr) sum_->EndSlot();
   if (group_ == nullptr) return;
   group_->Abort();
-  (void)sum_->Settle().ok();  // copies wait for the group's calls; a device that has failed ends the worker later
+  (void)sum_->Settle().ok();  // copies wait for the group's calls; a failed device ends the worker later
   group_.reset();
 }
 
@@ -134,7 +135,7 @@ Status DeviceReducer::AwaitReduced(DeviceGroup::Ticket ticket, std::chrono::dura
 
 void DeviceReducer::StepDone() {
   tries_.StepDone();
-  (void)sum_->Settle().ok();  // copies are counted anew; nothing is on its way
+  (void)sum_->Settle().ok();  // restarts the numbers of copies; none is in flight
 }
 
 Status DeviceReducer::Note(Status status) {

@@ -1,10 +1,11 @@
-// DeviceReducer: the members of a generation add up their gradients on the devices that make them, where all can.
+// DeviceReducer: the members of a generation add up their gradients on the devices that compute them, if all can.
 //
 // Kind:   owned by the trainer's thread; destroyed before the model.
-// Limits: a bucket that is not reduced `patience` after all members have handed over theirs ends the group.
-// Fails:  Form with kUnsupported where the job file insists and somebody cannot; as the group over which they agree.
-//         AddBucket and Await as DeviceGroup, and with what `look_up` says.
-// Why:    one word in the job file: who has what is found out by each group, over the one that all of them have.
+// Limits: a bucket not reduced within `patience` after all members have enqueued theirs ends the group.
+// Fails:  Form with kUnsupported if the job file requires devices and a member cannot; also as the Gloo group that is
+//         used to agree. AddBucket and Await as DeviceGroup, and with the status of `look_up`.
+// Why:    the job file has one setting for all workers. Each group finds out over Gloo, which all members have, what
+//         their devices can do.
 #pragma once
 
 #include <chrono>
@@ -37,17 +38,17 @@ struct DeviceReducerOptions {
   std::function<void(const std::string&)> on_notice = [](const std::string&) {};
 };
 
-// A generation's.
+// The members of a generation's group.
 struct DeviceMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
   Generation generation;
-  std::function<Status()> look_up = [] { return Status(); };  // not OK: it is over
+  std::function<Status()> look_up = [] { return Status(); };  // not OK: the generation is over
 };
 
 class DeviceReducer {
  public:
-  // Null where a job's gradients are none of a device's business. `model` outlives it.
+  // Null if the job file does not let devices reduce, or the job computes on the CPU. `model` outlives the reducer.
   static std::unique_ptr<DeviceReducer> Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                std::function<void(const std::string&)> on_notice, JobModel& model);
   DeviceReducer(DeviceReducerOptions options, JobModel& model);
@@ -55,22 +56,23 @@ class DeviceReducer {
   DeviceReducer(const DeviceReducer&) = delete;
   DeviceReducer& operator=(const DeviceReducer&) = delete;
 
-  // Of the job file's word alone: whether this worker may begin at all.
+  // kUnsupported if the job file requires devices and this worker cannot use one.
   Status Check() const;
-  // All members call it, over their group. `sum`: of the round, on the host, as long as the model lives. OK and not
-  // is_formed: gradients take the other way.
+  // All members call it, over their group. `sum`: the round's sum on the host, which outlives the model. OK without
+  // is_formed(): gradients go over `group` instead.
   Status Form(DeviceMembers of, std::span<float> sum, std::size_t buckets, collective::CollectiveThread* group);
   bool is_formed() const { return group_ != nullptr; }
-  // Gives up what is on its way; nothing writes to the sum any more.
+  // Gives up buckets in flight. Afterwards nothing writes to the host's sum.
   void End();
 
-  // A round, once formed. What the model delivers within a slot goes into the sum.
+  // For rounds, once formed. Within a slot the model adds its gradients to the sum.
   void BeginSlot(std::uint64_t samples, SlotSum sum) { sum_->BeginSlot(samples, sum); }
   void EndSlot() { sum_->EndSlot(); }
   void SetZero() { sum_->SetZero(); }
-  // All of it is enqueued. All members add their buckets in one order.
+  // Enqueues a bucket's reduction, after all its gradients are enqueued. All members add their buckets in the same
+  // order.
   Status AddBucket(std::size_t index, const Bucket& bucket);
-  // All members have added theirs: until it is reduced, and on the host.
+  // Call it after all members have added the bucket. Waits until it is reduced and on the host.
   Status Await(std::size_t index);
   void StepDone();
 
@@ -81,7 +83,7 @@ class DeviceReducer {
   };
 
   Result<GroupDevice> Offer(std::span<float> sum);
-  // Empty when the group is formed, else why some member cannot.
+  // Empty when the group is formed, else which member cannot, and why.
   Result<std::string> Connect(const Result<GroupDevice>& device, GroupRendezvous* members);
   Status AwaitReduced(collective::DeviceGroup::Ticket ticket, std::chrono::duration<double> patience);
   Status Note(Status status);
@@ -90,7 +92,7 @@ class DeviceReducer {
   const DeviceReducerOptions options_;
   JobModel& model_;
   DeviceMembers of_;
-  DeviceSum* sum_ = nullptr;  // the model's
+  DeviceSum* sum_ = nullptr;  // owned by the model
   std::unique_ptr<collective::DeviceGroup> group_;
   std::vector<OnTheWay> on_the_way_;  // by bucket
   std::string said_;

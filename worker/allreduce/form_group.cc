@@ -15,13 +15,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kMeetMax = std::chrono::seconds(15);
-// The whole version to everybody: that long, and a second for each of these bytes.
+// Time limit for sending the whole version to all members: kShareLeast, plus a second for every kShareBytes bytes.
 constexpr auto kShareLeast = std::chrono::minutes(10);
 constexpr std::size_t kShareBytes = std::size_t{1} << 20;
 
-constexpr char kHas = '+', kHasNot = '-';  // in front of an address: whether that worker has the version
+constexpr char kHas = '+', kHasNot = '-';  // prefix of an address: whether that worker has the version
 
-// Through the coordinator.
+// Exchanges addresses through the coordinator.
 class OfferedAddresses : public collective::Rendezvous {
  public:
   explicit OfferedAddresses(const GroupOptions& options) : options_(options) {}
@@ -56,7 +56,7 @@ Result<std::shared_ptr<collective::Mesh>> Connect(const GroupOptions& options, O
 
 constexpr auto kAskEvery = std::chrono::milliseconds(20);
 
-// Hears of the generation's end meanwhile: who hands the version on may be gone without a word.
+// Checks meanwhile whether the generation is over, because the member that sends the version may be lost silently.
 Status Await(const GroupOptions& options, collective::CollectiveThread* group,
              collective::CollectiveThread::Ticket ticket) {
   for (;;) {
@@ -103,7 +103,7 @@ Result<std::unique_ptr<collective::CollectiveThread>> FormGroup(const GroupOptio
   auto group = std::make_unique<collective::CollectiveThread>(collective::CreateGroup(std::move(mesh), group_options),
                                                               options.buckets + 1);
   if (Status status = ShareVersion(options, addresses.has_version(), group.get(), replica); !status.ok()) {
-    group->Abort();  // nobody waits for a member that has failed
+    group->Abort();  // so that other members do not wait for this one
     return status;
   }
   return group;

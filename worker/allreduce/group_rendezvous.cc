@@ -12,7 +12,7 @@ constexpr auto kLookUp = std::chrono::milliseconds(20);
 
 Result<std::vector<std::string>> GroupRendezvous::Exchange(int rank, std::string text, collective::Deadline deadline) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
-  // Kept by the work too: whoever gives up leaves it to the group.
+  // Shared with the submitted work, which may still write to it after this call has given up.
   const auto told = std::make_shared<std::vector<std::string>>();
   const auto exchange = [told, rank, deadline, text = std::move(text)](collective::Group& members) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(*told, collective::TextRendezvous(&members).Exchange(rank, text, deadline));

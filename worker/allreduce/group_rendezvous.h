@@ -1,8 +1,8 @@
-// GroupRendezvous: a TextRendezvous on the group's thread, for another one that has to look up meanwhile.
+// GroupRendezvous: a TextRendezvous on the group's thread, used by another thread that polls `look_up` meanwhile.
 //
 // Kind:   owned by the thread that submits to the group.
 // Limits: as TextRendezvous.
-// Fails:  as the group, or with what `look_up` says; every later exchange then too.
+// Fails:  as the group, or with the status of `look_up`; then all later exchanges fail too.
 #pragma once
 
 #include "worker/collective/collective_thread.h"
@@ -12,7 +12,7 @@ namespace capstan::train {
 
 class GroupRendezvous : public collective::Rendezvous {
  public:
-  // Both outlive it. `look_up`: asked now and then while the others are waited for; not OK: that is over.
+  // `group` outlives this object. `look_up` is polled while waiting for the other members; not OK: give up.
   GroupRendezvous(collective::CollectiveThread* group, std::function<Status()> look_up)
       : group_(group), look_up_(std::move(look_up)) {}
 

@@ -13,7 +13,8 @@ namespace capstan::train {
 
 namespace {
 
-// A sum of several leaves, whatever the job's slots: its value is what it holds.
+// The sum enters the update as a node of several leaves, whose value is used as it is; the number of slots does not
+// matter.
 constexpr SlotIndex kLeaves = 2;
 
 JobConfig AsSync(EditableJobConfig config) {
@@ -91,7 +92,7 @@ void Replica::BeginStep(const StepParameters& parameters, std::uint64_t samples,
   clip_ = 1.0F;
   trust_ratios_.clear();
   for (BufferRef& array : versions_[1 - present_].arrays) {
-    if (array && array->reference_count() > 1) array = pool_.Take();  // given away, and on its way to a shard
+    if (array && array->reference_count() > 1) array = pool_.Take();  // still being uploaded to a shard
   }
 }
 

@@ -1,11 +1,11 @@
-// Replica: a worker's own copy of the weights and the optimizer's state, and the update of it.
+// Replica: a worker's copy of the weights and the optimizer's state, and their update.
 //
 // Kind:   owned by the trainer's thread.
-// Limits: two versions of 4 * (1 + states) bytes per parameter, of 2 more each where the model computes in 16 bits;
-//         a third one where a version that was given away is still on its way when the step after the next begins.
-// Parity: the arithmetic is the servers' (update/), and so is the verdict on a step: as of mode sync with one shard.
-// Why:    every worker that starts with the same version and adds up the same gradient makes the same next version.
-//         It is built beside the present one, because the step may yet be skipped, or begun anew by other workers.
+// Limits: two versions of 4 * (1 + states) bytes per parameter each, plus 2 bytes each if the model computes in 16
+//         bits. A third version if an upload is still in flight when its memory is needed again.
+// Parity: arithmetic and verdict are the servers' (update/), as in mode sync with one shard.
+// Why:    every worker that has the same version and the same summed gradient makes the same next version. The next
+//         version has its own arrays, because the step may still be skipped or done again by another group.
 #pragma once
 
 #include <array>
@@ -32,28 +32,30 @@ class Replica {
   Replica(const Catalog& catalog, const JobConfig& config);
   ~Replica();
 
-  // All tensors one behind the other; of the present version.
+  // The present version: all tensors in catalog order, without gaps.
   const float* weights() const { return present().arrays[0].As<const float>(); }
   const std::uint16_t* narrow_weights() const {
     return present().narrow ? present().narrow.As<const std::uint16_t>() : nullptr;
   }
-  // Weights, then states, of the present version, to be filled from elsewhere; then Filled().
+  // Arrays of the present version: weights, then states. A caller that fills them calls Filled() afterwards.
   std::span<float> array(std::size_t index) { return Floats(versions_[present_], index); }
   std::size_t array_count() const { return array_count_; }
   void Filled() { Narrow(&versions_[present_]); }
 
-  // The next version. BeginStep; then each block once, in any order, as soon as `sum` (flat as the catalog) holds its
-  // gradients: over all samples of the step the sum of mean gradient times number of samples. Then FinishStep says what
-  // is to become of it, from this replica alone; it may run the update again (clipping, trust ratios).
+  // Building the next version: BeginStep, then UpdateBlock once for each block, in any order, then FinishStep. `sum` is
+  // flat as the catalog and holds, over all slots of the step, the sum of mean gradient times number of samples. A
+  // block may be updated as soon as `sum` has its gradients. FinishStep decides the step from this replica's data only,
+  // and may run the update again (clipping, trust ratios).
   void BeginStep(const StepParameters& parameters, std::uint64_t samples, const float* sum);
   void UpdateBlock(BlockIndex block);
   struct Outcome {
-    StepAction action = StepAction::kApply;  // not finite: kSkip
-    double gradient_squares = 0.0;           // sum over parameters, of the averaged gradient before clipping
-    std::uint64_t hash = 0;                  // of that, and of one block of the next version, another one every step
+    StepAction action = StepAction::kApply;  // kSkip if a gradient is not finite
+    double gradient_squares = 0.0;           // squares of the averaged gradient before clipping, summed over parameters
+    // Hash of gradient_squares and of one block of the next version, a different block each step.
+    std::uint64_t hash = 0;
   };
   Outcome FinishStep(Step step);
-  // Arrays of the version that the step makes: the next one, or, where it is skipped, the present one.
+  // Arrays of the version that the step makes: the next version's, or the present one's if the step is skipped.
   std::vector<Slice> Made(StepAction action) const;
   // The next version becomes the present one.
   void Publish() { present_ = 1 - present_; }
@@ -81,25 +83,25 @@ class Replica {
   void NarrowBlock(const Block& block, const Version& version);
 
   const Catalog& catalog_;
-  const JobConfig config_;  // of mode sync
+  const JobConfig config_;  // the job's, changed to mode sync
   const OptimizerRule rule_;
   const SegmentOrder order_;
   const std::size_t array_count_;
   const Encoding encoding_;
   BufferPool pool_;
   WritePath path_ = WritePath::kCached;
-  std::vector<SegmentRange> segments_;  // as the catalog's
+  std::vector<SegmentRange> segments_;  // the catalog's segments
   std::array<Version, 2> versions_;
   int present_ = 0;
 
-  // The step under way.
+  // The current step.
   StepParameters parameters_;
   std::vector<GroupRule> rules_;
   std::uint64_t samples_ = 0;
   const float* sum_ = nullptr;
   float clip_ = 1.0F;
   std::vector<float> trust_ratios_;
-  std::unique_ptr<Prepared> prepared_;  // of the one shard that this is
+  std::unique_ptr<Prepared> prepared_;  // the report to Decide, as that of a single shard
 };
 
 }  // namespace capstan::train

@@ -30,15 +30,16 @@ using client::StepTerms;
 using collective::CollectiveThread;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kGlanceEvery = std::chrono::milliseconds(20);  // while something else is waited for
-constexpr auto kReduceMax = std::chrono::hours(24);           // members hear who is gone, the coordinator who is late
+constexpr auto kGlanceEvery = std::chrono::milliseconds(20);  // how often to check for events while waiting
+// Lost members end the group, and the coordinator notices late ones.
+constexpr auto kReduceMax = std::chrono::hours(24);
 
 class ReplicaClient : public client::SessionClient {
  public:
   ReplicaClient(client::Connection connection, ReplicaClientOptions options)
       : SessionClient(std::move(connection)), options_(std::move(options)) {}
   ~ReplicaClient() override {
-    thread_.reset();  // of devices there are none any more
+    thread_.reset();  // the device reducer is destroyed already
     Close();
   }
 
@@ -66,13 +67,13 @@ class ReplicaClient : public client::SessionClient {
   Status NotHere(const char* call) {
     return Misuse(std::string(call) + " has no meaning in mode \"allreduce\", where capstan-worker trains");
   }
-  // The group and the version of the round that was announced. kTimeout: it is not there yet.
+  // Makes the group and the version ready for the announced round. kTimeout: they are not ready yet.
   Status Settle(Deadline deadline);
   bool TakeVersion();
   Status Form();
   Result<std::vector<std::string>> OfferAddress(std::string address, Deadline deadline);
   Status ReadVersion(Deadline deadline);
-  // The group is over; the coordinator hears why, and begins another generation.
+  // Ends the group and reports why to the coordinator, which begins another generation.
   Status Break(GroupState state, const Status& why);
   Status AwaitAnotherGeneration(Deadline deadline);
 
@@ -99,21 +100,22 @@ class ReplicaClient : public client::SessionClient {
   JobConfig config_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<Replica> replica_;
-  std::vector<Bucket> buckets_;         // in the order of their way
+  std::vector<Bucket> buckets_;         // in the order in which they are reduced
   std::vector<std::size_t> bucket_of_;  // by block
-  std::vector<float> sum_, slot_;       // gradients, flat: of the round's slots so far, of a later slot
+  // Flat gradients: the sum over the round's slots so far; the current slot's, if not the first.
+  std::vector<float> sum_, slot_;
 
   ReplicaVersion version_;
 
-  // The generation.
-  Generation group_of_;  // whose group `thread_` is, or was; 0: none yet
+  // The current generation.
+  Generation group_of_;  // generation of the group of `thread_`, also after the group has ended; 0: none yet
   std::unique_ptr<CollectiveThread> thread_;
   std::optional<Session::GroupKnown> known_;
-  std::uint64_t reduced_bytes_ = 0, bytes_out_ = 0, bytes_out_before_ = 0;  // by `thread_` and those before it
+  std::uint64_t reduced_bytes_ = 0, bytes_out_ = 0, bytes_out_before_ = 0;  // by `thread_` and its predecessors
   std::uint64_t groups_formed_ = 0, device_groups_formed_ = 0;
 
-  // The round.
-  bool announced_ = false;  // and not handed out yet
+  // The current round.
+  bool announced_ = false;  // announced, and not returned by NextWork yet
   StepTerms terms_;
   std::vector<GroupMember> members_;
   int rank_ = 0;
@@ -121,14 +123,14 @@ class ReplicaClient : public client::SessionClient {
   bool slot_open_ = false;
   bool has_sum_ = false;  // some slot of the round had samples
   std::uint64_t slot_samples_ = 0;
-  float* slot_gradient_ = nullptr;  // of the slot under way
-  float samples_ = 0;               // of the round's slots; after `samples_ticket_` of the whole step
+  float* slot_gradient_ = nullptr;  // gradient of the current slot
+  float samples_ = 0;               // samples of the round's slots; after `samples_ticket_`, of the whole step
   Ticket samples_ticket_ = 0;
-  client::FinishedBlocks finished_;            // of the slot under way
-  std::vector<std::uint32_t> blocks_missing_;  // by bucket, of the last slot
-  std::vector<Ticket> tickets_;                // by bucket
+  client::FinishedBlocks finished_;            // of the current slot
+  std::vector<std::uint32_t> blocks_missing_;  // blocks of the last slot that are not final, by bucket
+  std::vector<Ticket> tickets_;                // reductions, by bucket
   std::vector<SlotReport> reports_;
-  Status trouble_;  // of a bucket
+  Status trouble_;  // first failure to submit a bucket
 };
 
 // ---- before rounds -------------------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ Status ReplicaClient::Declare(const WorkerDescription& description) {
 
 // ---- rounds --------------------------------------------------------------------------------------------------------
 
-// A round that is given up while arrays of it are reduced leaves the others without this worker.
+// If a round is given up while its buckets are being reduced, the group cannot go on without this worker.
 void ReplicaClient::GiveUpRound() {
   const bool has_begun = slots_begun_ > 0 && AtLastSlot();
   const bool has_ended = reports_.empty() && !slot_open_;
@@ -200,7 +202,8 @@ Status ReplicaClient::Settle(Deadline deadline) {
   const Generation generation{work().generation};
   const bool has_version = TakeVersion();
   if (group_of_ == generation && !thread_) return AwaitAnotherGeneration(deadline);
-  if (members_.empty()) return AwaitAnotherGeneration(deadline);  // the group was given up before we heard of it
+  // The group was given up before this worker received it.
+  if (members_.empty()) return AwaitAnotherGeneration(deadline);
   if (group_of_ == generation && has_version) return {};
   if (group_of_ == generation) return Break(GroupState::kBroken, Corrupt("its replica is not at the job's version"));
   EndGroup();
@@ -208,11 +211,11 @@ Status ReplicaClient::Settle(Deadline deadline) {
   known_.reset();
   const Status status = Form();
   if (status.ok() || status.code() == Code::kStale) return status;
-  if (status.code() == Code::kUnsupported) return status;  // another group would not be either
+  if (status.code() == Code::kUnsupported) return status;  // another group would fail too
   return Break(status.code() == Code::kCorrupt ? GroupState::kLost : GroupState::kBroken, status);
 }
 
-// What was built may have been committed meanwhile.
+// The version that was built may have been committed meanwhile.
 bool ReplicaClient::TakeVersion() {
   const ReplicaVersion::Taking taking = version_.Take(terms_);
   if (taking == ReplicaVersion::Taking::kBuilt) replica_->Publish();
@@ -235,7 +238,7 @@ Status ReplicaClient::Form() {
   };
   group.read = [this](Deadline deadline) { return ReadVersion(deadline); };
   group.look_up = [this] { return LookUp(); };
-  if (!group.has_version) version_.Forget();  // others will write to it
+  if (!group.has_version) version_.Forget();  // FormGroup overwrites the replica
   CAPSTAN_ASSIGN_OR_RETURN(auto formed, FormGroup(group, replica_.get()));
   if (devices() != nullptr) {
     const DeviceMembers members{members_, rank_, group_of_, group.look_up};
@@ -275,7 +278,8 @@ Status ReplicaClient::ReadVersion(Deadline deadline) {
   PullOptions wish;
   wish.optimizer_state = true;
   Result<std::optional<PulledVersion>> pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
-  while (pulled.status().code() == Code::kTimeout && Clock::now() < deadline) {  // the call goes on with what has come
+  // The call continues with the blocks that have arrived.
+  while (pulled.status().code() == Code::kTimeout && Clock::now() < deadline) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
   }
@@ -358,7 +362,7 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   return trouble_;
 }
 
-// The gradient of a block is final for this slot; in the last slot its bucket may be whole.
+// The gradient of a block is final for this slot. In the last slot this may complete its bucket.
 void ReplicaClient::FinishBlock(BlockIndex index) {
   if (slot_gradient_ != nullptr && !on_devices()) AddGradient(catalog_->blocks()[index]);
   const std::size_t bucket = bucket_of_[index];
@@ -408,12 +412,13 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   CAPSTAN_RETURN_IF_ERROR(trouble_);
   if (on_devices()) {
     devices()->EndSlot();
-    if (AtLastSlot()) CAPSTAN_RETURN_IF_ERROR(SubmitSamples());  // so that who hears of all has all buckets before it
+    // When this reduction is done, all members have enqueued all buckets.
+    if (AtLastSlot()) CAPSTAN_RETURN_IF_ERROR(SubmitSamples());
   }
   return AtLastSlot() ? FinishStep() : LookUp();
 }
 
-// Until the array is reduced, or the round is over.
+// Waits until the array is reduced or the round is over.
 Status ReplicaClient::Await(Ticket ticket) {
   for (;;) {
     const Status status = thread_->Wait(ticket, Clock::now() + kGlanceEvery);
@@ -432,7 +437,7 @@ Status ReplicaClient::AwaitBucket(std::size_t index) {
   return status.ok() ? status : Lost(status);
 }
 
-// The devices' group, unless it is only that the round is over.
+// The device group has failed. Breaks the group, unless the round is over anyway.
 Status ReplicaClient::Lost(const Status& why) {
   Status over = LookUp();
   if (over.ok()) return Break(GroupState::kBroken, why);
@@ -475,7 +480,7 @@ ClientCounters ReplicaClient::counters() const {
   return counters;
 }
 
-// Each worker gives its share of a version that all have.
+// The blocks that this worker uploads: its share of a version that all workers have.
 std::vector<BlockIndex> ReplicaClient::BlocksToGive() const {
   std::vector<BlockIndex> blocks;
   const auto workers = static_cast<BlockIndex>(members_.size());

@@ -1,18 +1,18 @@
-// ReplicaClient: a worker of mode allreduce. Gradients are added up among the workers, each of which has all weights
-// and runs the optimizer on them; coordinator and shards lead the steps, and get the versions that are to be kept.
+// ReplicaClient: a worker of mode allreduce. Workers add up gradients among themselves; each has all weights and runs
+// the optimizer. Coordinator and shards lead the steps, and receive only versions that are uploaded.
 //
-// Kind:   as Client; with a thread for the group besides.
-// Fails:  as Client; a group that breaks ends the round with kStale, and the next one begins when the workers that are
-//         left have formed another group.
-// Why:    between fast and equal links a ring carries 2 (P - 1) / P of the gradient, and nothing goes to a server and
-//         back.
+// Kind:   as Client; runs one more thread, for the group.
+// Fails:  as Client. A broken group ends the round with kStale; the next round begins when the remaining workers have
+//         formed another group.
+// Why:    each of P workers sends only 2 (P - 1) / P of the gradient around the ring, and nothing goes to a server and
+//         back. That suits fast links of equal speed.
 //
-// Where the members of a generation form a group of devices, gradients go there (DeviceReducer); what is said of a
-// gradient's place and of the ring is then not so: BeginSlot's array is filled when the step ends.
+// If the members of a generation form a group of devices, gradients are added up there (DeviceReducer), not by the
+// ring. BeginSlot's array is then filled only when the step ends.
 //
-// A round: BeginSlot .. EndSlot for each slot; in the last one a bucket is reduced as soon as its blocks are final, and
-// updated as soon as it is reduced. The last EndSlot returns when the next version is built. It becomes the present one
-// when the coordinator has committed the step: that is the next round's beginning.
+// In a round's last slot a bucket is reduced as soon as its blocks are final, and updated as soon as it is reduced. The
+// last EndSlot returns when the next version is built. That version becomes the present one at the beginning of the
+// next round, when the coordinator has committed the step.
 #pragma once
 
 #include "worker/allreduce/device_reducer.h"
@@ -23,10 +23,10 @@ namespace capstan::train {
 struct ReplicaClientOptions {
   std::string coordinator;  // "host:port"
   std::string worker;
-  std::string host;  // of this machine, as the other workers reach it
+  std::string host;  // this machine's address, as the other workers reach it
   std::function<void(const std::string&)> on_notice = nullptr;
-  // Of the model that computes, once there is one; null: gradients are the host's. Nobody calls the client when it is
-  // gone.
+  // Returns the model's DeviceReducer; null: gradients are added up on the hosts, or there is no model yet. The client
+  // is not called after the reducer is destroyed.
   std::function<DeviceReducer*()> devices = [] { return nullptr; };
 };
 

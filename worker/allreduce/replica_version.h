@@ -1,8 +1,8 @@
-// ReplicaVersion: which version a replica is, and which one was built beside it.
+// ReplicaVersion: which version a replica holds, and which next version it has built.
 //
 // Kind:   a value.
-// Why:    a version is named by its number and by the generation that committed it. What a group built and did not
-//         commit may be built again by another one from other sums, with the same number.
+// Why:    a version is named by its number and by the generation that committed it. A version that a group built but
+//         did not commit may be built again by another group, from other sums, with the same number.
 #pragma once
 
 #include <optional>
@@ -16,32 +16,33 @@ class ReplicaVersion {
  public:
   struct Name {
     Version version;
-    Generation made_in;  // 0: by no step of this history
+    Generation made_in;  // 0: not made by a step of this timeline
   };
 
-  // Whether the replica is the version that these terms name.
+  // Whether the replica holds the version that these terms name.
   bool Is(const client::StepTerms& terms) const {
     return present_ && present_->version == terms.version && present_->made_in == terms.made_in;
   }
-  // Whether others may have it from here. What no step made is the shards', which may have gone back to another one.
+  // Whether other workers may copy the version from here. A version that no step made comes from the shards, which may
+  // have gone back to another one.
   bool MayHandOn(const client::StepTerms& terms) const { return Is(terms) && terms.made_in.value != 0; }
 
-  // The replica was filled with it.
+  // The replica was filled with this version.
   void Become(const client::StepTerms& terms) {
     present_ = Name{terms.version, terms.made_in};
     built_.reset();
   }
-  // The replica is no version, or none that is known.
+  // The replica holds no version, or an unknown one.
   void Forget() { present_.reset(); }
 
-  // The version after the present one was built in this generation, and awaits its commit.
+  // The next version was built in this generation, and awaits its commit.
   void Build(Version version, Generation generation, StepAction action) {
     built_ = Built{{version, generation}, action};
   }
 
   enum class Taking { kNot, kPresent, kBuilt, kSkipped };
-  // What the replica is to these terms: not their version; that version already; with what was built beside it, which
-  // is to become the present one; with its step skipped, as it is.
+  // How the replica can become the version that these terms name. kNot: it cannot. kPresent: it holds it already.
+  // kBuilt: by publishing the version that it has built. kSkipped: the step was skipped, so it holds it unchanged.
   Taking Take(const client::StepTerms& terms) {
     if (Is(terms)) return Taking::kPresent;
     const std::optional<Built> built = std::exchange(built_, {});
@@ -52,7 +53,7 @@ class ReplicaVersion {
     return terms.action == StepAction::kApply ? Taking::kBuilt : Taking::kSkipped;
   }
 
-  // None: it is no version that is known; nothing was built.
+  // nullopt: no known version; nothing built.
   const std::optional<Name>& present() const { return present_; }
   std::optional<Name> built() const { return built_ ? std::optional(built_->name) : std::nullopt; }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kPlane = std::size_t{kCifarSide} * kCifarSide;
 constexpr std::size_t kImage = kPlane * kCifarChannels;
 constexpr std::size_t kRecord = 1 + kImage;
 constexpr int kTrainingFiles = 5;
-constexpr std::uint64_t kViewDomain = 0x6369666172;  // keeps these keys apart from others of the same seed
+constexpr std::uint64_t kViewDomain = 0x6369666172;  // separates these keys from others with the same seed
 
 std::uint32_t Below(std::uint32_t bits, std::uint32_t bound) {
   return static_cast<std::uint32_t>((std::uint64_t{bits} * bound) >> 32);
@@ -26,7 +26,8 @@ std::uint32_t Below(std::uint32_t bits, std::uint32_t bound) {
 
 std::string TrainingFile(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
 
-// The site offers the same images three times, and people take what they know: said before a file is missed.
+// The site offers three versions of the images. If the folder has another one, say so instead of reporting a missing
+// file.
 Status CheckDownload(const std::filesystem::path& folder) {
   const auto has = [&](const std::string& name) {
     std::error_code error;

@@ -1,17 +1,19 @@
-// Cifar10Dataset: colour images of ten classes, in the binary format of those who collected them.
+// Cifar10Dataset: the CIFAR-10 images, in the binary format of their authors.
 //
 // Kind:   immutable; shared by threads.
 // Shapes: inputs are [samples, 32, 32, 3]: rows, columns, channels red, green, blue. A record of a file is its class,
 //         then a plane of 32 rows for each channel.
-// Types:  an input is (byte / 255 - mean) / deviation in fp32, both of the channel over the 50,000 training images.
-// Limits: one byte in memory for each number.
-// Fails:  kInvalid: a file that is missing; kCorrupt: one that is cut short, a class above 9: file, record, value.
+// Types:  an input is (byte / 255 - mean) / deviation in fp32; mean and deviation are the channel's over the 50,000
+//         training images.
+// Limits: one byte of memory for each number.
+// Fails:  kInvalid: a missing file. kCorrupt: a truncated file, or a class above 9; the message names file, record and
+//         value.
 // Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009;
 //         https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version".
 //
 // data_batch_1.bin to data_batch_5.bin train, test_batch.bin is held out. Training images are cropped (a window of
 // 32 x 32 at a random place of the image with 4 black pixels around it) and flipped (half of them, left to right);
-// which and where follows from (seed, step, slot, sample).
+// the choices follow from (seed, step, slot, sample).
 #pragma once
 
 #include <array>
@@ -46,7 +48,7 @@ class Cifar10Dataset : public Dataset {
     std::vector<std::uint8_t> labels;  // [images]
   };
   class Opener;
-  // Where the window lies on the image with its border, and whether it is mirrored.
+  // The window's position in the padded image, and whether the image is mirrored.
   struct View {
     std::uint32_t row = kCifarPadding, column = kCifarPadding;
     bool mirrored = false;
@@ -61,7 +63,7 @@ class Cifar10Dataset : public Dataset {
   const bool crop_, flip_;
   const std::uint64_t fingerprint_;
   SampleSpec spec_;
-  std::array<std::array<float, 256>, kCifarChannels> values_;  // of each byte
+  std::array<std::array<float, 256>, kCifarChannels> values_;  // by channel and byte
 };
 
 }  // namespace capstan::train

@@ -13,8 +13,8 @@ namespace capstan::train {
 
 namespace {
 
-constexpr std::size_t kHeadBytes = 4096;                     // that tell whether a file is text
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // what some programs begin a UTF-8 file with
+constexpr std::size_t kHeadBytes = 4096;                     // bytes that decide whether a file is text
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some programs put it at the start of UTF-8 files
 
 std::string_view Trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r");
@@ -49,7 +49,7 @@ class CsvReader {
   }
 
  private:
-  // A program or an image has control bytes soon; text has none but those between its words.
+  // Programs and images have control bytes near the start. Text has only white space among them.
   Status CheckText(std::string_view text) const {
     const std::string_view head = text.substr(0, kHeadBytes);
     for (std::size_t i = 0; i < head.size(); ++i) {

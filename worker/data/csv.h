@@ -2,9 +2,9 @@
 //
 // Kind:   a pure function over the file system.
 // Limits: kCsvColumnsMax columns, kCsvClassesMax classes.
-// Fails:  kInvalid, kCorrupt, naming the line and the column: a ragged row, a text, NaN or infinity, a label
-//         that is not a class.
-// Why:    a NaN that is let in here shows up hours later as a loss.
+// Fails:  kInvalid and kCorrupt that name line and column: rows of different length, a value that is not a number, NaN
+//         or infinity, a label that is not a class.
+// Why:    a NaN that is accepted here would show up hours later in the loss.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kCsvColumnsMax = 1 << 20;
 inline constexpr std::uint32_t kCsvClassesMax = 1 << 20;
 
 struct CsvOptions {
-  std::int64_t label_column = -1;  // from 0; negative: from the end
+  std::int64_t label_column = -1;  // counted from 0; negative: from the end
   std::uint32_t header_lines = 0;
   float scale = 1.0F;  // values must be finite when divided by it
 };

@@ -1,9 +1,9 @@
 // Dataset: numbered samples to train on and held-out samples to validate with.
 //
 // Kind:   immutable once opened; shared by threads.
-// Limits: files are held in memory whole, kFileBytesMax each; those of tokens are mapped.
-// Fails:  kInvalid, kCorrupt: which file, where in it, what to do.
-// Why:    a sample is a number, so what a slot works on at a step is arithmetic, and any worker can do it.
+// Limits: whole files in memory, kFileBytesMax each; files of tokens are mapped.
+// Fails:  kInvalid, kCorrupt: the message names the file, the position and what to do.
+// Why:    a sample is named by its number, so any worker can compute which samples a slot has at a step.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace capstan::train {
 
 enum class SampleForm : std::uint8_t { kFeatures, kTokens };
 
-// An image's numbers lie row by row, and a pixel's channels together. All 0: no image.
+// Images are stored row by row with a pixel's channels together. All 0: not an image.
 struct ImageShape {
   std::uint32_t height = 0, width = 0, channels = 0;
   bool operator==(const ImageShape&) const = default;
@@ -37,18 +37,18 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-// Of data that says what image a row is.
+// The image shape that the [data] section gives; all 0 if none.
 ImageShape ImageOf(const DataSection& data);
 
 enum class Split : std::uint8_t { kTraining, kValidation };
 
-// What the random changes of a training sample follow from, together with its number.
+// Determines, together with a sample's number, the random changes of a training sample.
 struct DrawKey {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t slot = 0;
 };
 
-// The caller's, filled again and again without new allocations.
+// Owned by the caller and reused, so that Fill need not allocate.
 struct BatchBuffer {
   std::uint32_t samples = 0;
   std::vector<float> inputs;          // kFeatures: [samples, features]
@@ -63,15 +63,15 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
   // Samples of a split are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
-  // Every number must be below count(split). Held-out samples are the same under every key. Fails with kCorrupt where
-  // what was opened is not there any more: which file, what changed.
+  // Every sample must be below count(split). Held-out samples do not depend on `key`. Fails with kCorrupt if a file has
+  // changed since it was opened; the message says which and how.
   virtual Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
                       BatchBuffer* batch) const = 0;
-  // Equal for equal data, wherever it lies: content, order and names of the files within a folder.
+  // Equal for equal data in any location: depends on the files' contents, order and names within the folder.
   virtual std::uint64_t fingerprint() const = 0;
 };
 
-// Paths of the job are resolved below `data_root`, and one that leads out of it is refused; with "/" any will do.
+// The job's paths are resolved below `data_root`; a path that leads out of it is refused. "/" allows any path.
 Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const std::filesystem::path& data_root);
 
 }  // namespace capstan::train

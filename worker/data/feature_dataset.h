@@ -1,7 +1,7 @@
 // FeatureDataset: rows of numbers with a class each, held in memory.
 //
 // Kind:   immutable; shared by threads.
-// Types:  Input is how a number is stored: uint8_t for images, float for tables.
+// Types:  Input is the stored type: uint8_t for images, float for tables.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ template <class Input>
 struct FeatureTable {
   std::uint32_t features = 0;
   std::uint32_t classes = 0;         // largest label + 1
-  ImageShape image;                  // of a row, where it is one
+  ImageShape image;                  // shape of a row, if rows are images
   std::vector<Input> inputs;         // [rows, features]
   std::vector<std::int32_t> labels;  // [rows]
   std::uint64_t fingerprint = 0;

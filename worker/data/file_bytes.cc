@@ -21,7 +21,7 @@ struct CloseGzip {
   void operator()(gzFile_s* file) const { gzclose_r(file); }
 };
 
-// Grows `bytes` by what `read` gives, until its end or `bytes_max`. `read` returns below 0 on failure.
+// Appends to `bytes` what `read` returns, until its end or `bytes_max`. `read` returns a negative number on failure.
 template <class Read>
 bool ReadAll(Read read, std::uint64_t bytes_max, std::string* bytes) {
   const std::size_t start = bytes->size();

@@ -1,9 +1,9 @@
-// Files as bytes in memory: where they are, and what is in them.
+// Functions that find data files and read them into memory.
 //
 // Kind:   pure functions over the file system.
 // Limits: kFileBytesMax bytes in memory for one file.
-// Fails:  kInvalid: not there, not readable, outside the data folder; kCorrupt: a damaged or truncated gzip file.
-// Why:    the one file that knows zlib.
+// Fails:  kInvalid: missing, unreadable or outside the data folder; kCorrupt: a damaged or truncated gzip file.
+// Why:    only file_bytes.cc uses zlib.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ inline constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 34;
 // followed.
 Result<std::filesystem::path> ResolveDataPath(const std::filesystem::path& root, const std::string& path);
 
-// Files and links to files only: opening a pipe would wait for ever.
+// OK for files and links to files. Others are refused, since opening a pipe would wait forever.
 Status CheckRegular(const std::filesystem::path& path);
-// What to say of data that the system refuses with this error.
+// The error for data that the system refuses with `error` (errno).
 Status Unreadable(const std::filesystem::path& path, int error);
 
 // Appends the first `bytes_max` bytes of a file as they are.
 Status AppendFile(const std::filesystem::path& path, std::uint64_t bytes_max, std::string* bytes);
 
-// A whole file, unpacked when it is in gzip format.
+// Reads a whole file, and unpacks it if it is in gzip format.
 Result<std::string> ReadUnpacked(const std::filesystem::path& path);
 
 }  // namespace capstan::train

@@ -4,7 +4,7 @@
 // Shapes: [images, rows, columns] is an image of one channel, [images, rows, columns, channels] one of several; other
 //         dimensions are rows of numbers.
 // Limits: unsigned bytes only; kIdxDimensionsMax dimensions.
-// Fails:  kInvalid, kCorrupt: which file, what is wrong with it.
+// Fails:  kInvalid, kCorrupt: the message names the file and the fault.
 #pragma once
 
 #include <filesystem>

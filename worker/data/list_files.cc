@@ -31,7 +31,7 @@ Result<std::vector<std::string>> ListFiles(const fs::path& folder, const std::ve
   std::error_code error;
   fs::recursive_directory_iterator it(folder, error), end;
   while (!error && it != end) {
-    std::error_code no_file;  // a link to nowhere is no file, and no failure
+    std::error_code no_file;  // a dangling link is neither a file nor a failure
     if (it->is_regular_file(no_file)) {
       std::string relative = it->path().lexically_relative(folder).generic_string();
       if (IsIncluded(relative, include)) files.push_back(std::move(relative));

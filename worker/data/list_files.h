@@ -1,8 +1,8 @@
-// ListFiles: what lies below a folder of data.
+// ListFiles: lists the files below a data folder.
 //
 // Kind:   a pure function over the file system.
-// Fails:  kInvalid: a folder that cannot be listed, or has no files that match.
-// Why:    sorted, so that every worker reads the same stream wherever its copy lies.
+// Fails:  kInvalid: a folder that cannot be listed or has no matching files.
+// Why:    sorted, so that every worker reads the same stream, whatever order its file system lists.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@
 
 namespace capstan::train {
 
-// The files below a folder that match a pattern (a pattern with a slash is for the path below the folder, others for
-// the name), as paths below it, sorted by their bytes. Links to folders are not followed.
+// Returns the files below `folder` that match a pattern, as paths relative to it, sorted by bytes. A pattern with a
+// slash is matched against the relative path, others against the name. Links to folders are not followed.
 Result<std::vector<std::string>> ListFiles(const std::filesystem::path& folder,
                                            const std::vector<std::string>& include);
 

@@ -20,7 +20,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
   struct stat status {};
   if (fstat(file, &status) != 0) return Unreadable(path, errno);
   mapped.state_ = StateOf(status);
-  if (mapped.state_.size == 0) return mapped;  // an empty mapping there is none
+  if (mapped.state_.size == 0) return mapped;  // mmap refuses empty mappings
   void* memory = mmap(nullptr, mapped.state_.size, PROT_READ, MAP_PRIVATE, file, 0);
   if (memory == MAP_FAILED) return Unreadable(path, errno);
   mapped.bytes_ = {static_cast<const std::byte*>(memory), mapped.state_.size};

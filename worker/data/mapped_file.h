@@ -1,12 +1,12 @@
-// MappedFile: a file as memory that the system reads when it is looked at.
+// MappedFile: a file mapped into memory, which the system reads on access.
 //
 // Kind:   immutable; shared by threads.
-// Limits: one open descriptor each, until it goes.
-// Fails:  kInvalid: not there, not readable, no descriptor left. kCorrupt: written to since it was opened.
-// Why:    data larger than memory trains, and workers on one machine share one copy.
+// Limits: one open descriptor each, until it is destroyed.
+// Fails:  kInvalid: missing, unreadable, no descriptor left. kCorrupt: modified since it was opened.
+// Why:    data may be larger than memory, and workers on one machine share one copy.
 //
-// A file that is cut short while it is mapped ends the process that looks behind its end. So whoever reads asks first
-// (CheckUnchanged), and again when it has read; what is cut in the moment between still ends it.
+// If a mapped file is truncated, a read behind its new end kills the process (SIGBUS). So a reader calls CheckUnchanged
+// before and after it reads. A truncation between the check and the read still kills the process.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,12 @@ class MappedFile {
         state_(other.state_) {}
   MappedFile& operator=(MappedFile&&) = delete;
 
-  // Begins on a page.
+  // Page-aligned.
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Whether the file that was opened is what it was then: its size and the time of its last change, one look at the
-  // system. What its name leads to by now is no matter.
+  // Checks with one system call that the opened file still has its size and modification time. A new file under the
+  // same name does not matter.
   Status CheckUnchanged() const;
 
  private:

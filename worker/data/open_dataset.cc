@@ -1,4 +1,4 @@
-// OpenDataset: the kind of data that the job names.
+// OpenDataset: opens the kind of data that the job file names.
 #include "common/config/job/data_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job_config.h"

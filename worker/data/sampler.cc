@@ -10,7 +10,7 @@ namespace capstan::train {
 
 namespace {
 
-constexpr std::uint64_t kOrderDomain = 0x6f72646572;  // keeps these keys apart from others of the same seed
+constexpr std::uint64_t kOrderDomain = 0x6f72646572;  // separates these keys from others with the same seed
 constexpr int kRounds = 6;
 
 std::uint64_t RowsFor(std::uint64_t size) {
@@ -28,7 +28,7 @@ EpochPermutation::EpochPermutation(std::uint64_t seed, std::uint64_t epoch, std:
 std::uint64_t EpochPermutation::operator()(std::uint64_t position) const {
   CAPSTAN_CHECK(position < size_);
   std::uint64_t value = position;
-  do {  // the network permutes rows * columns numbers; those past the end walk on until they come back
+  do {  // the network permutes rows * columns numbers; a number beyond `size` is permuted again until it is below
     std::uint64_t column = value / rows_, row = value % rows_;
     for (int round = 0; round < kRounds; round += 2) {
       row = (row + PhiloxKey(key_, column, round)) % rows_;

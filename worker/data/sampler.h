@@ -1,13 +1,13 @@
-// Which samples a slot works on at a step.
+// Computes which samples a slot has at a step.
 //
 // Kind:   pure functions.
-// Why:    a restarted or replaced worker needs no position, no state of a generator, no shuffled list: it asks for
-//         (seed, step, slot) and has the same samples as the one before.
+// Why:    a restarted or replaced worker needs no position, no generator state and no shuffled list. From (seed, step,
+//         slot) it computes the same samples as the worker before.
 // Source: cycle walking and the generalised Feistel network of Black and Rogaway, "Ciphers with arbitrary finite
 //         domains", CT-RSA 2002.
 //
-// An epoch is a permutation of all samples. It is cut into global batches; the last one of an epoch is what is left. A
-// global batch is cut into slots of equal size, the first ones with one sample more where it does not divide.
+// An epoch is a permutation of all samples, cut into global batches; the last batch of an epoch may be smaller. A
+// global batch is cut into equal slots; if it does not divide evenly, the first slots have one sample more.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct SamplerSpec {
   std::uint32_t slots = 0;         // >= 1
 };
 
-// Position -> sample of one epoch: a bijection of [0, size), computed for any position by itself.
+// Maps a position in an epoch to a sample: a bijection of [0, size), computed for each position independently.
 class EpochPermutation {
  public:
   EpochPermutation(std::uint64_t seed, std::uint64_t epoch, std::uint64_t size);
@@ -42,14 +42,14 @@ struct SampleRange {
 };
 
 std::uint64_t StepsPerEpoch(const SamplerSpec& spec);
-// Samples of all slots at a step: global_batch, or what is left of the epoch.
+// Samples of all slots at a step: global_batch, or the rest of the epoch.
 std::uint64_t BatchSize(const SamplerSpec& spec, Step step);
-// The training samples of a slot, perhaps none.
+// The training samples of a slot; may be none.
 void SlotSamples(const SamplerSpec& spec, Step step, SlotIndex slot, std::vector<std::uint64_t>* samples);
 
-// A slot's part of `count` things: all slots' parts in order are [0, count), sizes differ by at most one.
+// A slot's part of [0, count). The slots' parts in order cover it, and their sizes differ by at most one.
 SampleRange SlotShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot);
-// The validation samples that a slot evaluates, at every validation.
+// The validation samples that a slot evaluates at every validation.
 inline SampleRange ValidationShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot) {
   return SlotShare(count, slots, slot);
 }

@@ -1,10 +1,10 @@
-// SplitTable: which samples train and which are held out.
+// SplitTable: which samples are for training and which are held out.
 //
-// Kind:   immutable once made.
+// Kind:   immutable.
 // Limits: kSplitSamplesMax samples.
 // Fails:  kInvalid when a split would be empty.
-// Why:    membership is a hash of the sample's number alone: not of the seed, so that jobs can be compared, and not of
-//         anything a worker knows, so that all agree.
+// Why:    membership depends only on a hash of the sample's number. It does not depend on the seed, so jobs can be
+//         compared, nor on the worker, so all workers agree.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace capstan::train {
 
 namespace {
 
-// Parts of the key space of one seed.
+// Separates the random keys of one seed by purpose.
 enum Domain : std::uint64_t {
   kCentres = 0x73796e31,
   kNoise = 0x73796e32,
@@ -26,7 +26,7 @@ constexpr std::uint32_t kSuccessorsEach = 4;
 struct SplitCounts {
   std::uint64_t training = 0, validation = 0;
   std::uint64_t count(Split split) const { return split == Split::kTraining ? training : validation; }
-  // Held-out samples are numbered behind the training ones.
+  // Held-out samples are numbered after the training ones.
   std::uint64_t Locate(Split split, std::uint64_t sample) const {
     CAPSTAN_CHECK(sample < count(split));
     return split == Split::kTraining ? sample : training + sample;
@@ -42,7 +42,7 @@ Result<SplitCounts> CountSplits(const DataSection& data) {
                  " with validation = " + std::to_string(data.validation) + " leave a split empty; use more samples");
 }
 
-// Four numbers of [-1, 1) added: about normal, and without a logarithm.
+// The sum of four uniform numbers: roughly normal, and needs no logarithm.
 float Noise(const Random4& bits) {
   float sum = -2.0F;
   for (std::uint32_t word : bits) sum += UnitFloat(word);

@@ -1,8 +1,8 @@
-// Synthetic data: samples made up from (seed, number), for tests, benchmarks and first tries.
+// Synthetic data: samples generated from (seed, number), for tests, benchmarks and first experiments.
 //
 // Kind:   immutable; shared by threads.
-// Why:    a model that learns must be able to learn these: classes are noisy clouds around a centre each; in the token
-//         process each token has four possible successors, so its loss goes down to ln 4 = 1.386 and no further.
+// Why:    a working model must be able to learn this data. Each class is a noisy cloud around a centre. In the token
+//         process each token has four possible successors, so the loss goes down to ln 4 = 1.386.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace capstan::train {
 
-// The form is the one that the model of the job reads.
+// The samples have the form that the job's model reads.
 Result<std::unique_ptr<Dataset>> CreateSynthetic(const JobConfig& config);
 
 }  // namespace capstan::train

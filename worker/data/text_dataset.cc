@@ -17,7 +17,7 @@ constexpr std::uint32_t kByteValues = 256;
 
 struct Text {
   std::string bytes;
-  Hasher hasher;  // names, sizes and contents
+  Hasher hasher;  // hash of names, sizes and contents
 };
 
 Status AddFile(const fs::path& path, const std::string& name, std::uint64_t bytes_max, Text* text) {

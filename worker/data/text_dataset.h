@@ -1,9 +1,9 @@
-// TextDataset: the bytes of one file, or of many in the order of their names, as tokens.
+// TextDataset: the bytes of one file, or of several in the order of their names, as tokens.
 //
 // Kind:   immutable; shared by threads.
 // Limits: vocabulary 256; kTextBytesMax bytes in memory.
-// Fails:  kInvalid: nothing there, too little of it, not readable.
-// Why:    bytes need no tokenizer and no vocabulary file, and every language has them.
+// Fails:  kInvalid: missing, too little or unreadable data.
+// Why:    bytes need no tokenizer and no vocabulary file, and work for every language.
 #pragma once
 
 #include <filesystem>

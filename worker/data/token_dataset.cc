@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // hashed and checked while it is in the cache
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // a piece is hashed and checked while it is in the cache
 
 std::size_t SizeOf(TokenType type) {
   return type == TokenType::kUint16 ? sizeof(std::uint16_t) : sizeof(std::uint32_t);
@@ -27,11 +27,11 @@ std::span<const Token> TokensIn(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Token*>(bytes.data()), bytes.size() / sizeof(Token)};
 }
 
-// Of the first token that is not below the vocabulary; their number when all are.
+// Returns the index of the first token not below the vocabulary; tokens.size() if all are.
 template <class Token>
 std::size_t FindUnknown(std::span<const Token> tokens, std::uint32_t vocabulary) {
   if (vocabulary > std::numeric_limits<Token>::max()) return tokens.size();
-  Token largest = 0;  // without leaving early: many at a time
+  Token largest = 0;  // no early exit, so that the loop vectorizes
   for (const Token token : tokens) largest = std::max(largest, token);
   if (largest < vocabulary) return tokens.size();
   const auto unknown = std::find_if(tokens.begin(), tokens.end(), [&](Token token) { return token >= vocabulary; });
@@ -53,7 +53,7 @@ Status CheckTokens(std::span<const Token> tokens, std::uint32_t vocabulary, cons
 
 }  // namespace
 
-// Maps and checks the files, one behind the other.
+// Maps and checks the files in order.
 class TokenDataset::Opener {
  public:
   explicit Opener(const DataSection& options) : options_(options), token_bytes_(SizeOf(options.type)) {
@@ -108,7 +108,7 @@ class TokenDataset::Opener {
   std::uint64_t tokens_max_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t tokens_ = 0;
   std::vector<Part> parts_;
-  Hasher hasher_;  // names, sizes and contents
+  Hasher hasher_;  // hash of names, sizes and contents
 };
 
 Result<std::unique_ptr<Dataset>> TokenDataset::Open(const fs::path& path, const DataSection& options,
@@ -140,7 +140,8 @@ Status TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* 
     CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
     const Status copied = type_ == TokenType::kUint16 ? CopyFrom<std::uint16_t>(*part, begin, here, out)
                                                       : CopyFrom<std::uint32_t>(*part, begin, here, out);
-    CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());  // first: what was written meanwhile may be unknown tokens
+    // Check this first: a modified file may contain unknown tokens.
+    CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
     CAPSTAN_RETURN_IF_ERROR(copied);
     begin += here;
     out += here;
@@ -155,7 +156,7 @@ Status TokenDataset::CopyFrom(const Part& part, std::uint64_t begin, std::size_t
   const std::span<const Token> tokens = TokensIn<Token>(part.file.bytes()).subspan(first, count);
   std::uint32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t token = tokens[i];  // once: who writes to the file meanwhile cannot get past the check
+    const std::uint32_t token = tokens[i];  // read only once, so that a concurrent write cannot bypass the check
     out[i] = static_cast<std::int32_t>(token);
     largest = std::max(largest, token);
   }

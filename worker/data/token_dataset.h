@@ -1,10 +1,10 @@
-// TokenDataset: files of token ids, made by somebody's tokenizer, one behind the other in the order of their names.
+// TokenDataset: files of token ids from any tokenizer, concatenated in the order of their names.
 //
 // Kind:   immutable; shared by threads.
 // Types:  ids are uint16 or uint32, little endian, without a header.
-// Limits: the files are mapped, and read whole once: ids that the model does not know are found before training.
-// Fails:  kInvalid: nothing there, too little of it, not readable, an id that is not below the vocabulary: file,
-//         position, value. kCorrupt: a size that is no whole number of tokens; in Fill, a file that was written to.
+// Limits: the files are mapped. Each is read once when it is opened, so that unknown ids are found before training.
+// Fails:  kInvalid: missing, too little or unreadable data; an id not below the vocabulary, with file, position and
+//         value. kCorrupt: a size that is not a whole number of tokens; in Fill, a modified file.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ class TokenDataset : public WindowDataset {
                                                std::uint32_t context);
 
  private:
-  // A file's tokens within the row of all.
+  // A file, and the range of its tokens in the concatenation.
   struct Part {
     MappedFile file;
     std::uint64_t begin = 0, end = 0;
@@ -34,11 +34,11 @@ class TokenDataset : public WindowDataset {
   TokenDataset(std::vector<Part> parts, SplitTable split, const DataSection& options, std::uint32_t context,
                std::uint64_t fingerprint);
   Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const override;
-  // Of one file; `begin` within the row of all.
+  // Copies from one file; `begin` counts in the concatenation.
   template <class Token>
   Status CopyFrom(const Part& part, std::uint64_t begin, std::size_t count, std::int32_t* out) const;
 
-  const std::vector<Part> parts_;  // none of them empty
+  const std::vector<Part> parts_;  // without empty files
   const TokenType type_;
 };
 

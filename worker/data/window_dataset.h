@@ -1,8 +1,8 @@
-// WindowDataset: samples that are windows of one long row of tokens. What the tokens come from is the derived class's.
+// WindowDataset: samples are windows of one long sequence of tokens, which the derived class provides.
 //
 // Kind:   immutable; shared by threads.
 //
-// Sample i is tokens [i * context, (i + 1) * context], so that an epoch predicts every token once.
+// Sample i is tokens [i * context, (i + 1) * context], so an epoch predicts every token once.
 #pragma once
 
 #include <utility>
@@ -35,7 +35,7 @@ class WindowDataset : public Dataset {
   }
 
  protected:
-  // `fingerprint`: of all tokens.
+  // `fingerprint`: hash of all tokens.
   WindowDataset(SplitTable split, std::uint32_t vocabulary, std::uint32_t context, std::uint64_t fingerprint)
       : split_(std::move(split)), fingerprint_(fingerprint) {
     spec_.form = SampleForm::kTokens;
@@ -44,7 +44,7 @@ class WindowDataset : public Dataset {
   }
 
  private:
-  // Tokens [begin, begin + count) of the row, all below the vocabulary, or what is wrong with them.
+  // Copies tokens [begin, begin + count) of the sequence; fails if one is not below the vocabulary.
   virtual Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const = 0;
 
   const SplitTable split_;

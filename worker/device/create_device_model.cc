@@ -25,7 +25,7 @@ std::string CudaVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Its name, once it has been found fit.
+// Selects the device and returns its name; fails if the device is unsuitable.
 Result<std::string> OpenDevice(const DeviceOptions& options) {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0) {
@@ -57,19 +57,19 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
                        "0 or later is needed; name another one in worker.device, or set "
                        "it to \"cpu\"");
   }
-  // Not before it is known to be fit: this is what makes the driver set it up.
+  // Only after the checks, because this call makes the driver initialize the device.
   if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) return CudaFailure(status, name);
   return name;
 }
 
-// What a job's models have in common, those that its numeric fingerprint probes among them.
+// What all models of a job share, including those that the numeric fingerprint probes.
 struct DeviceJob {
   DeviceOptions options;
   Precision precision = Precision::kFp32;
-  bool convolves = false;  // else cuDNN is nothing to it
+  bool convolves = false;  // false: cuDNN is not needed
 };
 
-// What computes: its name, for the numeric class; and for people, where there is a choice.
+// The libraries that compute: their names for the numeric class, and a notice for the log if there was a choice.
 struct Libraries {
   std::string name, notice;
 };

@@ -1,6 +1,6 @@
 // CreateDeviceModel: a job's model on a device of this machine.
 //
-// Kind:   the model keeps the device until it is destroyed.
+// Kind:   the model uses the device until the model is destroyed.
 // Fails:  kUnsupported: no device, one that is too old, a driver that is too old, no cuBLASLt.
 #pragma once
 

@@ -1,7 +1,7 @@
-// CudaStream, CudaEvent, PinnedMemory, PinnedRange: what CUDA gives out, given back by their destructors.
+// CudaStream, CudaEvent, PinnedMemory, PinnedRange: CUDA resources, released by their destructors.
 //
 // Kind:   owned by one thread. A stream's destructor waits for what is enqueued on it.
-// Fails:  made on a CudaContext, which keeps the first failure; then they are null, and nobody is to use them.
+// Fails:  made on a CudaContext, which keeps the first failure. After a failure they are null and must not be used.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,13 +26,13 @@ using CudaEvent = std::unique_ptr<CUevent_st, CudaDelete>;
 struct PinnedFree {
   void operator()(void* memory) const { (void)cudaFreeHost(memory); }
 };
-// Memory of the host that copies need not move first.
+// Pinned host memory: copies need no staging buffer.
 using PinnedMemory = std::unique_ptr<void, PinnedFree>;
 
 struct Unpin {
   void operator()(void* memory) const { (void)cudaHostUnregister(memory); }
 };
-// The same of memory that is somebody else's, who keeps it longer.
+// Pins memory that another object owns and that outlives this.
 using PinnedRange = std::unique_ptr<void, Unpin>;
 
 inline CudaStream MakeStream(kernels::CudaContext& context) {
@@ -41,7 +41,7 @@ inline CudaStream MakeStream(kernels::CudaContext& context) {
   return CudaStream(stream);
 }
 
-// `flags`: of CUDA's, besides that it takes no times.
+// `flags`: flags of cudaEventCreateWithFlags; timing is always disabled.
 inline CudaEvent MakeEvent(kernels::CudaContext& context, unsigned flags = cudaEventDefault) {
   cudaEvent_t event = nullptr;
   if (context.status().ok()) {
@@ -56,7 +56,7 @@ inline PinnedMemory MakePinned(kernels::CudaContext& context, std::size_t bytes)
   return PinnedMemory(memory);
 }
 
-// What is enqueued on `after` from now on runs when what is on `before` by now is done.
+// Everything enqueued on `after` from now on runs after everything that is on `before` now.
 inline void Order(kernels::CudaContext& context, cudaStream_t before, cudaEvent_t event, cudaStream_t after) {
   if (!context.status().ok()) return;
   context.Note(cudaEventRecord(event, before), "recording an event");

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using kernels::CudaContext;
 
-// Memory that grows, with any content after that, once what `context` was given is done.
+// Memory that grows on demand. Growing waits for work on `context`, and leaves the content undefined.
 template <class Memory, Memory (*kMake)(CudaContext&, std::size_t)>
 class Growing {
  public:
@@ -40,10 +40,10 @@ CudaContext::Memory MakeOnDevice(CudaContext& context, std::size_t bytes) { retu
 using DeviceBuffer = Growing<CudaContext::Memory, MakeOnDevice>;
 using PinnedBuffer = Growing<PinnedMemory, MakePinned>;
 
-// AddNodes, enqueued: every pointer is the device's.
+// AddNodes, enqueued on the device: all pointers are to device memory.
 class DeviceAddition {
  public:
-  // `count_max`: of one call.
+  // `count_max`: most elements in one call.
   DeviceAddition(CudaContext& context, std::uint64_t count_max)
       : context_(context), bytes_(count_max * sizeof(float)) {}
 
@@ -63,7 +63,8 @@ class DeviceAddition {
 
  private:
   static float Scale(const StagedInput& node) { return node.node.IsLeaf() ? static_cast<float>(node.samples) : 1.0F; }
-  // Its numbers as floats: where they are, or where nothing else is until the next call.
+  // A node's numbers as floats: in place if they are fp32, else converted into memory that is valid until the next
+  // call.
   const float* Wide(const StagedInput& node, std::size_t count) {
     if (node.encoding == Encoding::kFp32) return reinterpret_cast<const float*>(node.values);
     auto* const wide = reinterpret_cast<float*>(wide_.Reserve(context_, bytes_));
@@ -82,7 +83,7 @@ class DeviceAddition {
   DeviceBuffer wide_;
 };
 
-// A bucket on its way.
+// A bucket in flight.
 struct Place {
   PinnedBuffer up, down;
   DeviceBuffer mine, gathered, sums;
@@ -91,13 +92,13 @@ struct Place {
   const LocalStep* step = nullptr;
   const Bucket* bucket = nullptr;
   collective::DeviceGroup::Ticket ticket = 0;
-  std::vector<StagedInput> results;  // by sum, on the device
+  std::vector<StagedInput> results;  // sums on the device, by sum
 };
 
 class DeviceAdder final : public DeviceBucketAdder {
  public:
   DeviceAdder(const AdderOptions& options, CudaStream up, CudaStream down);
-  // What is enqueued uses what is destroyed next.
+  // Waits for enqueued work, which uses members that are destroyed next.
   ~DeviceAdder() override;
   DeviceAdder(const DeviceAdder&) = delete;
   DeviceAdder& operator=(const DeviceAdder&) = delete;
@@ -121,7 +122,7 @@ class DeviceAdder final : public DeviceBucketAdder {
 
   const AdderOptions options_;
   const CudaStream up_, down_;
-  CudaContext upward_, downward_;  // parts to the device; sums, and their way back
+  CudaContext upward_, downward_;  // copies parts to the device; adds, and copies sums to the host
   DeviceAddition addition_;
   std::array<Place, kPlaces> places_;
   std::size_t begun_ = 0, finished_ = 0;
@@ -186,7 +187,7 @@ void DeviceAdder::AddUpAndReturn(Place& place) {
   const Bucket& bucket = *place.bucket;
   std::vector<StagedInput> parts;
   for (const LocalPlan::Part& part : plan.parts) {
-    std::size_t at = 0;  // of that number, all ranks'
+    std::size_t at = 0;  // where part `number` of all ranks begins
     for (std::size_t number = 0; number < part.number; ++number) {
       at += PartFloats(plan, number, bucket, options_.encoding) * ranks();
     }
@@ -215,7 +216,7 @@ void DeviceAdder::AddUpAndReturn(Place& place) {
 Status DeviceAdder::Finish(const std::function<void(BlockIndex)>& ready) {
   const Place& place = places_[finished_++ % kPlaces];
   if (is_first()) downward_.Note(cudaEventSynchronize(place.is_down.get()), "waiting for a sum");
-  CAPSTAN_RETURN_IF_ERROR(group_->Wait(place.ticket));  // at its deadline it is done, or the group is over
+  CAPSTAN_RETURN_IF_ERROR(group_->Wait(place.ticket));  // ends by the call's deadline
   CAPSTAN_RETURN_IF_ERROR(status());
   if (!is_first()) return {};
   for (BlockIndex index = place.bucket->last + 1; index-- > place.bucket->first;) {

@@ -1,19 +1,19 @@
-// CreateDeviceAdder: a BucketAdder that gathers over NCCL to the device of the first worker, and adds there.
+// CreateDeviceAdder: a BucketAdder that gathers over NCCL on the first worker's device, and adds there.
 //
-// Kind:   owned by the thread that makes it, on streams of its own.
-// Limits: two buckets on their way: of each, pinned memory for this worker's parts and, at the first worker, for the
-//         sums; on the device as much, and a bucket of each worker besides.
-// Fails:  as DeviceGroup, and as CUDA, by which the device may be lost.
-// Why:    what comes from the host is what would be pushed, to the bit: rounded, added up along the tree of this worker's
-//         slots. So nothing depends on how the model's gradients lie on the device, and the thread that computes has
-//         nothing to do with it. Devices wait for devices alone: members tell each other first that they have come.
+// Kind:   owned by the thread that makes it; uses its own streams.
+// Limits: two buckets in flight. Each takes pinned memory for this worker's parts and, at the first worker, for the
+//         sums; the same on the device, and there a bucket per worker besides.
+// Fails:  as DeviceGroup; or with a CUDA error, after which the device may be lost.
+// Why:    the parts come from the host exactly as they would be pushed: rounded, and added up along the tree of this
+//         worker's slots. So the adder is independent of the model's memory on the device and of the thread that
+//         computes. Devices wait only for devices, because members first agree that all have reached a bucket.
 #pragma once
 
 #include "worker/machine/local_device.h"
 
 namespace capstan::train {
 
-// `device`: of CUDA's.
+// `device`: CUDA's device number.
 Result<std::unique_ptr<DeviceBucketAdder>> CreateDeviceAdder(int device, const AdderOptions& options);
 
 }  // namespace capstan::train

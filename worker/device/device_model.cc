@@ -45,7 +45,7 @@ nn::Batch DeviceBatch::Put(const nn::Batch& batch) {
 
 namespace {
 
-// 32 MiB are cuBLASLt's; the kernels' own are partial sums and one piece of an unfolded image.
+// 32 MiB for cuBLASLt; the kernels use the rest for partial sums and a piece of an unfolded image.
 constexpr std::uint64_t kWorkBytes = std::uint64_t{64} << 20;
 
 std::vector<std::int64_t> OffsetsOf(const std::vector<TensorSpec>& tensors) {
@@ -66,7 +66,7 @@ constexpr Precision kPrecision = std::is_same_v<T, Bf16>   ? Precision::kBf16
                                  : std::is_same_v<T, Half> ? Precision::kFp16
                                                            : Precision::kFp32;
 
-// As EncodingOf a job of that precision.
+// The encoding of a job in that precision, as EncodingOf returns it.
 template <class T>
 constexpr Encoding kEncoding = std::is_same_v<T, Bf16> ? Encoding::kBf16 : Encoding::kFp16;
 
@@ -90,7 +90,7 @@ DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaCont
 
 template <class T>
 DeviceModel<T>::~DeviceModel() {
-  // What is enqueued uses what is destroyed next.
+  // Enqueued work uses members that are destroyed next.
   for (cudaStream_t stream : {upward_.get(), stream_.get()}) {
     if (stream != nullptr) (void)cudaStreamSynchronize(stream);
   }
@@ -130,7 +130,7 @@ std::optional<DeviceMemory> DeviceModel<T>::CountDeviceMemory() {
 template <class T>
 std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
   const void* const from = kIs16Bit<T> ? static_cast<const void*>(weights.narrow) : weights.wide;
-  void* const memory = const_cast<void*>(from);  // which is only read
+  void* const memory = const_cast<void*>(from);  // CUDA only reads it
   const std::size_t bytes = static_cast<std::size_t>(offsets_.back()) * sizeof(T);
   const cudaError_t status = cudaHostRegister(memory, bytes, cudaHostRegisterDefault);
   if (status == cudaSuccess) {
@@ -273,7 +273,7 @@ void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIn
   const T* const narrow = static_cast<const T*>(narrow_gradients_.get());
   NarrowGradients(first, last);
   return_.AwaitMade();
-  // The last of them say that all have arrived.
+  // The last run calls `arrived`, because ranges arrive in order.
   ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
     const std::int64_t offset = offsets_[begin];
     const void* const from = is_wide ? static_cast<const void*>(made + offset) : narrow + offset;

@@ -1,11 +1,13 @@
-// DeviceModel: a job's model on a device: weights go there as they arrive, gradients come back as they are made.
+// DeviceModel: a job's model on a device. Weights are copied there as they arrive, gradients are copied back as they
+// are computed.
 //
-// Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies there, one back.
-// Limits: the device holds the weights in the model's type, fp32 gradients, the activations and one micro-batch; where
-//         the model's type has 16 bits, the gradients in it too, and the statistics, which it cannot hold, in fp32; and
-//         the sum of gradients, where one is asked for.
-// Fails:  Train and Evaluate with the first failure of CUDA, by which the device is lost to this process.
-// Why:    the host waits for the network, for gradients it is about to send and for the loss, and for nothing else.
+// Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies to the device,
+//         one copies back.
+// Limits: device memory for the weights in the model's type, fp32 gradients, the activations and one micro-batch. A
+//         16-bit model also takes its gradients in 16 bits and its statistics in fp32. DeviceSum takes more, if
+//         requested.
+// Fails:  Train and Evaluate with CUDA's first failure, after which this process cannot use the device any more.
+// Why:    the host waits only for the network, for gradients that it is about to send, and for the loss.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ class DeviceBatch {
  public:
   explicit DeviceBatch(kernels::CudaContext& context) : context_(context) {}
 
-  // Enqueues the copy. The batch before this one is to be done.
+  // Enqueues the copy. The previous batch must be done.
   nn::Batch Put(const nn::Batch& batch);
 
  private:
@@ -41,8 +43,8 @@ class DeviceBatch {
 template <class T>
 class DeviceModel final : public JobModel {
  public:
-  // `stream`: what `context` enqueues on. `name`: the device's and its libraries', for the numeric class. `notice`: for
-  // people. `make`: another model on the same device.
+  // `stream`: the stream of `context`. `name`: names of the device and libraries, for the numeric class. `notice`: for
+  // the log. `make`: makes another model on the same device.
   DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context, std::unique_ptr<nn::Model<T>> model,
               std::string name, std::string notice, ModelMaker make);
   ~DeviceModel() override;
@@ -66,19 +68,19 @@ class DeviceModel final : public JobModel {
   Result<std::uint64_t> NumericFingerprint() const override;
 
  private:
-  // Takes the memory for weights and gradients, once.
+  // Allocates memory for weights and gradients, on the first call.
   void Reserve();
-  // Enqueues the copies of tensors [first, last], which the stream that computes then waits for.
+  // Enqueues the copies of tensors [first, last], and makes the compute stream wait for them.
   void PutWeights(const WeightsView& weights, TensorIndex first, TensorIndex last);
   nn::Hooks WithWeights(const WeightsView& weights, const nn::Hooks& hooks);
-  // The gradients of tensors [first, last] are made: enqueues that they are rounded as they would travel, in
-  // `narrow_gradients_`, statistics left out.
+  // Enqueues rounding the gradients of tensors [first, last], except statistics, to the 16-bit wire type in
+  // `narrow_gradients_`.
   void NarrowGradients(TensorIndex first, TensorIndex last);
-  // Enqueues that they are added to the sum.
+  // Enqueues adding them to the sum.
   void AddGradients(TensorIndex first, TensorIndex last);
-  // Enqueues their way to `gradients`, then `arrived`.
+  // Enqueues copying them to `gradients`; calls `arrived` afterwards.
   void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
-  // Calls visit(begin, end, whether they travel as fp32) for tensors of [first, last] that travel alike.
+  // Calls visit(begin, end, is_fp32) for each run of tensors in [first, last] with the same wire encoding.
   template <class Visit>
   void ForAlike(TensorIndex first, TensorIndex last, const Visit& visit) const;
   bool IsStatistic(TensorIndex tensor) const { return model_->tensors()[tensor].kind == TensorKind::kStatistic; }
@@ -92,14 +94,14 @@ class DeviceModel final : public JobModel {
   const std::string name_;
   std::string notice_;
   const ModelMaker make_;
-  PinnedRange pinned_weights_;         // the host's; null: copies go by way of the driver's own memory
-  std::vector<std::int64_t> offsets_;  // of each tensor, and the end
+  PinnedRange pinned_weights_;         // the host's weights; null: copies go through the driver's staging memory
+  std::vector<std::int64_t> offsets_;  // first element of each tensor, and the end
   kernels::CudaContext::Memory weights_, gradients_, statistics_;
-  kernels::CudaContext::Memory narrow_gradients_;  // as they leave, rounded as the wire would
+  kernels::CudaContext::Memory narrow_gradients_;  // gradients rounded to the wire's type, as sent
   DeviceBatch batch_;
   GradientReturn return_;
-  std::unique_ptr<FlatSum> sum_;       // null until it is asked for
-  std::vector<std::uint64_t> put_in_;  // the round whose weights of a tensor the device has
+  std::unique_ptr<FlatSum> sum_;       // null until Sum is called
+  std::vector<std::uint64_t> put_in_;  // by tensor: the round whose weights the device has
 };
 
 }  // namespace capstan::train

@@ -1,9 +1,8 @@
-// DevicePlugin: what libcapstan_cuda.so and libcapstan_emulated.so give to the process that loads them, through their
-// one exported symbol.
+// DevicePlugin: the one exported symbol of libcapstan_cuda.so and libcapstan_emulated.so.
 //
 // Kind:   a table of constants; lives as long as the process.
-// Why:    no binary needs CUDA to start. Behind `create` are types of C++, so `abi` and `build_id` are looked at first:
-//         one build's classes are not another's.
+// Why:    no binary needs CUDA to start. `create` uses C++ types, which may differ between builds, so the loader checks
+//         `abi` and `build_id` first.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +15,9 @@
 namespace capstan::train {
 
 struct DeviceOptions {
-  std::optional<std::uint32_t> index = {};  // of the machine's devices; none: `local_rank` modulo their number
-  std::uint32_t local_rank = 0;             // of this worker among those of its machine
-  kernels::LibrarySearch libraries = {};    // where cuBLASLt and cuDNN may be
+  std::optional<std::uint32_t> index = {};  // the machine's device; nullopt: `local_rank` modulo the number of devices
+  std::uint32_t local_rank = 0;             // this worker's index on its machine
+  kernels::LibrarySearch libraries = {};    // where to look for cuBLASLt and cuDNN
 };
 
 struct DevicePlugin {

@@ -1,10 +1,10 @@
 // FlatSum: the DeviceSum of a model.
 //
-// Kind:   owned by the model's thread. What comes back has a stream of its own.
-// Limits: the host's array is pinned for as long as this lives.
-// Fails:  as its context, which keeps the first failure.
-// Why:    copies are enqueued behind reductions that other workers may hold up, so the host must not wait for one to
-//         make place for the next: each goes straight to where it belongs.
+// Kind:   owned by the model's thread. Copies to the host have their own stream.
+// Limits: the host's array is pinned for this object's lifetime.
+// Fails:  as its contexts, which keep their first failure.
+// Why:    copies are enqueued behind reductions that other workers may delay. So the host must not wait for one copy to
+//         make room for the next: each goes directly to its final place.
 #pragma once
 
 #include <span>
@@ -18,15 +18,15 @@ namespace capstan::train {
 
 class FlatSum final : public DeviceSum {
  public:
-  // `context`: on whose stream gradients are made.
+  // `context`: its stream computes the gradients.
   FlatSum(kernels::CudaContext& context, PinnedRange pinned, std::span<float> host, Encoding wire);
-  // What is on its way writes to memory of the host's.
+  // Waits for copies in flight, because they write to the host's array.
   ~FlatSum() override;
   FlatSum(const FlatSum&) = delete;
   FlatSum& operator=(const FlatSum&) = delete;
 
   bool is_open() const { return is_open_; }
-  // Enqueues: `count` numbers of the slot's gradient, at `offset`, are added.
+  // Enqueues the addition of `count` elements of the slot's gradient at `offset`.
   void Add(std::int64_t offset, std::int64_t count, const float* gradient);
 
   void BeginSlot(std::uint64_t samples, SlotSum sum) override;
@@ -45,11 +45,11 @@ class FlatSum final : public DeviceSum {
 
   kernels::CudaContext& context_;
   const CudaStream stream_;
-  kernels::CudaContext back_;  // of `stream_`
+  kernels::CudaContext back_;  // enqueues on `stream_`
   const PinnedRange pinned_;
   const std::span<float> host_;
-  const kernels::CudaContext::Memory sum_, narrow_;  // narrow: as it travels; null where that is fp32
-  std::vector<CudaEvent> arrived_;                   // by copy; more than there are copies
+  const kernels::CudaContext::Memory sum_, narrow_;  // narrow_: the sum in the wire's encoding; null for fp32
+  std::vector<CudaEvent> arrived_;                   // by copy; only grows
   Copy copies_ = 0;
   bool is_open_ = false;
   float samples_ = 0;

@@ -1,10 +1,10 @@
-// GradientReturn: gradients on their way from the device to the host, through a ring of pinned memory.
+// GradientReturn: copies gradients from the device to the host, through a ring of pinned memory.
 //
 // Kind:   owned by the thread that runs the model.
-// Limits: kChunks chunks of kChunkElements. Where all are on their way, Send waits for the oldest.
-// Fails:  as its context.
-// Why:    a tensor's gradient leaves while the device computes the next; the copy out of the ring is the one that
-//         brings it into the cache of the thread that sends it.
+// Limits: kChunks chunks of kChunkElements elements. When all are in flight, Send waits for the oldest.
+// Fails:  as its context does.
+// Why:    a tensor's gradient is copied while the device computes the next one. The copy out of the ring also brings it
+//         into the cache of the thread that sends it.
 #pragma once
 
 #include <array>
@@ -22,21 +22,21 @@ class GradientReturn {
   static constexpr std::int64_t kChunkElements = 1 << 20;
   static constexpr std::size_t kChunks = 16;
 
-  // `context`: on whose stream gradients are made.
+  // `context`: its stream computes the gradients.
   explicit GradientReturn(kernels::CudaContext& context);
-  // What is on its way writes to memory that goes with this.
+  // Waits for copies in flight, because they write to this object's memory.
   ~GradientReturn();
   GradientReturn(const GradientReturn&) = delete;
   GradientReturn& operator=(const GradientReturn&) = delete;
 
-  // What Send is given from now on is final once all that is enqueued by now is done.
+  // Orders all later Sends after everything that is on the context's stream now.
   void AwaitMade();
-  // `count` numbers at `from`, written as `encoding` says, go to `to`, which is the host's, as fp32. Then `arrived`
-  // (may be empty) is called, on this thread, by a later Send, Poll or Finish; ranges arrive in the order of Send.
+  // Copies `count` numbers in `encoding` from `from` on the device to `to` on the host, as fp32. A later Send, Poll or
+  // Finish then calls `arrived` (may be empty) on this thread. Ranges arrive in the order of Send.
   void Send(const void* from, Encoding encoding, std::int64_t count, float* to, std::function<void()> arrived);
-  // What has arrived by now.
+  // Handles what has arrived by now.
   void Poll();
-  // All of it.
+  // Waits for everything and handles it.
   void Finish();
 
  private:
@@ -49,7 +49,7 @@ class GradientReturn {
     std::function<void()> arrived;  // empty: more of the range follows
   };
   void WaitForOldest();
-  // Which has arrived.
+  // Requires that the oldest chunk has arrived.
   void TakeOldest();
 
   kernels::CudaContext& context_;

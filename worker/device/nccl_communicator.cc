@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPoll{50};
 constexpr std::chrono::milliseconds kLookUp{20};
 constexpr std::chrono::seconds kFinalizePatience{5};
-constexpr int kNamesMax = 8;  // of ranks, in a message
+constexpr int kNamesMax = 8;  // most ranks named in a message
 constexpr char kNext[] = "; form the group anew under the next generation, with the ranks that are left";
 
 }  // namespace
@@ -47,7 +47,7 @@ NcclCommunicator::~NcclCommunicator() {
     shared.comm = nullptr;
   });
   if (watch_.joinable()) watch_.join();
-  // What is enqueued uses what is destroyed next.
+  // Enqueued work uses members that are destroyed next.
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
 }
 
@@ -75,7 +75,7 @@ Status NcclCommunicator::Adopt(ncclComm_t comm, Deadline deadline) {
 }
 
 Result<ncclComm_t> NcclCommunicator::Split(int color, int key, Deadline deadline) {
-  ncclComm_t part = nullptr;  // written while this waits
+  ncclComm_t part = nullptr;  // NCCL writes it while Ask waits
   const auto split = [&](Shared& shared) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -122,7 +122,8 @@ Status NcclCommunicator::OrderAfter(Ticket ticket, cudaStream_t stream) {
   return Failure();
 }
 
-// The host waits on the device, which goes on at the call's deadline, because the thread inside aborts then.
+// The host waits for the event without a deadline: at the call's deadline the watch thread aborts, which ends this
+// wait.
 Status NcclCommunicator::Wait(Ticket ticket) {
   CAPSTAN_RETURN_IF_ERROR(Check(ticket));
   if (IsOld(ticket)) return {};

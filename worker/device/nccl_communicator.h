@@ -1,11 +1,11 @@
-// NcclCommunicator: one communicator of NCCL, which ends at deadlines, and the calls that are on their way through it.
+// NcclCommunicator: an NCCL communicator with deadlines, and its calls in flight.
 //
-// Kind:   owned by one thread; Abort alone may come from another one. A thread inside looks after what is on its way,
-//         every kLook while there is something. All calls to NCCL are made alone with what they share.
-// Limits: kCallsMax calls on their way.
-// Fails:  the first failure is for good: the communicator is aborted with it. Who is told of it finds the stream idle.
-// Why:    work on a device cannot be waited for with a deadline. The thread aborts the communicator when one passes,
-//         which ends the work, and so whoever waits for it in whatever way, goes on.
+// Kind:   owned by one thread; only Abort may come from another thread. An inner thread checks calls in flight, every
+//         kLook while there are any. All calls to NCCL are made under the lock of `shared_`.
+// Limits: kCallsMax calls in flight.
+// Fails:  the first failure is final and aborts the communicator. When a call returns the failure, the stream is idle.
+// Why:    a wait for work on a device cannot have a deadline. When a deadline passes, the thread aborts the
+//         communicator. That ends the work and with it every wait for it.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace capstan::train {
 
-// On the device; of no bytes there is none.
+// A copy on the device; none if `bytes` is 0.
 struct NcclCopy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -34,7 +34,7 @@ struct NcclMember {
   int size = 1;
   collective::NameOfRank name_of;
   std::function<Status()> look_up = [] { return Status(); };
-  std::function<Status()> watch = [] { return Status(); };  // by the thread inside
+  std::function<Status()> watch = [] { return Status(); };  // called by the inner thread
 };
 
 class NcclCommunicator {
@@ -45,7 +45,7 @@ class NcclCommunicator {
   static constexpr std::chrono::milliseconds kLook{10};
 
   NcclCommunicator(kernels::CudaContext& context, std::shared_ptr<const kernels::Nccl> nccl, NcclMember member);
-  // Lets the last calls' data leave where all is done and well; else aborts.
+  // Finalizes the communicator if all calls succeeded, so that their last data is sent; else aborts it.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -53,14 +53,14 @@ class NcclCommunicator {
   const NcclMember& member() const { return member_; }
   cudaStream_t stream() const { return stream_.get(); }
 
-  // One of these is first, and the only one to be called when it has failed.
+  // Call one of these first. If it fails, call nothing else.
   Status Form(const ncclUniqueId& id, Deadline deadline);
   Status Adopt(ncclComm_t comm, Deadline deadline);
-  // Part of this one; null for ranks without a color. Nothing is on its way.
+  // Splits off a communicator; null for ranks without a color. No calls may be in flight.
   Result<ncclComm_t> Split(int color, int key, Deadline deadline);
 
-  // `enqueue` puts the call on this stream, after what the context's stream was given by now, and after `copy`. `what`:
-  // for people.
+  // `enqueue` puts the call on this stream, after everything that is on the context's stream now, and after `copy`.
+  // `what`: the call's name, for messages.
   using Enqueue = std::function<ncclResult_t(ncclComm_t)>;
   Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue, const NcclCopy& copy = {});
   Status OrderAfter(Ticket ticket, cudaStream_t stream);
@@ -75,15 +75,15 @@ class NcclCommunicator {
     Deadline deadline;
   };
   struct Shared {
-    ncclComm_t comm = nullptr;  // null: not begun, or over
-    std::deque<Call> calls;     // on their way, in their order
-    Ticket done = 0;            // well; the first of `calls` is the next one
+    ncclComm_t comm = nullptr;  // null: not formed yet, or over
+    std::deque<Call> calls;     // calls in flight, in order
+    Ticket done = 0;            // number of calls that succeeded; the first of `calls` follows
     Status failure;
     bool closes = false;
   };
 
   void Watch();
-  // These are alone with `shared`. Those up to `known` are known to be done.
+  // Called under the lock of `shared_`. Calls up to `known` are known to be done.
   void TakeDone(Shared& shared, Ticket known);
   void Look(Shared& shared);
   void End(Shared& shared, Status failure);
@@ -92,14 +92,14 @@ class NcclCommunicator {
   Status Missed(const std::string& what) const;
   bool Note(Shared& shared, cudaError_t status, const char* call);
 
-  // Until NCCL has done what it was asked for last.
+  // Waits until NCCL has finished the last request.
   Status AwaitSettled(const std::string& what, Deadline deadline);
-  // Asks it for something, and waits until it has done it.
+  // Makes a request to NCCL, and waits until it is finished.
   Status Ask(const std::string& what, Deadline deadline, const std::function<ncclResult_t(Shared&)>& call);
-  // OK, or the first failure when nothing is left on the stream.
+  // OK, or the first failure, after waiting until the stream is idle.
   Status Failure();
   Status Check(Ticket ticket) const;
-  // So long ago that its event is another call's: it is done.
+  // Whether a newer call has reused the ticket's event; then this call is done.
   bool IsOld(Ticket ticket) const { return ticket + kCallsMax <= submitted_; }
   cudaEvent_t EventOf(Ticket ticket) const { return done_[ticket % kCallsMax].get(); }
   std::string OthersText() const;

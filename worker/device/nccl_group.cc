@@ -109,7 +109,7 @@ class NcclGroup final : public DeviceGroup {
     const std::size_t bytes = own == mine.data ? 0 : mine.count * BytesPerNumber(mine.numbers);
     return Submit("a gather", mine, deadline, receive, {own, mine.data, bytes});
   }
-  // Of what is not looked at.
+  // An all-reduce of one word, whose value is ignored.
   Result<Ticket> SubmitBarrier(Deadline deadline) override {
     return communicator_.Submit("a barrier", deadline, [this](ncclComm_t comm) {
       return nccl_->AllReduce(word_.get(), word_.get(), 1, ncclFloat32, ncclSum, comm, stream());
@@ -127,7 +127,7 @@ class NcclGroup final : public DeviceGroup {
  private:
   cudaStream_t stream() const { return communicator_.stream(); }
 
-  // Of nothing, NCCL is not asked.
+  // A call with no elements does not call NCCL.
   template <class Enqueue>
   Result<Ticket> Submit(const char* call, const DeviceArray& data, Deadline deadline, const Enqueue& enqueue,
                         const NcclCopy& copy = {}) {
@@ -142,7 +142,7 @@ class NcclGroup final : public DeviceGroup {
     void* const to = root == rank() ? data.data : nullptr;
     return nccl_->Reduce(data.data, to, data.count, TypeOf(data.numbers), ncclSum, root, comm, stream());
   }
-  // NCCL knows parts of one size alone: those of different sizes are a call for each, in one group of calls.
+  // NCCL supports only parts of equal size. Parts of different sizes take one call each, in one group of calls.
   template <class CallOf>
   ncclResult_t ForParts(const DeviceArray& data, const CallOf& call_of) {
     return ForRanks([&](int owner) {
@@ -150,7 +150,7 @@ class NcclGroup final : public DeviceGroup {
       return part.count == 0 ? ncclSuccess : call_of(owner, part);
     });
   }
-  // In one group of calls.
+  // Makes one call per rank, in one group of calls.
   template <class CallOf>
   ncclResult_t ForRanks(const CallOf& call_of) {
     ncclResult_t result = nccl_->GroupStart();
@@ -207,14 +207,14 @@ Result<std::unique_ptr<DeviceGroup>> NcclGroup::Split(const std::vector<int>& ra
   return std::unique_ptr<DeviceGroup>(std::move(part));
 }
 
-// What each rank leaves at the rendezvous. The id is the first one's.
+// What each rank sends to the others. Rank 0 chooses the id.
 struct Card {
   std::uint64_t generation = 0;
   std::int64_t version = 0;
   ncclUniqueId id = {};
 };
 
-// Who has no card says so to the others, for whom it would be missing else.
+// A rank without a card sends an empty text, so that the others do not wait for it.
 std::string BytesOf(const Result<Card>& card) {
   return card.ok() ? std::string(reinterpret_cast<const char*>(&*card), sizeof(Card)) : std::string();
 }
@@ -247,7 +247,7 @@ Status CheckCard(const Card& card, const Card& mine, const std::string& name) {
   return {};
 }
 
-// The first one's id, once all are there and fit.
+// Returns rank 0's id, once all ranks are there and have matching cards.
 Result<ncclUniqueId> Meet(const Nccl& nccl, const DeviceGroupOptions& options, collective::Rendezvous* rendezvous,
                           Deadline deadline) {
   const Result<Card> mine = MakeCard(nccl, options);

@@ -1,10 +1,12 @@
 // CreateNcclGroup: a DeviceGroup of processes with a device each, over NCCL.
 //
-// Kind:   the group has the thread of `context`, which outlives it, a stream, and a thread that keeps its deadlines.
-// Fails:  kUnsupported: no NCCL, and where it was looked for; members with different ones. kStale: members of different
-//         generations. kTimeout: not formed in time, with those that have not come. kUnreachable: what NCCL says.
-// Why:    a collective that a member has left never ends on a device, and NCCL looks after neither deadlines nor names.
-//         So nothing here waits inside NCCL: its communicators do not block, are asked how they are, and are aborted.
+// Kind:   owned by the thread of `context`, which outlives the group. It has its own stream, and a thread that watches
+//         deadlines.
+// Fails:  kUnsupported: NCCL was not found (the message says where it was searched), or members have different
+//         versions. kStale: members of different generations. kTimeout: not formed in time; names the missing members.
+//         kUnreachable: NCCL's error.
+// Why:    a collective that lost a member never ends on a device, and NCCL has neither deadlines nor names. So nothing
+//         here waits inside NCCL: its communicators are non-blocking, are polled, and are aborted.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,7 @@
 
 namespace capstan::train {
 
-// Its name and version, for people and for those who compare them. kUnsupported where there is none.
+// NCCL's name and version, to show and to compare. kUnsupported if there is no NCCL.
 Result<std::string> FindNccl(const kernels::LibrarySearch& libraries);
 
 Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext& context,

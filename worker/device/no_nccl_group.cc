@@ -1,4 +1,4 @@
-// Where the toolkit that capstan is built with has no nccl.h.
+// Replaces nccl_group.cc in builds without nccl.h.
 #include "worker/device/nccl_group.h"
 
 namespace capstan::train {

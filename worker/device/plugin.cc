@@ -1,7 +1,7 @@
 #include "common/base/build_id.h"
 #include "worker/device/create_device_model.h"
 
-// The one symbol that a plug-in exports.
+// The only exported symbol of a plug-in.
 extern "C" {
 extern const capstan::train::DevicePlugin capstan_device_plugin;
 const capstan::train::DevicePlugin capstan_device_plugin = {capstan::train::DevicePlugin::kAbi, capstan::kBuildId,

@@ -26,7 +26,8 @@ Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of,
   const auto name_of = [all = of.members](int rank) { return all[static_cast<std::size_t>(rank)].worker; };
   collective::DeviceGroupOptions devices{
       of.rank, static_cast<int>(of.members.size()), of.epoch, name_of, options_.libraries, of.look_up};
-  devices.watch = [look_up = of.look_up, group]() -> Status {  // nobody is waited for who is gone or has given up
+  // Ends the device group when a member is gone or has given up.
+  devices.watch = [look_up = of.look_up, group]() -> Status {
     CAPSTAN_RETURN_IF_ERROR(look_up());
     return group->failure();
   };

@@ -1,8 +1,9 @@
-// AdderChoice: who adds up for a machine's workers: their devices, where all of them can and are to, else the hosts.
+// AdderChoice: chooses where a machine's workers add up: on their devices, if the job file asks for it and all can,
+// else on the hosts.
 //
 // Kind:   owned by the group's thread.
-// Fails:  Choose as the group.
-// Why:    what is added up, and the bits, are the same on both ways, so that no group is refused for it.
+// Fails:  Choose fails as the group does.
+// Why:    the sums have the same bits either way, so a group never fails for lack of devices.
 #pragma once
 
 #include <functional>
@@ -22,28 +23,28 @@ struct GroupMember;
 namespace capstan::train {
 
 struct AdderChoiceOptions {
-  const LocalDevice* device = nullptr;  // null: the job file asks for none
+  const LocalDevice* device = nullptr;  // null: the job file does not ask for devices
   kernels::LibrarySearch libraries = {};
   std::function<void(const std::string&)> on_notice = nullptr;
 };
 
-// A machine's, of one epoch.
+// The members of a machine's group in one epoch.
 struct LocalMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
   std::uint64_t epoch = 0;
-  std::function<Status()> look_up;  // not OK: it is over; from any thread
+  std::function<Status()> look_up;  // not OK: the group is over; callable from any thread
 };
 
 class AdderChoice {
  public:
   explicit AdderChoice(AdderChoiceOptions options) : options_(std::move(options)) {}
 
-  // All members call it, over their group, which outlives what it makes.
+  // All members call it, over their group, which outlives the adder.
   Result<std::unique_ptr<BucketAdder>> Choose(const LocalMembers& of, const AdderOptions& options,
                                               collective::Group* group);
   bool on_devices() const { return on_devices_; }
-  // Of the adder that it has chosen last.
+  // Report on the adder that Choose returned last.
   void StepDone() {
     if (on_devices_) tries_.StepDone();
   }

@@ -1,9 +1,9 @@
-// BucketAdder: adds up what the workers of a machine bring to a step, bucket by bucket, at the first of them.
+// BucketAdder: adds up the gradients of a machine's workers for one step, bucket by bucket, at the first worker.
 //
-// Kind:   owned by one thread. All members begin the same buckets of the same steps in one order.
-// Limits: ahead_max() buckets that are begun and not finished, and one more.
-// Fails:  as the group that it goes through; it is over then, and what the sums hold is nobody's business.
-// Parity: as AddUp, wherever it adds.
+// Kind:   owned by one thread. All members begin the same buckets of the same steps in the same order.
+// Limits: ahead_max() + 1 buckets begun and not finished.
+// Fails:  as the group that it uses. The group is then over, and the sums are undefined.
+// Parity: the bits of AddUp, on host and device.
 #pragma once
 
 #include <chrono>
@@ -15,35 +15,36 @@
 
 namespace capstan::train {
 
-// Members may be far apart in a step, as their slots are. Who is gone, or does not answer, ends the group.
+// Members may reach a step at very different times, because their slots may. A lost or silent member ends the group
+// sooner.
 inline constexpr std::chrono::hours kApartMax{24};
 
 struct AdderOptions {
   const Catalog* catalog = nullptr;                               // outlives all adders
-  Encoding encoding = Encoding::kFp32;                            // the job's
-  std::uint64_t count_max = 0;                                    // numbers of the largest bucket
-  std::chrono::milliseconds patience = std::chrono::seconds(10);  // with a bucket that all members have come to
+  Encoding encoding = Encoding::kFp32;                            // the job's encoding
+  std::uint64_t count_max = 0;                                    // elements of the largest bucket
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a bucket that all members have reached
 };
 
-// What one worker has to do with a step. It outlives all that is begun of it.
+// One worker's part in a step. It outlives all buckets begun for it.
 struct LocalStep {
   LocalPlan plan;
-  std::vector<Node> nodes;              // of this worker's parts, by number
-  std::vector<const std::byte*> parts;  // their flat arrays; null: no samples
-  std::vector<float*> sums;             // the first worker's flat arrays, by sum; the others have none
+  std::vector<Node> nodes;              // nodes of this worker's parts, by number
+  std::vector<const std::byte*> parts;  // the parts' flat arrays; null: no samples
+  std::vector<float*> sums;             // flat arrays for the sums, by sum; only at the first worker
 };
 
 class BucketAdder {
  public:
   virtual ~BucketAdder() = default;
 
-  // Whether members are to tell each other that they have come to a bucket, because it cannot wait for them.
+  // Whether members must first agree that all have reached a bucket, because the adder's waits have short deadlines.
   virtual bool is_impatient() const = 0;
   virtual std::size_t ahead_max() const = 0;
-  // All parts of this bucket are final, and stay until it is finished.
+  // Starts a bucket. All its parts are final and must not change until it is finished.
   virtual Status Begin(const LocalStep& step, const Bucket& bucket) = 0;
-  // The oldest bucket that was begun. At the first worker `ready` is called for each of its blocks, once all sums of it
-  // are there, each at the front of the block's place.
+  // Finishes the oldest begun bucket. The first worker calls `ready` for each of its blocks, when all sums of the block
+  // are there. A block's values lie at the front of the block's place in the flat array.
   virtual Status Finish(const std::function<void(BlockIndex)>& ready) = 0;
 };
 

@@ -25,14 +25,14 @@ class HostAdder final : public BucketAdder {
   const Catalog& catalog_;
   const Encoding encoding_;
   collective::Group& group_;
-  std::vector<std::vector<float>> gathered_;  // by number of a part: all ranks', one behind the other
-  std::vector<float> packed_;                 // what has gaps, or nothing, on its way
+  std::vector<std::vector<float>> gathered_;  // by part number: the parts of all ranks, in rank order
+  std::vector<float> packed_;                 // send buffer for parts that have gaps or no data
   HostAddition addition_;
 
-  // Of the bucket that is begun.
+  // The bucket that was begun.
   const LocalStep* step_ = nullptr;
   const Bucket* bucket_ = nullptr;
-  std::vector<std::size_t> floats_;  // of each rank's part, by number
+  std::vector<std::size_t> floats_;  // floats in each rank's part, by part number
 };
 
 Status HostAdder::Begin(const LocalStep& step, const Bucket& bucket) {
@@ -51,7 +51,7 @@ Status HostAdder::Begin(const LocalStep& step, const Bucket& bucket) {
   return {};
 }
 
-// Where a worker has fewer parts than another one, what it sends for the rest is not looked at.
+// If a worker has fewer parts than another one, the receiver ignores what it sends for the rest.
 std::span<const float> HostAdder::Mine(std::size_t number, std::size_t floats) {
   const std::byte* const flat = number < step_->parts.size() ? step_->parts[number] : nullptr;
   const bool is_wide = flat != nullptr && PartEncoding(step_->nodes[number], *bucket_, encoding_) == Encoding::kFp32;

@@ -1,6 +1,6 @@
-// CreateHostAdder: a BucketAdder that gathers over a group of the hosts, and adds there.
+// CreateHostAdder: a BucketAdder that gathers over a group of hosts, and adds on the first host.
 //
-// Limits: a bucket of each worker, for each of its parts.
+// Limits: memory for one bucket of each part of each worker.
 #pragma once
 
 #include "worker/collective/group.h"
@@ -8,7 +8,7 @@
 
 namespace capstan::train {
 
-// `group` outlives it.
+// `group` outlives the adder.
 std::unique_ptr<BucketAdder> CreateHostAdder(const AdderOptions& options, collective::Group* group);
 
 }  // namespace capstan::train

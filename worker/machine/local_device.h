@@ -1,7 +1,7 @@
-// LocalDevice: the device of a worker, as its machine's workers may add up there what they push.
+// LocalDevice: a worker's device, on which its machine's workers can add up their pushes.
 //
-// Kind:   a value; `make` is for the thread that uses what it makes.
-// Fails:  `make` as CUDA; Form as CreateGroup of a JobModel.
+// Kind:   a value; the thread that calls `make` must also use the adder.
+// Fails:  `make` as CUDA; Form as JobModel::CreateGroup.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@
 
 namespace capstan::train {
 
-// A BucketAdder of a group of devices.
+// A BucketAdder that adds on devices.
 class DeviceBucketAdder : public BucketAdder {
  public:
-  // Before all else; all members call it.
+  // All members call it before all other calls.
   virtual Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
                       collective::Deadline deadline) = 0;
 };
 
-// Takes of the device what this worker needs; of other members it knows nothing.
+// Allocates what this worker needs on the device; independent of other members.
 using DeviceAdderMaker = std::function<Result<std::unique_ptr<DeviceBucketAdder>>(const AdderOptions& options)>;
 
 struct LocalDevice {

@@ -25,13 +25,13 @@ using client::Session;
 using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
-constexpr auto kJoinMax = std::chrono::seconds(5);  // once all addresses are known
+constexpr auto kJoinMax = std::chrono::seconds(5);  // to connect, once all addresses are known
 
-// A round of this worker, from its last slot on; or a step that it has left without one.
+// One round of this worker, from its last slot on; or a step that it has left without a round.
 struct Job {
   client::LocalReduce::Round round;
-  std::uint64_t epoch = 0;                    // of the group that was there when it began; 0: none
-  std::vector<std::uint32_t> blocks_missing;  // by bucket
+  std::uint64_t epoch = 0;                    // epoch of the group at the round's beginning; 0: none
+  std::vector<std::uint32_t> blocks_missing;  // blocks that are not final, by bucket
   bool given_up = false, done = false;
 
   bool whole() const {
@@ -43,10 +43,10 @@ struct Job {
 
 struct Shared {
   bool stopping = false;
-  Session::LocalGroup wanted;  // the newest that the coordinator has told
-  std::uint64_t formed = 0;    // epoch of the group that is there
+  Session::LocalGroup wanted;  // the newest group from the coordinator
+  std::uint64_t formed = 0;    // epoch of the current group
   collective::Group* group = nullptr;
-  std::shared_ptr<Job> job;  // the newest
+  std::shared_ptr<Job> job;  // the newest round
   client::LocalReduce::Counters counters;
 };
 
@@ -70,7 +70,7 @@ class LocalReducer : public client::LocalReduce {
  private:
   class OfferedAddresses;
 
-  // Of the thread inside.
+  // Used by the inner thread.
   void Run();
   std::optional<Session::LocalGroup> AwaitGroup(std::uint64_t tried);
   Result<std::unique_ptr<collective::Group>> Connect(const Session::LocalGroup& wanted);
@@ -96,23 +96,23 @@ class LocalReducer : public client::LocalReduce {
   const Catalog* catalog_ = nullptr;
   Encoding encoding_ = Encoding::kFp32;
   SendCommand send_;
-  std::vector<Bucket> buckets_;         // in the order of their way
+  std::vector<Bucket> buckets_;         // in the order in which they are sent
   std::vector<std::size_t> bucket_of_;  // by block
 
-  // Of the application's thread.
-  std::shared_ptr<Job> job_;  // the round under way; null: nobody asks for its blocks
+  // Used by the application's thread.
+  std::shared_ptr<Job> job_;  // the current round; null: its blocks are not needed
 
-  // Of the thread inside.
-  std::unique_ptr<BufferPool> pool_;  // flat sums; the session may hold them until they are staged
+  // Used by the inner thread.
+  std::unique_ptr<BufferPool> pool_;  // flat arrays for sums; the session may hold one until its blocks are staged
   std::optional<AdderChoice> choice_;
-  std::unique_ptr<BucketAdder> adder_;  // of the group that is there
-  std::uint64_t bytes_before_ = 0;      // that the group had sent when they were counted
+  std::unique_ptr<BucketAdder> adder_;  // adder of the current group
+  std::uint64_t bytes_before_ = 0;      // the group's bytes_sent() when last counted
 
   mutable Guarded<Shared> shared_;
   std::thread thread_;
 };
 
-// Through the coordinator. Nobody waits for it meanwhile, so it may take its time.
+// Exchanges addresses through the coordinator. Nothing else waits for this exchange, so it may take long.
 class LocalReducer::OfferedAddresses : public collective::Rendezvous {
  public:
   OfferedAddresses(LocalReducer* reducer, std::uint64_t epoch) : reducer_(*reducer), epoch_(epoch) {}
@@ -182,7 +182,8 @@ PushWay LocalReducer::BeginRound(Round round) {
   const bool few = round.parts.size() <= LocalHead::kPartsMax;
   job->round = std::move(round);
   return shared_.Change([&](Shared& shared) {
-    // What another worker did not do in time is a second round of a step; nobody is to be waited for.
+    // A second round of the same step computes slots that another worker did not finish in time. It must not wait for
+    // others.
     if (shared.job && job->when() <= shared.job->when()) return PushWay::kNow;
     job->epoch = few && shared.formed == shared.wanted.epoch ? shared.formed : 0;
     if (job->epoch == 0) job->round.parts.clear();
@@ -221,7 +222,7 @@ void LocalReducer::Run() {
   }
 }
 
-// Until it is over, for which there always is a reason.
+// Works until the group is over; returns the reason, never OK.
 Status LocalReducer::WorkInGroup(const Session::LocalGroup& wanted) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<collective::Group> group, Connect(wanted));
   bytes_before_ = 0;
@@ -281,7 +282,7 @@ Status LocalReducer::Form(const Session::LocalGroup& wanted, collective::Group* 
   return {};
 }
 
-// What it left undone each member pushes for itself.
+// Each member pushes by itself what the group has not pushed.
 void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
   std::shared_ptr<Job> job;
   const bool over = shared_.With([&](const Shared& shared) {
@@ -294,7 +295,8 @@ void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
     options_.on_notice("the workers of this machine push each for itself, until they have formed another group: " +
                        why.message());
   }
-  // A build that cannot form one, or a machine of more workers than a mesh takes, is not asked again.
+  // kUnsupported (the build cannot form a group) and kInvalid (too many workers for a mesh) will not change, so no
+  // other group is requested.
   if (why.code() == Code::kUnsupported || why.code() == Code::kInvalid) return;
   send_(client::LocalGroupCommand{epoch, GroupState::kBroken, why.message()});
 }
@@ -310,7 +312,7 @@ Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
       const bool all = std::all_of(heads.begin(), heads.end(), [&](const LocalHead& head) {
         return head.generation == job->round.generation && head.step == job->round.step;
       });
-      if (!all) continue;  // the others come to it
+      if (!all) continue;  // members on older steps come to it later
       const LocalPlan plan = PlanLocalSums(heads, job->round.slot_count);
       if (!plan.sums.empty()) {
         CAPSTAN_RETURN_IF_ERROR(Reduce(job.get(), plan, epoch, group));
@@ -324,14 +326,14 @@ Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
   }
 }
 
-// The newest round; null: the group is over.
+// Waits for a round newer than `served`; null: the group is over.
 std::shared_ptr<Job> LocalReducer::AwaitJob(std::uint64_t epoch, const std::shared_ptr<Job>& served) {
   const auto over = [&](const Shared& shared) { return IsOver(shared, epoch); };
   shared_.AwaitUntil(Deadline::max(), [&](const Shared& shared) { return over(shared) || shared.job != served; });
   return shared_.With([&](const Shared& shared) { return over(shared) ? nullptr : shared.job; });
 }
 
-// A round that began before the group was there, or is over already, its worker pushes by itself.
+// If a round began before the group was formed, or was given up, its worker pushes by itself.
 LocalHead LocalReducer::HeadOf(const Job& job, std::uint64_t epoch) {
   const bool given_up = shared_.With([&](const Shared&) { return job.given_up; });
   LocalHead head{job.round.generation, job.round.step, job.epoch == epoch && !given_up, {}};
@@ -355,7 +357,7 @@ Result<std::vector<LocalHead>> LocalReducer::Exchange(const LocalHead& mine, col
 
 // ---- a step --------------------------------------------------------------------------------------------------------
 
-// `way`: how what the session holds of it goes on.
+// `way`: what the session does with the round's held pushes.
 void LocalReducer::Finish(Job* job, PushWay way) {
   if (way == PushWay::kNow) {
     send_(client::ReleaseCommand{job->round.round});
@@ -364,7 +366,7 @@ void LocalReducer::Finish(Job* job, PushWay way) {
   }
   shared_.Change([&](Shared&) {
     job->done = true;
-    job->round.parts.clear();  // the session has what it needs
+    job->round.parts.clear();  // the session has its own references
   });
 }
 
@@ -393,7 +395,8 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
   std::size_t begun = 0, finished = 0;
   const auto note = [&](Status status) {
     const bool is_over = shared_.With([&](const Shared& shared) { return IsOver(shared, epoch); });
-    if (!status.ok() && !is_over && group->failure().ok()) choice_->Failed(status);  // not where a member is gone
+    // Not the device's fault when a member is gone.
+    if (!status.ok() && !is_over && group->failure().ok()) choice_->Failed(status);
     return status;
   };
   const auto push = [&](BlockIndex block) { PushBlock(*job, step, block, sums); };
@@ -402,7 +405,7 @@ Status LocalReducer::AddBuckets(Job* job, const LocalStep& step, const std::vect
     return {};
   };
   while (begun < buckets_.size()) {
-    if (!HasCome(*job, begun, epoch)) CAPSTAN_RETURN_IF_ERROR(finish(begun));  // it may take long
+    if (!HasCome(*job, begun, epoch)) CAPSTAN_RETURN_IF_ERROR(finish(begun));  // the next bucket may take long
     CAPSTAN_RETURN_IF_ERROR(AwaitBucket(job, begun, epoch));
     if (adder_->is_impatient()) CAPSTAN_RETURN_IF_ERROR(group->Barrier(Clock::now() + kApartMax));
     CAPSTAN_RETURN_IF_ERROR(note(adder_->Begin(step, buckets_[begun++])));
@@ -420,7 +423,7 @@ Status LocalReducer::AwaitBucket(Job* job, std::size_t bucket, std::uint64_t epo
   const auto come = [&](const Shared& shared) {
     return IsOver(shared, epoch) || job->given_up || job->blocks_missing[bucket] == 0;
   };
-  shared_.AwaitUntil(Deadline::max(), come);  // as long as its own worker computes
+  shared_.AwaitUntil(Deadline::max(), come);  // no deadline: this worker's own slots take as long as they take
   return shared_.With([&](const Shared& shared) -> Status {
     if (IsOver(shared, epoch)) return {Code::kStale, "the group is over"};
     return job->given_up ? Status(Code::kStale, "its round was given up") : Status();

@@ -1,14 +1,14 @@
-// CreateLocalReducer: workers of one machine add up their gradients, and the first of them pushes the sums.
+// CreateLocalReducer: the workers of one machine add up their gradients, and the first worker pushes the sums.
 //
-// Kind:   as LocalReduce; with a thread for the group besides.
-// Limits: a gradient for each sum, and for each worker of the machine a bucket.
-// Fails:  never. A group that breaks is said to the coordinator, which lets another one be formed.
-// Why:    many workers on a machine with one link to the servers send a gradient each, and one would do.
+// Kind:   as LocalReduce; runs one more thread, for the group.
+// Limits: memory for a gradient per sum, and a bucket per worker of the machine.
+// Fails:  never. A broken group is reported to the coordinator, which has the members form another one.
+// Why:    without it, all workers of a machine send their gradients over the machine's one link to the servers.
 //
-// A step: all members exchange what they bring (LocalHead). Who is behind pushes by itself and comes to the next one;
-// who is ahead waits for the others. When all bring the same step, and their slots make fewer nodes together, the first
-// member gathers bucket by bucket and pushes the sums; the others hold their pushes until the version is published. They
-// agree over Gloo; what they gather and add goes over it too, or through their devices (AdderChoice).
+// In a step all members exchange their LocalHeads. A member on an older step pushes on its own and goes on to its next
+// step; a member on a newer step waits. When all are at the same step, and their slots together make fewer nodes, the
+// first member gathers the parts bucket by bucket and pushes the sums. The others hold back their pushes until the
+// version is published. Members agree over Gloo; gradients go over Gloo too, or through their devices (AdderChoice).
 #pragma once
 
 #include <chrono>
@@ -22,14 +22,14 @@
 namespace capstan::train {
 
 struct LocalReducerOptions {
-  std::string host;  // of this machine, as the other workers reach it
+  std::string host;  // this machine's address, as the other workers reach it
   std::uint64_t bucket_bytes = 4u << 20;
   std::function<void(const std::string&)> on_notice = nullptr;
-  // Asked in Begin. Null: sums are made on the hosts; what it points to outlives the reducer.
+  // Called in Begin. Null: the hosts add up. The device outlives the reducer.
   std::function<const LocalDevice*()> device = [] { return nullptr; };
   kernels::LibrarySearch libraries = {};
-  std::chrono::milliseconds silence = std::chrono::seconds(10);   // after which a member is lost
-  std::chrono::milliseconds patience = std::chrono::seconds(10);  // of devices, as AdderOptions
+  std::chrono::milliseconds silence = std::chrono::seconds(10);   // a member silent for this long is lost
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // as in AdderOptions
 };
 
 std::unique_ptr<client::LocalReduce> CreateLocalReducer(LocalReducerOptions options);

@@ -58,7 +58,7 @@ LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_coun
   std::sort(plan.parts.begin(), plan.parts.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
   std::vector<SlotIndex> slots;
   for (const LocalPlan::Part& part : plan.parts) {
-    if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute one slot
+    if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute the same slot
     for (SlotIndex slot = part.node.begin; slot < part.node.end; ++slot) slots.push_back(slot);
   }
   for (Node node : CoverSlots(slots, slot_count)) {

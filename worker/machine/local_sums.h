@@ -1,9 +1,9 @@
-// LocalHead, PlanLocalSums, PackPart, AddUp: which gradients of a machine's workers become which nodes of the tree, how
-// they travel to the first of them, and the sums.
+// LocalHead, PlanLocalSums, PackPart, AddUp: which gradients of a machine's workers form which nodes of the tree, how
+// they are sent to the first worker, and how they are added.
 //
 // Kind:   values and pure functions.
-// Parity: AddUp adds as a shard would: siblings of the job's tree, left to right.
-// Why:    all members decide from the same heads, so nobody has to be told what was decided.
+// Parity: AddUp adds as a shard does: siblings of the job's tree, left to right.
+// Why:    all members compute the plan from the same heads, so it need not be sent.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace capstan::train {
 
-// What one worker brings to a step.
+// One worker's contribution to a step.
 struct LocalHead {
-  static constexpr std::size_t kPartsMax = 4;  // of a worker; one with more pushes by itself
+  static constexpr std::size_t kPartsMax = 4;  // parts of one worker; a worker with more pushes by itself
   static constexpr std::size_t kFloats = 6 + 3 * kPartsMax;
   struct Part {
     Node node;
@@ -29,10 +29,10 @@ struct LocalHead {
 
   Generation generation;
   Step step;
-  bool joins = false;  // false: it pushes by itself
+  bool joins = false;  // false: this worker pushes by itself
   std::vector<Part> parts;
 
-  // Bits in the place of floats, which are copied alone.
+  // Stores the bits in an array of floats, which is only copied.
   void Write(std::span<float> words) const;
   static LocalHead Read(std::span<const float> words);
 };
@@ -40,7 +40,7 @@ struct LocalHead {
 struct LocalPlan {
   struct Part {
     int rank = 0;
-    std::size_t number = 0;  // among that worker's
+    std::size_t number = 0;  // index among that worker's parts
     Node node;
     std::uint64_t samples = 0;
   };
@@ -49,27 +49,28 @@ struct LocalPlan {
     std::uint64_t samples = 0;
     bool operator==(const Sum&) const = default;
   };
-  std::vector<Part> parts;     // by slot
-  std::vector<Sum> sums;       // what is pushed for all; none: each pushes by itself
-  std::size_t parts_each = 0;  // of one worker, at most
+  std::vector<Part> parts;     // in slot order
+  std::vector<Sum> sums;       // pushed for the whole group; empty: each worker pushes by itself
+  std::size_t parts_each = 0;  // most parts of one worker
 };
 
-// `heads` by rank. All of them join, in one step; else, and where nothing would be saved, there are no sums.
+// `heads` by rank. The plan has sums only if all heads join, in the same step, and the sums save pushes.
 LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_count);
 
-// What the values of a node are in: a leaf's as they travel to the shards, sums in fp32. `encoding`: the job's.
+// The encoding of a node's values: a leaf is encoded as it is sent to shards, a sum is fp32. `encoding`: the job's.
 inline Encoding PartEncoding(Node node, const Bucket& bucket, Encoding encoding) {
   return node.IsLeaf() && !bucket.statistics ? encoding : Encoding::kFp32;
 }
-// The floats that hold any worker's part of that number of a bucket.
+// The floats needed to hold any worker's part `number` of a bucket.
 std::size_t PartFloats(const LocalPlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding);
-// Puts the numbers of a bucket one behind the other, as they travel. `flat`: of all tensors, in which each block's lie at
-// the front of its place; `node`: whose they are.
+// Copies a bucket's values of `node` without gaps, as they are sent. `flat` covers all tensors; each block's values lie
+// at the front of the block's place.
 void PackPart(const Catalog& catalog, const Bucket& bucket, Node node, Encoding encoding, const std::byte* flat,
               std::byte* packed);
 
-// The value of `node`, of which `parts` hold all slots: a part itself, or a sum in `out`, which has room for `count`
-// floats. `adder.Add` is AddNodes; `adder.Spare(depth, count)` is memory for as many, of its own for each depth.
+// Returns the value of `node`, whose slots `parts` cover: one of the parts, or a sum in `out`, which has room for
+// `count` floats. `adder.Add` is AddNodes. `adder.Spare(depth, count)` returns memory for `count` floats, separate for
+// each depth.
 template <class Adder>
 StagedInput AddUp(Node node, std::span<const StagedInput> parts, std::size_t count, float* out, Adder& adder,
                   std::size_t depth = 0) {
