@@ -1,7 +1,7 @@
-// Arena: one piece of a context's memory for all activations of a model.
+// Arena: one block of a context's memory for all activations of a model.
 //
 // Kind:   owned by its model.
-// Why:    the arrays of a step are offsets that follow from the batch's shape; nothing is allocated once the largest
+// Why:    a step's arrays are offsets that depend only on the batch's shape. Nothing is allocated once the largest
 //         batch has been seen.
 #pragma once
 
@@ -15,7 +15,8 @@ class Arena {
  public:
   explicit Arena(Context& context) : context_(context) {}
 
-  // Calls `layout(arena)`, which Takes all it needs and returns where it lies: once to measure, once to place.
+  // Calls `layout(arena)` twice, once to measure and once to place. `layout` calls Take for every array and returns
+  // their addresses.
   template <class Layout>
   auto Place(const Layout& layout) {
     Reserve(Measure(layout));
@@ -24,7 +25,7 @@ class Arena {
     return layout(*this);
   }
 
-  // What Place(layout) would need; takes no memory, and what was placed before is to be placed again.
+  // Bytes that Place(layout) needs. Allocates nothing, but earlier placements become invalid.
   template <class Layout>
   std::size_t Measure(const Layout& layout) {
     base_ = nullptr;
@@ -33,7 +34,7 @@ class Arena {
     return used_;
   }
 
-  // Holds that many from now on, or more. What was placed before is to be placed again.
+  // Allocates at least that many bytes. Earlier placements become invalid.
   void Reserve(std::size_t bytes) {
     if (bytes <= capacity_) return;
     memory_.reset();
@@ -42,7 +43,7 @@ class Arena {
     capacity_ = bytes;
   }
 
-  // What it holds of the context's memory.
+  // Bytes of the context's memory that the arena has.
   std::size_t bytes() const { return capacity_; }
 
   // `count` elements, aligned to 64 bytes; null while measuring.

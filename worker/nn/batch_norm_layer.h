@@ -1,5 +1,5 @@
-// BatchNormLayer: batch norm with a residual addition and ReLU behind it. It knows where its parameters and running
-// statistics lie, and nothing of a batch.
+// BatchNormLayer: batch norm, followed by a residual addition and ReLU. It holds the places of its parameters and
+// running statistics, but no data of a batch.
 //
 // Kind:   value.
 // Shapes: x [rows, channels]; an image's pixels are rows.
@@ -14,10 +14,11 @@
 
 namespace capstan::nn {
 
-// Where averages for the running statistics go: beta * old + share * (mean, unbiased variance). Null: nowhere.
+// Destination of the averages for the running statistics: beta * old + share * (mean, unbiased variance). Null: not
+// written.
 template <class T>
 struct StatisticsTarget {
-  Wide<T>* gradients = nullptr;  // flat, as the parameters' gradients
+  Wide<T>* gradients = nullptr;  // flat array, laid out as the parameters' gradients
   Wide<T> beta = 0, share = 1;
 };
 
@@ -29,10 +30,10 @@ struct BatchNormLayer {
         running_mean(AddStatistic(parameters, name + ".running_mean", InitKind::kZeros)),
         running_variance(AddStatistic(parameters, name + ".running_var", InitKind::kOnes)) {}
 
-  // The last of its tensors; weight is the first.
+  // The layer's last tensor; `weight` is the first.
   Parameter last() const { return running_variance; }
 
-  // state.y = activation(x's normal form * weight + bias + residual), by the rows' own mean and variance.
+  // state.y = activation(normalized x * weight + bias + residual), with mean and variance of these rows.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, const StatisticsTarget<T>& target, std::int64_t rows, const T* x,
                const T* residual, kernels::Activation activation, const NormState<T>& state) const {
@@ -48,7 +49,7 @@ struct BatchNormLayer {
     BatchNorm(context, args);
   }
 
-  // The same by the running statistics, which lie in the flat space of `statistics`.
+  // The same with the running statistics, from the flat array `statistics`.
   template <class Context, class T>
   void Evaluate(Context& context, const T* weights, const Wide<T>* statistics, std::int64_t rows, const T* x,
                 const T* residual, kernels::Activation activation, T* y) const {
@@ -56,7 +57,7 @@ struct BatchNormLayer {
                       statistics + running_variance.offset);
   }
 
-  // dy becomes the residual's gradient, in place; dx may be dy where that is not wanted.
+  // dy becomes the residual's gradient, in place. dx may be dy if the residual's gradient is not needed.
   template <class Context, class T>
   void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
                 const NormState<T>& state, kernels::Activation activation, T* dy, T* dx) const {

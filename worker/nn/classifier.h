@@ -1,5 +1,4 @@
-// What models that sort rows of numbers into classes share: checks of a batch, its inputs in the model's type, the
-// loss.
+// Shared parts of models that classify rows of numbers: batch checks, inputs in the model's type, the loss.
 //
 // Kind:   pure functions.
 #pragma once
@@ -23,11 +22,11 @@ inline void CheckRows(const Batch& batch, std::int64_t features, std::int64_t cl
   for (const std::int32_t target : batch.targets) CAPSTAN_CHECK(target >= 0 && target < classes);
 }
 
-// Whether inputs have to be converted, which takes memory of the model's.
+// Whether inputs must be converted to T, which needs memory of the model.
 template <class T>
 inline constexpr bool kConvertsInputs = !std::is_same_v<T, float>;
 
-// The batch's inputs; `converted` has room for them where kConvertsInputs.
+// The batch's inputs as T; `converted` has room for them if kConvertsInputs.
 template <class T, class Context>
 const T* InputsAs([[maybe_unused]] Context& context, const Batch& batch, T* converted) {
   if constexpr (!kConvertsInputs<T>) {
@@ -41,7 +40,7 @@ const T* InputsAs([[maybe_unused]] Context& context, const Batch& batch, T* conv
   }
 }
 
-// The logits become the gradient of scale * loss.
+// Computes the loss. The logits become the gradient of scale * loss.
 template <class Context, class T>
 void ClassLoss(Context& context, const Batch& batch, std::int64_t classes, double scale, T* logits,
                kernels::LossResult* result) {
@@ -54,7 +53,7 @@ void ClassLoss(Context& context, const Batch& batch, std::int64_t classes, doubl
                                                                    .result = result});
 }
 
-// The loss over so many predictions, which a context holds.
+// Reads the loss over `predictions` predictions from the context's memory.
 template <class Context>
 LossSums ReadLoss(Context& context, std::int64_t predictions, const kernels::LossResult* result) {
   const kernels::LossResult loss = context.Read(result);

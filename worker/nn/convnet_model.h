@@ -23,7 +23,7 @@ using kernels::Activation;
 inline constexpr Window kFilter{.size = 3, .stride = 1, .padding = 1};
 inline constexpr Window kPool{.size = 2, .stride = 2};
 
-// A convolution with ReLU, and the largest of each 2 x 2 pixels of what it makes.
+// A convolution with ReLU, then 2 x 2 max pooling.
 struct Stage {
   Stage(Parameters& parameters, const std::string& name, const ImageSize& image, std::int64_t filters)
       : convolution(parameters, name, image, filters, kFilter, InputsInit(kFilter.size * kFilter.size * image.channels),
@@ -34,7 +34,7 @@ struct Stage {
   ImageSize out;
 };
 
-// What a stage leaves for the way back.
+// A stage's outputs that the backward pass needs.
 template <class T>
 struct StageState {
   T* activated;
@@ -109,7 +109,7 @@ class Convnet final : public Model<T> {
     inputs_ = InputsAs(context_, batch, converted_);
   }
 
-  // For samples_.
+  // Lays out the arrays for samples_ samples.
   void LayOut(Arena<Context>& arena) {
     std::int64_t largest = 0;
     for (const Stage& stage : stages_) largest = std::max(largest, stage.convolution.out.elements());
@@ -125,12 +125,12 @@ class Convnet final : public Model<T> {
     d_pooled_ = arena.template Take<T>(samples_ * largest);
   }
 
-  // What stage `i` reads, or the linear layers.
+  // The input of stage `i`; for i = number of stages, of the linear layers.
   const T* StageInput(std::size_t i) const { return i == 0 ? inputs_ : states_[i - 1].pooled; }
 
   kernels::ImageWindows Pooling(const Stage& stage) const { return WindowsOf(samples_, stage.convolution.out, kPool); }
 
-  // key null: no dropout.
+  // `key` null: no dropout.
   void Forward(const T* weights, const StepKey* key, const Hooks& hooks) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       const Convolution& convolution = stages_[i].convolution;
@@ -161,7 +161,7 @@ class Convnet final : public Model<T> {
   std::vector<Stage> stages_;
   LinearStack<Context, T> linear_;
 
-  // Of the batch in work.
+  // The current batch.
   std::int64_t samples_ = 0;
   const T* inputs_ = nullptr;
   T* converted_ = nullptr;

@@ -1,4 +1,5 @@
-// Convolution: a layer of filters. It knows where its parameters lie, the size of an image, and nothing of a batch.
+// Convolution: a convolution layer. It holds the places of its parameters and the size of an image, but no data of a
+// batch.
 //
 // Kind:   value.
 // Shapes: x [samples, in.height, in.width, in.channels], y likewise of `out`; weight [filters, window, window,
@@ -17,7 +18,7 @@
 
 namespace capstan::nn {
 
-// A square that moves over an image.
+// The filter's square window, which moves over the image.
 struct Window {
   std::int64_t size = 1, stride = 1, padding = 0;
 };
@@ -33,14 +34,14 @@ inline kernels::ImageWindows WindowsOf(std::int64_t samples, const ImageSize& im
           .padding = window.padding};
 }
 
-// The image that comes of moving the window over one and making `channels` numbers at each place.
+// The output size of moving the window over `image`, with `channels` numbers at each place.
 inline ImageSize OutputOf(const ImageSize& image, const Window& window, std::int64_t channels) {
   const kernels::ImageWindows windows = WindowsOf(1, image, window);
   return {windows.out_height(), windows.out_width(), channels};
 }
 
 struct Convolution {
-  // bias_init none: no bias.
+  // `bias_init` nullopt: no bias.
   Convolution(Parameters& parameters, const std::string& name, const ImageSize& image, std::int64_t filters,
               const Window& moved, Init weight_init, std::optional<Init> bias_init)
       : in(image),
@@ -50,12 +51,12 @@ struct Convolution {
     if (bias_init) bias = parameters.Add({name + ".bias", {filters}, *bias_init, false});
   }
 
-  // The last of its tensors.
+  // The layer's last tensor.
   Parameter last() const { return bias.value_or(weight); }
 
   kernels::Conv2dShape Shape(std::int64_t samples) const { return {WindowsOf(samples, in, window), out.channels}; }
 
-  // y = activation(filters of x + bias).
+  // y = activation(convolution of x + bias).
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t samples, const T* x, T* y,
                kernels::Activation activation = kernels::Activation::kNone) const {
@@ -67,8 +68,8 @@ struct Convolution {
                                            .activation = activation});
   }
 
-  // Gradients of weight and, where there is one, of bias; with a bias, dy is first taken back through the activation,
-  // in place, `y` being what came out.
+  // Gradients of weight and, if there is one, of bias. With a bias, dy is first multiplied by the activation's
+  // derivative, in place; `y` is the layer's output.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t samples, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {

@@ -26,7 +26,7 @@ using kernels::Activation;
 inline constexpr Init kZeros{InitKind::kZeros, 0};
 inline constexpr Init kNormal{InitKind::kNormal, 0.02F};
 
-// The end of a branch: smaller by the root of the number of branches that are added up.
+// The init of a branch's last layer: smaller by the square root of the number of branches that are added up.
 inline Init BranchEnd(std::int64_t layers) {
   return {InitKind::kNormal, static_cast<float>(0.02 / std::sqrt(2.0 * static_cast<double>(layers)))};
 }
@@ -46,8 +46,8 @@ struct Layer {
   Linear expand, contract;
 };
 
-// What one layer leaves for the way back. `in` and `middle` are the residual stream before its two branches. With
-// recomputation `in` is each layer's own, and the rest is memory that all layers share.
+// A layer's arrays that the backward pass needs. `in` and `middle` are the residual stream before its two branches.
+// With recomputation each layer has its own `in`, and all layers share the other arrays.
 template <class T>
 struct LayerState {
   T* in;
@@ -58,20 +58,20 @@ struct LayerState {
   T* middle;
   NormState<T> norm_2;
   T* expanded;   // before GELU
-  T* activated;  // after
+  T* activated;  // after GELU
 };
 
 template <class T>
 struct State {
   std::int64_t samples, length, rows;  // rows = samples * length
   std::vector<LayerState<T>> layers;
-  T* branch;  // the end of a branch, before it joins the residual stream
+  T* branch;  // a branch's output, before it is added to the residual stream
   T* out;     // the residual stream at the end
   NormState<T> norm;
   T* logits;  // [rows, vocabulary]; becomes their gradient
   kernels::LossResult* loss;
-  // Way back.
-  T* d_stream;  // of the residual stream
+  // Backward pass.
+  T* d_stream;  // gradient of the residual stream
   T* d_narrow;  // [rows, width]
   T* d_wide;    // [rows, 4 width]
 };
@@ -192,14 +192,14 @@ class Gpt final : public Model<T> {
     return {state_.samples, state_.length, shape_.heads, shape_.width / shape_.heads};
   }
 
-  // Three masks a layer; mask 0 is the embedding's.
+  // Each layer has three masks; mask 0 is the embedding's.
   enum class DropoutPlace : std::uint64_t { kAttention = 0, kProjection = 1, kContract = 2 };
   kernels::DropoutMask Mask(const StepKey* key, std::size_t layer, DropoutPlace place) const {
     if (key == nullptr) return {};
     return MaskOf(*key, 1 + 3 * layer + static_cast<std::uint64_t>(place), shape_.dropout);
   }
 
-  // key null: no dropout.
+  // `key` null: no dropout.
   void Forward(const T* weights, std::span<const std::int32_t> tokens, const StepKey* key, const Hooks& hooks) {
     NeedWeights(hooks, tokens_, positions_);
     T* stream = state_.layers.front().in;
@@ -218,8 +218,8 @@ class Gpt final : public Model<T> {
     norm_.Forward(context_, weights, state_.rows, state_.layers.back().middle, state_.branch, state_.out, state_.norm);
   }
 
-  // From the residual stream (for layers after the first: the last layer's `middle` and its branch) to `middle` and
-  // `branch`.
+  // Computes the layer's `middle` and `branch` from the residual stream. After the first layer, that is the sum of the
+  // previous layer's `middle` and `branch`.
   void ForwardLayer(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
     const Layer& layer = layers_[index];
     const LayerState<T>& state = state_.layers[index];
@@ -233,7 +233,7 @@ class Gpt final : public Model<T> {
     Dropout(context_, Mask(key, index, DropoutPlace::kContract), rows * shape_.width, state_.branch);
   }
 
-  // What the way back needs of a layer, from its `in`. The layer that ran last is still there.
+  // Recomputes a layer's state from its `in`. The last layer's state is still valid.
   void Recompute(std::size_t index, const T* weights, const StepKey& key) {
     if (!shape_.recompute || index + 1 == layers_.size()) return;
     const LayerState<T>& state = state_.layers[index];
@@ -242,7 +242,7 @@ class Gpt final : public Model<T> {
     ForwardFromNorm(index, weights, &key, {});
   }
 
-  // From the first norm's state to `activated`; `branch` is written on the way.
+  // Computes from the first norm's state to `activated`; overwrites `branch`.
   void ForwardFromNorm(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
     const Layer& layer = layers_[index];
     const LayerState<T>& state = state_.layers[index];
@@ -328,7 +328,8 @@ class Gpt final : public Model<T> {
                                                   .beta = target.beta});
   }
 
-  // The gradient of a branch's end: the stream's, through the mask. `branch` is free on the way back.
+  // The gradient of a branch's output: the stream's gradient through the mask. The backward pass may reuse `branch` for
+  // it.
   T* BranchGradient(const kernels::DropoutMask& mask) {
     if (mask.probability == 0) return state_.d_stream;
     const std::int64_t count = state_.rows * shape_.width;
@@ -387,7 +388,7 @@ class Gpt final : public Model<T> {
   Parameter tokens_, positions_;
   std::vector<Layer> layers_;
   LayerNorm norm_;
-  State<T> state_{};  // of the batch in work
+  State<T> state_{};  // arrays of the current batch
 };
 
 }  // namespace detail

@@ -1,4 +1,5 @@
-// Linear and LayerNorm: what every model is made of. They know where their parameters lie and nothing of a batch.
+// Linear and LayerNorm: the building blocks of models. They hold the places of their parameters, but no data of a
+// batch.
 //
 // Kind:   values.
 // Shapes: linear: x [rows, in], y [rows, out], weight [out, in] as in torch.nn.Linear. layer norm: [rows, width].
@@ -14,7 +15,7 @@
 
 namespace capstan::nn {
 
-// Weights to read, gradients to write and what to do with the old ones.
+// Where to write gradients, and whether to replace or add to them.
 template <class T>
 struct GradientTarget {
   Wide<T>* gradients = nullptr;
@@ -29,7 +30,7 @@ struct Linear {
         weight(parameters.Add({name + ".weight", {outputs, inputs}, weight_init, true})),
         bias(parameters.Add({name + ".bias", {outputs}, bias_init, false})) {}
 
-  // y = x W' + b; with an activation also activated = f(y), which may be y.
+  // y = x W' + b; with an activation also activated = f(y); `activated` may be y.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t rows, const T* x, T* y,
                kernels::Activation activation = kernels::Activation::kNone, T* activated = nullptr) const {
@@ -45,7 +46,7 @@ struct Linear {
                                         .activated = activated});
   }
 
-  // Gradients of weight and bias. With an activation, dy is first taken back through it, in place; `y` is as
+  // Gradients of weight and bias. With an activation, dy is first multiplied by its derivative, in place; `y` is as in
   // LinearGradient::y.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
@@ -53,7 +54,7 @@ struct Linear {
     LinearBackward(context, Gradient(target, rows, x, dy, activation, y));
   }
 
-  // The same, where dy is still to be made: by `incoming`, the InputProduct of the layer behind this one.
+  // The same, but dy is first computed by `incoming`, the next layer's InputProduct.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, const T* x,
                           const kernels::Product<T>& incoming, kernels::Activation activation, const T* y) const {
@@ -90,7 +91,7 @@ struct Linear {
   }
 };
 
-// What the way back needs of a normalised array.
+// A normalized array and what its backward pass needs.
 template <class T>
 struct NormState {
   T* y = nullptr;  // [rows, width]
@@ -104,7 +105,7 @@ struct LayerNorm {
         weight(parameters.Add({name + ".weight", {columns}, {InitKind::kOnes}, false})),
         bias(parameters.Add({name + ".bias", {columns}, {InitKind::kZeros}, false})) {}
 
-  // sum = a + b (b null: the input is a), state.y = its normalised form.
+  // sum = a + b (b null: the input is a), state.y = its normalized form.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t rows, const T* a, const T* b, T* sum,
                const NormState<T>& state) const {
@@ -120,7 +121,7 @@ struct LayerNorm {
                                                                  .inverse_deviation = state.inverse_deviation});
   }
 
-  // dx = dx_beta * dx + gradient, and the parameters' gradients; x is what was normalised.
+  // dx = dx_beta * dx + gradient, and the parameters' gradients; x is the array that was normalized.
   template <class Context, class T>
   void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
                 const NormState<T>& state, const T* dy, T* dx, Wide<T> dx_beta) const {

@@ -1,6 +1,6 @@
 // LinearStack: linear layers with ReLU between them, and dropout after each ReLU.
 //
-// Kind:   owned by its model, and placed in the model's arena.
+// Kind:   owned by its model; its arrays are in the model's arena.
 // Shapes: x [samples, in]; logits [samples, last width].
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace capstan::nn {
 
-// The defaults of torch.nn.Linear and torch.nn.Conv2d: uniform within 1 / sqrt(inputs of one output), for weight and
+// The defaults of torch.nn.Linear and torch.nn.Conv2d: uniform in +-1 / sqrt(inputs of one output), for weight and
 // bias.
 inline Init InputsInit(std::int64_t inputs) {
   return {InitKind::kUniform, static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs)))};
@@ -48,7 +48,7 @@ class LinearStack {
 
   T* logits() const { return outputs_.back(); }
 
-  // key null: no dropout.
+  // `key` null: no dropout.
   void Forward(const T* weights, const T* x, const StepKey* key, const Hooks& hooks) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Linear& layer = layers_[i];
@@ -63,7 +63,7 @@ class LinearStack {
     }
   }
 
-  // From the logits' gradient, which lies in their place, to that of `x`, where dx is not null.
+  // Computes from the logits' gradient, which is in the logits' place, to the gradient of `x`, if dx is not null.
   void Backward(const T* weights, const GradientTarget<T>& target, const T* x, T* dx, const StepKey& key,
                 const Hooks& hooks) {
     T* dy = outputs_.back();
@@ -93,9 +93,9 @@ class LinearStack {
   std::vector<Linear> layers_;
   std::int64_t widest_ = 0;
 
-  // Of the batch in work.
+  // The current batch.
   std::int64_t samples_ = 0;
-  std::vector<T*> outputs_;  // of each layer, after ReLU and dropout
+  std::vector<T*> outputs_;  // output of each layer, after ReLU and dropout
   T* gradient_a_ = nullptr;
   T* gradient_b_ = nullptr;
 };

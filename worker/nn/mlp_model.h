@@ -58,13 +58,13 @@ class Mlp final : public Model<T> {
   LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
  private:
-  // The inputs.
+  // Places the arrays for the batch; returns its inputs.
   const T* Place(const Batch& batch) {
     samples_ = batch.samples;
     return InputsAs(context_, batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));
   }
 
-  // Where the inputs are converted to; null where they are not.
+  // Returns the array for converted inputs; null if they are not converted.
   T* LayOut(Arena<Context>& arena, std::int64_t samples) {
     layers_.Place(arena, samples);
     loss_ = arena.template Take<kernels::LossResult>(1);
@@ -77,7 +77,7 @@ class Mlp final : public Model<T> {
   Parameters parameters_;
   LinearStack<Context, T> layers_;
 
-  // Of the batch in work.
+  // The current batch.
   std::int64_t samples_ = 0;
   kernels::LossResult* loss_ = nullptr;
 };

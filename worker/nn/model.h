@@ -1,10 +1,10 @@
-// Model: a network with a hand-written way forward and back, on weights that lie in the catalog's flat space.
+// Model: a network with hand-written forward and backward passes, on weights that are laid out as the catalog.
 //
-// Kind:   owned by the one thread that calls it; so is the context it was made with, which must outlive it.
-// Limits: activations live in one arena that grows to the largest batch seen; after that no step allocates.
-// Fails:  Create... with kInvalid, naming the size that is wrong. Batches of another shape than the model's, and tokens
-//         or targets out of range, are the caller's bug: who reads data checks it.
-// Why:    the cut between trainer and mathematics is coarse, so that the mathematics can live in a plug-in.
+// Kind:   owned by the one thread that calls it; so is its context, which must outlive it.
+// Limits: activations are in one arena that grows to the largest batch seen; after that no step allocates.
+// Fails:  Create... with kInvalid that names the wrong size. Batches of another shape than the model's, and tokens or
+//         targets out of range, are the caller's bug: the code that reads data checks it.
+// Why:    the interface between trainer and mathematics is coarse, so that the mathematics can be in a plug-in.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@
 
 namespace capstan::nn {
 
-// One micro-batch, of one sample or more. Exactly one of inputs and tokens is used, by the kind of model.
+// One micro-batch, of one sample or more. A model uses either `inputs` or `tokens`.
 struct Batch {
   std::int64_t samples = 0;               // sequences (gpt) or rows (the others)
-  std::span<const float> inputs;          // mlp: [samples, features]; of images [samples, height, width, channels]
+  std::span<const float> inputs;          // mlp: [samples, features]; images: [samples, height, width, channels]
   std::span<const std::int32_t> tokens;   // gpt: [samples, context]
   std::span<const std::int32_t> targets;  // [samples]; gpt: [samples, context]
 };
 
-// What the dropout masks of a micro-batch follow from, together with the layer.
+// Determines, together with the layer, the dropout masks of a micro-batch.
 struct StepKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
@@ -52,10 +52,11 @@ enum class GradientMode : std::uint8_t { kReplace, kAdd };
 struct TrainOptions {
   double gradient_scale = 1;  // the gradient is that of gradient_scale * LossSums::loss
   GradientMode mode = GradientMode::kReplace;
-  // Of statistics (TensorKind) `gradients` takes sample_share * the mean over this batch, whatever gradient_scale is;
-  // so with the batch's share of the slot's samples, micro-batches add up to the slot's mean.
+  // For statistics (TensorKind) `gradients` receives sample_share * the mean over this batch, independent of
+  // gradient_scale. If sample_share is the batch's share of the slot's samples, micro-batches add up to the slot's
+  // mean.
   double sample_share = 1;
-  // Whether the gradients are complete with this call. If not, a device keeps them, to add the next call's.
+  // Whether this call completes the gradients. If not, a device keeps them, to add the next call's.
   bool deliver = true;
 };
 
@@ -63,9 +64,9 @@ struct TrainOptions {
 struct Hooks {
   // Weights of tensors [first, last] are about to be read for the first time in this call. In catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> need_weights;
-  // The loss is known, the way back begins.
+  // The loss is computed and the backward pass begins.
   std::function<void()> backward_begins;
-  // Gradients of tensors [first, last] are final. Each tensor once, about in reverse catalog order.
+  // Gradients of tensors [first, last] are final. Each tensor once, roughly in reverse catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
 };
 
@@ -76,37 +77,38 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // In catalog order, which is the order of the way forward.
+  // In catalog order, which is the order of the forward pass.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
 
-  // Memory for activations, as the largest batch so far needed it.
+  // Memory for activations, enough for the largest batch so far.
   virtual std::size_t activation_bytes() const = 0;
 
-  // What Train will need for a batch of so many samples, 1 or more. Takes no memory.
+  // Memory that Train needs for a batch of `samples` samples, 1 or more. Allocates nothing.
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
 
-  // The convolutions of a batch, whose workspace is the largest of what goes on in it.
+  // The shapes of a batch's convolutions; they need the largest workspace of all operations.
   virtual std::vector<kernels::Conv2dShape> Convolutions(std::int64_t /*samples*/) const { return {}; }
 
-  // Takes so much at once: memory that grows piece by piece leaves holes behind, which stay the process's.
+  // Allocates that much at once: memory that grows in small steps leaves unusable holes in the process.
   virtual void ReserveActivations(std::size_t bytes) = 0;
 
-  // Whether the batch is one of this model's. It is the host's memory.
+  // CHECKs that the batch has the model's shape. The batch is in host memory.
   virtual void Check(const Batch& batch) const = 0;
 
-  // `weights` and `gradients` hold the tensors one behind the other. Gradients are replaced or added to, as the options
-  // say; replacing does not read them. All memory is the context's; on a device all is enqueued when this returns.
+  // `weights` and `gradients` hold the tensors in catalog order, without gaps. Gradients are replaced or added to, as
+  // the options say; replacing does not read them. All arrays are in the context's memory. On a device, all work is
+  // enqueued when this returns.
   virtual void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                              const TrainOptions& options, const Hooks& hooks) = 0;
 
-  // The loss without dropout. `statistics`: flat space too, where those are read; null: among the weights, which
-  // numbers of 16 bits cannot hold.
+  // Computes the loss without dropout. `statistics`: a flat array from which statistics are read. Null: read them from
+  // `weights`; a 16-bit model needs the array.
   virtual void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) = 0;
 
-  // Of what was started last, once it is done.
+  // The result of the last start, once it is done.
   virtual LossSums Loss() = 0;
 
-  // From the first to the last, where the context's memory is the host's.
+  // Check, StartTraining and Loss in one call, for contexts whose memory is the host's.
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) {
     Check(batch);
@@ -119,7 +121,8 @@ class Model {
     return Loss();
   }
 
-  // gpt: the logits of what follows tokens [1, t], 1 <= t <= context; the context's memory, valid until the next call.
+  // gpt: the logits of the token that follows `tokens` ([1, t], 1 <= t <= context), in the context's memory; valid
+  // until the next call.
   virtual Result<std::span<const T>> NextTokenLogits(const T* /*weights*/, std::span<const std::int32_t> /*tokens*/) {
     return Unsupported("this model has no next token; only a gpt has");
   }
@@ -138,8 +141,8 @@ struct ImageSize {
   std::string ToString() const { return std::to_string(height) + " x " + std::to_string(width); }
 };
 
-// For each entry of `channels` a convolution of 3 x 3 with so many filters, ReLU, and the largest of each 2 x 2 pixels;
-// then linear layers as in an mlp, which see a pixel's channels together.
+// For each entry of `channels` a 3 x 3 convolution with that many filters, ReLU and 2 x 2 max pooling; then linear
+// layers as in an mlp, on [height, width, channels] rows.
 struct ConvnetShape {
   ImageSize image;
   std::int64_t classes = 0;
@@ -149,15 +152,15 @@ struct ConvnetShape {
 
 // Residual networks (He, Zhang, Ren, Sun, 2015) with the stride in the 3 x 3 convolution of a bottleneck; depth 18 or
 // 34 of basic blocks, 50, 101 or 152 of bottlenecks. Images of up to kSmallImage pixels a side begin with a 3 x 3
-// convolution and keep their size, larger ones with 7 x 7 and a pooling, which quarter it. Batch norm sees a
-// micro-batch, and in Evaluate the running statistics.
+// convolution and keep their size, larger ones with a 7 x 7 convolution and a pooling, which quarter it. Batch norm
+// uses the statistics of the micro-batch, and in Evaluate the running ones.
 struct ResnetShape {
   static constexpr std::int64_t kSmallImage = 64;
   ImageSize image;
   std::int64_t classes = 0, depth = 0;
-  std::int64_t width = 64;  // channels of the first stage; each of the three others has twice as many as the one before
-  // Keep only what each block puts out for the way back and compute the rest of the block again there: the same bits in
-  // less memory, for about a third more work.
+  std::int64_t width = 64;  // channels of the first stage; each later stage has twice as many as the one before
+  // Keep only each block's output and recompute the rest of the block in the backward pass: the same bits in less
+  // memory, for about a third more work.
   bool recompute = false;
 };
 
@@ -166,12 +169,12 @@ struct ResnetShape {
 struct GptShape {
   std::int64_t vocabulary = 0, context = 0, layers = 0, heads = 0, width = 0;
   double dropout = 0;
-  // Keep only each layer's input for the way back and compute the rest of the layer again there: the same bits in less
+  // Keep only each layer's input and recompute the rest of the layer in the backward pass: the same bits in less
   // memory, for about a third more work.
   bool recompute = false;
 };
 
-// Instances: T as above on CpuContext, and without double on CudaContext in the plug-ins.
+// Instantiated for all T on CpuContext, and for all but double on CudaContext in the plug-ins.
 template <class T, class Context>
 Result<std::unique_ptr<Model<T>>> CreateMlp(Context& context, const MlpShape& shape);
 template <class T, class Context>

@@ -1,4 +1,4 @@
-// Parameters: the tensors of a model under construction, and where each lies in flat space.
+// Parameters: the tensors of a model under construction, and each one's offset in the flat array.
 //
 // Kind:   value.
 #pragma once
@@ -16,7 +16,7 @@ namespace capstan::nn {
 
 struct Parameter {
   TensorIndex index = 0;
-  std::uint64_t offset = 0;  // first element in flat space
+  std::uint64_t offset = 0;  // first element in the flat array
 };
 
 class Parameters {

@@ -32,7 +32,7 @@ enum class BlockKind : std::uint8_t { kBasic, kBottleneck };
 struct Depth {
   std::int64_t layers;
   BlockKind kind;
-  std::array<int, 4> blocks;  // of each stage
+  std::array<int, 4> blocks;  // per stage
 };
 
 inline constexpr Depth kDepths[] = {{18, BlockKind::kBasic, {2, 2, 2, 2}},
@@ -47,7 +47,7 @@ inline const Depth* FindDepth(std::int64_t layers) {
   return found == std::end(kDepths) ? nullptr : found;
 }
 
-// He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: of the outputs that one input reaches.
+// He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: scaled by the number of outputs that one input reaches.
 inline Init FilterInit(std::int64_t filters, const Window& window) {
   const auto fan_out = static_cast<double>(filters * window.size * window.size);
   return {InitKind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
@@ -66,7 +66,7 @@ struct Unit {
   BatchNormLayer norm;
 };
 
-// Units one behind the other, and what is added to the last one before its ReLU: the block's input, or its shortcut.
+// A sequence of units. The block's input, or its shortcut, is added to the last unit before its ReLU.
 struct Block {
   const ImageSize& out() const { return units.back().out(); }
   Parameter last() const { return shortcut ? shortcut->norm.last() : units.back().norm.last(); }
@@ -101,7 +101,7 @@ inline Block MakeBlock(Parameters& parameters, const std::string& name, const Im
 
 inline bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
 
-// How much a unit puts out for a sample; of several units, the most.
+// The size of a unit's output per sample; after Cover, the most of several units.
 struct UnitSize {
   UnitSize() = default;
   explicit UnitSize(const Unit& unit) { Cover(unit); }
@@ -113,11 +113,11 @@ struct UnitSize {
   std::int64_t elements = 0, channels = 0;
 };
 
-// What a unit leaves for the way back.
+// A unit's arrays that the backward pass needs.
 template <class T>
 struct UnitState {
   T* convolved;
-  NormState<T> norm;  // norm.y is what the unit puts out
+  NormState<T> norm;  // norm.y is the unit's output
 };
 
 template <class T>
@@ -216,7 +216,7 @@ class Resnet final : public Model<T> {
     return TakeUnit(arena, size, TakeImages(arena, size.elements));
   }
 
-  // For samples_.
+  // Lays out the arrays for samples_ samples.
   void LayOut(Arena<Context>& arena) {
     const ImageSize& last = blocks_.back().out();
     if (kConvertsInputs<T>) converted_ = TakeImages(arena, shape_.image.elements());
@@ -248,7 +248,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // All blocks have the same memory, but for what they put out.
+  // All blocks share the same memory, except for their outputs.
   void LayOutOneBlock(Arena<Context>& arena) {
     std::vector<UnitSize> units(blocks_.front().units.size());
     UnitSize shortcut;
@@ -267,7 +267,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // What block `i` reads, or the average over pixels.
+  // The input of block `i`; for i = number of blocks, of the average over pixels.
   const T* BlockInput(std::size_t i) const {
     if (i > 0) return block_states_[i - 1].units.back().norm.y;
     return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pooled_;
@@ -275,7 +275,7 @@ class Resnet final : public Model<T> {
 
   kernels::ImageWindows StemPooling() const { return WindowsOf(samples_, stem_.out(), kStemPool); }
 
-  // ---- the way forward; `statistics` null: the running ones are used ------------------------------------------------
+  // ---- forward pass; `statistics` null: use the running statistics --------------------------------------------------
 
   void ForwardUnit(const Unit& unit, const UnitState<T>& state, const T* weights, const StatisticsTarget<T>* statistics,
                    const T* x, const T* residual, Activation activation) {
@@ -308,7 +308,7 @@ class Resnet final : public Model<T> {
     ForwardUnit(block.units[end], state.units[end], weights, statistics, x, residual, Activation::kRelu);
   }
 
-  // What the way back needs of a block, from its input. The block that ran last is still there.
+  // Recomputes a block's state from its input. The last block's state is still valid.
   void Recompute(std::size_t index, const T* weights) {
     if (!shape_.recompute || index + 1 == blocks_.size()) return;
     const StatisticsTarget<T> counted_before;
@@ -326,10 +326,10 @@ class Resnet final : public Model<T> {
     linear_.Forward(context_, weights, samples_, features_, logits_);
   }
 
-  // ---- the way back -------------------------------------------------------------------------------------------------
+  // ---- backward pass ------------------------------------------------------------------------------------------------
 
-  // From dy, the gradient of what the unit puts out, to that of its convolution; parameters' gradients, and dy as of
-  // BatchNormLayer::Backward.
+  // Computes from dy, the gradient of the unit's output, to the gradient of its convolution's output, and the
+  // parameters' gradients. Changes dy as BatchNormLayer::Backward does.
   void BackwardUnit(const Unit& unit, const UnitState<T>& state, const T* weights, const GradientTarget<T>& target,
                     const T* x, Activation activation, T* dy, T* d_convolved, const Hooks& hooks) {
     unit.norm.Backward(context_, weights, target, Pixels(unit), state.convolved, state.norm, activation, dy,
@@ -338,7 +338,7 @@ class Resnet final : public Model<T> {
     GradientReady(hooks, unit.convolution.weight, unit.norm.last());
   }
 
-  // From the gradient of what the block puts out, in d_[0], to that of its input, in d_[0].
+  // Computes from the gradient of the block's output, in d_[0], to the gradient of its input, in d_[0].
   void BackwardBlock(std::size_t index, const T* weights, const GradientTarget<T>& target, const Hooks& hooks) {
     const Block& block = blocks_[index];
     const BlockState<T>& state = block_states_[index];
@@ -353,7 +353,7 @@ class Resnet final : public Model<T> {
       block.units[i].convolution.BackwardInput(context_, weights, samples_, d_unit, free);
       std::swap(d_unit, free);
     }
-    // d_[0] is the gradient of what was added to the last unit.
+    // d_[0] is the gradient of the term that was added to the last unit.
     if (block.shortcut) {
       BackwardUnit(*block.shortcut, state.shortcut, weights, target, in, Activation::kNone, d_[0], d_[0], hooks);
       block.shortcut->convolution.BackwardInput(context_, weights, samples_, d_[0], free);
@@ -387,12 +387,12 @@ class Resnet final : public Model<T> {
   ResnetShape shape_;
   Parameters parameters_;
   Unit stem_;
-  ImageSize pooled_;  // what the first block reads
+  ImageSize pooled_;  // the first block's input
   std::vector<Block> blocks_;
   Linear linear_;
 
-  // Of the batch in work.
-  const Wide<T>* running_ = nullptr;  // statistics to evaluate with
+  // The current batch.
+  const Wide<T>* running_ = nullptr;  // running statistics, for Evaluate
   std::int64_t samples_ = 0;
   const T* inputs_ = nullptr;
   T* converted_ = nullptr;
@@ -400,7 +400,7 @@ class Resnet final : public Model<T> {
   T* stem_pooled_ = nullptr;
   std::int32_t* argmax_ = nullptr;
   std::vector<BlockState<T>> block_states_;
-  T* features_ = nullptr;  // means over the pixels of what the last block puts out
+  T* features_ = nullptr;  // means over the pixels of the last block's output
   T* logits_ = nullptr;    // become their gradient
   T* d_features_ = nullptr;
   kernels::LossResult* loss_ = nullptr;

@@ -9,7 +9,7 @@
 
 namespace capstan::nn {
 
-inline constexpr std::int64_t kSizeMax = std::int64_t{1} << 24;  // of one extent
+inline constexpr std::int64_t kSizeMax = std::int64_t{1} << 24;  // largest extent
 inline constexpr std::int64_t kLayersMax = 4096;
 inline constexpr std::int64_t kChannelsMax = 1 << 16;
 inline constexpr std::int64_t kPixelsMax = std::int64_t{1} << 24;
